@@ -5,7 +5,8 @@ import dataclasses
 import learning_samples as samples
 import numpy as np
 
-from tileseer.learn import efficiency, fit, leave_out, ranking, validation
+from tileseer.learn import efficiency, fit, ranking, studies, validation
+from tileseer.learn.cross_validation import LAYER_FOLDS
 
 OFFERED = np.ones((4, 2), bool)
 
@@ -24,11 +25,11 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
         return grow(used, learn, settings)
 
     monkeypatch.setattr(fit, "grow", watched)
-    (first, *_), report = leave_out.by_layer(data, samples.of(data)), validated(data)
+    (first, *_), report = studies.by_layer(data, samples.of(data)), validated(data)
     found = report.leave_layer_out
-    assert len(seen) == 2 * leave_out.FOLDS * leave_out.REPEATS == 2 * len(found.repeats) * found.folds
+    assert len(seen) == 2 * LAYER_FOLDS * studies.REPEATS == 2 * len(found.repeats) * found.folds
     layers = data.problems["layer_family"].to_numpy()
-    for number, (learnt, trees) in enumerate(seen[: leave_out.FOLDS]):
+    for number, (learnt, trees) in enumerate(seen[:LAYER_FOLDS]):
         held_out = first.fold == number
         assert held_out.any() and not set(layers[held_out]) & set(layers[list(learnt)])
         assert trees == samples.SMALL.n_estimators
@@ -41,7 +42,7 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
 
 
 def validated(data):
-    return leave_out.validate_by_layer(data, samples.recipe(), None)
+    return studies.validate_by_layer(data, samples.recipe(), None)
 
 
 def test_the_report_is_of_the_first_deal_and_its_baselines_are_of_other_folds():

@@ -37,6 +37,6 @@ def main(
         report = validate_model(model, data, context, threads)
         report = studies.with_studies(report, data, recipe, requested, chosen)
     else:
-        report = studies.report_by_layer(data, recipe, simulated)
+        report = studies.validate_by_layer(data, recipe, simulated)
     documents.write_document(validation, report)
     return summarize_report(report)

@@ -42,7 +42,7 @@ class Recording(StrictModel):
     between_runs: dict[str, BetweenRuns] = Field(default_factory=dict)
     """By operation; absent where nothing was measured twice."""
 
-    def told(self) -> dict[str, str]:
+    def description(self) -> dict[str, str]:
         """Everything that explains the times."""
         return {"times": self.latency, **self.provenance}
 

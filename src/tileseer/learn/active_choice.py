@@ -1,12 +1,10 @@
 """Active measuring: the choice of training pairs that are worth the device's time.
 
-It starts with what physics says: most of the first half of the budget goes to the candidates that the device's formula
-finds fastest, in pairs, for one candidate of a problem teaches no difference. The rest of that half is a draw: it shows
-where the formula is wrong, and of which kernels. Then rounds follow: a model of what was measured so far says how near
-the best of their problem the candidates stand, and the nearest that were not measured yet are measured next. Without a
-formula, as on the simulated device, which is the formula, a small draw starts it, and rounds give each problem an equal
-share. It ends when the budget is spent or when the model's picks stop changing. Pairs of validation problems are always
-measured, for a figure on a sample of them would say nothing.
+Most of the first half of the budget goes to the candidates that the device's formula finds fastest, in pairs, for one
+candidate of a problem teaches no difference. The rest of that half is a draw, which shows where the formula is wrong.
+Then rounds follow: a model of what was measured so far says how near the best of their problem the candidates are, and
+the nearest are measured next. Without a formula, as on the simulated device, which is the formula, a small draw starts
+it, and rounds give each problem an equal share. It ends when the budget is spent or when the picks stop changing.
 
 Every choice is a function of the pairs, the settings and the times of earlier rounds. So a run that was interrupted
 and finds those times in the journal chooses the same pairs again.

@@ -23,6 +23,9 @@ from tileseer.learn.model_schema import Fold, Folds
 NEAR = 0.97
 """Efficiency from which a candidate is as good as the best for a guaranteed set."""
 
+LAYER_FOLDS = 5
+"""Parts in which layers are left out in turn, while the others train, where no problems were set aside."""
+
 
 @dataclass(frozen=True)
 class CrossValidation:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from tileseer.core import draws
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import cross_validation, efficiency, leave_out, ranking
+from tileseer.learn import cross_validation, efficiency, ranking
+from tileseer.learn.cross_validation import LAYER_FOLDS
 from tileseer.learn.fit import Recipe, fit, samples_of
 from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin
@@ -121,7 +122,7 @@ def of_prior_by_layer(dataset: Dataset, recipe: Recipe) -> Transfer | None:
     at = np.flatnonzero(~_seen(dataset.problems, recipe)[problem])
     if not len(at):
         return None
-    of_fold = cross_validation.deal(started, "layer_family", leave_out.FOLDS, recipe.settings.seed)
+    of_fold = cross_validation.deal(started, "layer_family", LAYER_FOLDS, recipe.settings.seed)
     drawn = draws.shares(draws.of_names(dataset.problems["problem_key"]))[problem]
 
     def learnt(score: np.ndarray) -> Learnt:
@@ -132,7 +133,7 @@ def of_prior_by_layer(dataset: Dataset, recipe: Recipe) -> Transfer | None:
     points = [TransferShare(share=0.0, pairs=0, with_prior=learnt(started.start))]
     for share in PRIOR_SHARES:
         few = learn & (drawn < share)
-        if all((few & (of_fold != fold)).any() for fold in range(leave_out.FOLDS)):
+        if all((few & (of_fold != fold)).any() for fold in range(LAYER_FOLDS)):
             models = {
                 way: learnt(cross_validation.scores_of_folds(one, few, of_fold, recipe.settings))
                 for way, one in samples.items()

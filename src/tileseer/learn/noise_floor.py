@@ -1,9 +1,8 @@
 """What an efficiency could be at best: the figures of selectors that know more than any model can.
 
 The best of many noisy times is a lucky one (the winner's curse), so even a selector that knows every true time scores
-below 100 %. It is shown beside every figure, and each figure is given against the best *true* time as well. Of the
-simulated device the formula with its reproducible deviation gives true times exactly. Of other devices the measured
-times stand for them, and noise of the spread of the launches is drawn around them again (a parametric bootstrap).
+below 100 %. The simulated device knows its true times. Of other devices the measured times stand for them, and noise of
+the spread of the launches is drawn around them again (a parametric bootstrap).
 """
 
 from dataclasses import dataclass

@@ -1,18 +1,34 @@
-"""What is studied beside a model's efficiency: learning curves, layers left out, transfer from a prior."""
+"""What is studied beside a model's efficiency: learning curves, transfer from a prior, layers left out in turn."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tileseer.config.model import TrainingParameters, ValidationSettings
+from tileseer.core.progress import Progress
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import learning_curve, leave_out
-from tileseer.learn.fit import Recipe
+from tileseer.learn import cross_validation, efficiency, learning_curve, ranking
+from tileseer.learn.cross_validation import LAYER_FOLDS
+from tileseer.learn.fit import Recipe, Samples, samples_of
 from tileseer.learn.model import Model
+from tileseer.learn.model_schema import Summary
 from tileseer.learn.prior import prior_of
-from tileseer.learn.validation_report import Validation
+from tileseer.learn.ranking import Scored
+from tileseer.learn.validation import Context, report_of
+from tileseer.learn.validation_report import LayersLeftOut, Validation
 from tileseer.measure import chosen_pairs
+
+REPEATS, ENOUGH = 5, 5000
+"""Most deals of the layers to folds; no further one once that many picks are judged."""
+LAYERS = (
+    "no problems were set aside: layers, at all their batch sizes, are left out in turn; the published model has "
+    "learnt from all of them"
+)
+STARTED = "; the model that training starts from may have learnt from these layers on its own device"
 
 
 def recipe_of(model: Model, threads: int) -> Recipe:
@@ -45,9 +61,42 @@ def with_studies(
     return report.model_copy(update=more)
 
 
-def report_by_layer(dataset: Dataset, recipe: Recipe, simulated: Coefficients | None) -> Validation:
-    """The report of a dataset without problems set aside: layers are left out in turn."""
-    report = leave_out.validate_by_layer(dataset, recipe, simulated)
-    if not isinstance(recipe.prior, Model):
-        return report
-    return report.model_copy(update={"transfer": learning_curve.of_prior_by_layer(dataset, recipe)})
+def validate_by_layer(dataset: Dataset, recipe: Recipe, simulated: Coefficients | None) -> Validation:
+    """The report of a dataset without problems set aside: models of the recipe that have not seen a problem's layer.
+
+    Its figures are of the first deal of layers to folds.
+    """
+    deals = by_layer(dataset, samples_of(dataset, recipe))
+    report = report_of(deals[0], recipe.features.gpu, Context(simulated))
+    repeats = [Summary.of(scored.picked) for scored in deals]
+    mean = {name: round(float(np.mean([getattr(s, name) for s in repeats])), 4) for name in Summary.model_fields}
+    layers = dataset.problems["layer_family"].to_numpy()[deals[0].fold != ranking.NEVER]
+    figures = LayersLeftOut(
+        meaning=LAYERS + (STARTED if recipe.settings.prior_folder else ""),
+        folds=LAYER_FOLDS,
+        layers=len(np.unique(layers)),
+        n_problems=len(deals[0].picked),
+        repeats=repeats,
+        efficiency=Summary(**mean),
+        interval=efficiency.intervals(np.stack([scored.picked for scored in deals], axis=1)),
+    )
+    more: dict[str, Any] = {"leave_layer_out": figures}
+    if isinstance(recipe.prior, Model):
+        more["transfer"] = learning_curve.of_prior_by_layer(dataset, recipe)
+    return report.model_copy(update=more)
+
+
+def by_layer(dataset: Dataset, samples: Samples) -> list[Scored]:
+    """The picks of models that have not seen a problem's layer, of each deal of the layers to folds."""
+    problem, settings = samples.pairs.problem, samples.recipe.settings
+    deals = min(REPEATS, math.ceil(ENOUGH / max(len(np.unique(problem)), 1)))
+    scored = []
+    with Progress("leave layers out", deals * LAYER_FOLDS * settings.n_estimators, "trees") as progress:
+        for repeat in range(deals):
+            of_fold = cross_validation.deal(samples, "layer_family", LAYER_FOLDS, settings.seed + repeat)
+            score = cross_validation.out_of_fold(samples, of_fold, settings.whole, progress)
+            fold = np.full(len(dataset.problems), ranking.NEVER)
+            fold[problem] = of_fold
+            scores = cross_validation.spread(samples, score)
+            scored.append(ranking.score_ranking(dataset, scores, np.isfinite(scores), fold))
+    return scored

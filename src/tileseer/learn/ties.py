@@ -1,8 +1,6 @@
 """Ties: candidates that noise cannot tell from the best of their problem.
 
-Two times are a tie if the logarithm of their ratio is within ``SIGMAS`` of its standard error. That error is as honest
-as the noise that the measurements claim: of one run where only its samples are known, and of several where some pairs
-were measured again (``Dataset.between_runs``).
+Two times are a tie if the logarithm of their ratio is within ``SIGMAS`` of its standard error (``relative_error``).
 """
 
 import numpy as np

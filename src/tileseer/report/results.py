@@ -147,7 +147,7 @@ def read_results(
         for _, validation in reports
         for folder, manifest in [trained[validation.operation]]
     ]
-    told = {} if recorded is None else recording.read_recording(recorded).told()
+    told = {} if recorded is None else recording.read_recording(recorded).description()
     return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)), told)
 
 

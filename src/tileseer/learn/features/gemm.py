@@ -1,8 +1,7 @@
 """The learning features that implicit GEMMs of every family share: of problems, of tiles, and of pairs of them.
 
 Sizes are those of the implicit GEMM (``implicit_gemm``), tiles are the kernel's own (m, n, k), a batch is a group after
-merging. There are no logarithms on pair features: a tree splits on the order of values only, so a monotone transform
-would cost time and change nothing.
+merging. There are no logarithms: a tree splits on the order of values only.
 """
 
 from collections.abc import Callable
