@@ -13,7 +13,8 @@ from collections import defaultdict
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from small_workflow import ROOT, with_fake_compiler, with_few_problems, write_program
+from fake_machine import install_compiler
+from small_workflow import ROOT, with_fake_compiler, with_few_problems
 
 from tileseer.measure.harness.details import read_details
 
@@ -27,7 +28,7 @@ def machine(fresh, tmp_path):
     if not shutil.which("c++"):
         pytest.skip("no host C++ compiler")
     folder = with_fake_compiler(fresh, tmp_path / "machine")
-    write_program(folder / "hipcc", (ROOT / "tests/workflow/host_hipcc.py").read_text())
+    install_compiler(folder / "hipcc", "host_hipcc")
     (folder / "fail").unlink()
     own = yaml.safe_load((fresh.folder / "config/config.yaml").read_text())
     hip, smoke = (yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()) for name in ("hip", "smoke"))

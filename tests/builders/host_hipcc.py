@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import zlib
 from pathlib import Path
 
@@ -105,7 +104,3 @@ def source(unit: str) -> str:
 
 def host(*arguments: str) -> int:
     return subprocess.run(["c++", "-std=c++17", "-fPIC", *arguments], check=False).returncode
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
