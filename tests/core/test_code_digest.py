@@ -117,8 +117,3 @@ def test_another_version_of_a_package_is_other_code_of_the_stages_that_use_it(pa
     code_digest.code_of.cache_clear()
     assert any(code_digest.code_of(script) != code for script, code in zip(scripts, before, strict=True))
     code_digest.code_of.cache_clear()
-
-
-def test_the_package_knows_no_workflow_system():
-    for path in (ROOT / "src/tileseer").rglob("*.py"):
-        assert "import snakemake" not in path.read_text(), path

@@ -120,11 +120,7 @@ def test_a_disk_that_was_full_for_a_while_leaves_nothing_that_python_fails_on(tm
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     words = [sys.executable, "-c", "from tileseer.cli.main import main; raise SystemExit(main(['--version']))"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    given = {
-        "env": kept | {"PYTHONPATH": str(tmp_path / "src")},
-        "cwd": tmp_path,
-        "check": True,
-        "capture_output": True,
-    }
-    subprocess.run(["bash", "-c", 'ulimit -f 4; exec "$@"', "bash", *words], **given)
-    subprocess.run(words, **given)
+    environment = kept | {"PYTHONPATH": str(tmp_path / "src")}
+    for limit in ("ulimit -f 4; ", ""):
+        command = ["bash", "-c", f'{limit}exec "$@"', "bash", *words]
+        subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True)

@@ -71,9 +71,7 @@ def test_the_site_has_every_page_every_module_and_every_command(site):
 
 def test_the_site_needs_no_network(site):
     for page in site.rglob("*.html"):
-        loaded = re.findall(
-            r"<(?:script|img|link rel=\"(?:stylesheet|preload)\")[^>]*(?:src|href)=\"([^\"]+)", page.read_text()
-        )
+        loaded = LOADED.findall(page.read_text())
         assert not [address for address in loaded if re.match(r"(https?:)?//", address)], page
 
 

@@ -157,18 +157,8 @@ def test_a_find_db_becomes_a_model_a_report_and_scores_of_every_solver_that_the_
     header = ",".join(["problem_idx", "direction", "dtype", "layout", *dims])
     (fresh.folder / "p.csv").write_text("\n".join([header, *lines]) + "\n")
     (fresh.folder / "k.txt").write_text("\n".join(SOLVERS) + "\n")
-    scored = tileseer(
-        fresh,
-        "score",
-        "--model",
-        f"results/models/{arch}",
-        "--problems",
-        "p.csv",
-        "--kernels",
-        "k.txt",
-        "--out",
-        "s.parquet",
-    )
+    options = "--problems p.csv --kernels k.txt --out s.parquet"
+    scored = tileseer(fresh, "score", "--model", f"results/models/{arch}", *options.split())
     table = pq.read_table(fresh.folder / "s.parquet").to_pandas()
     assert {index: set(part["kernel"]) for index, part in table.groupby("problem_idx")} == {
         11: known["forward_fp16"], 12: known["bwd_data_fp32"],
