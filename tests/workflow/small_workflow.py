@@ -140,10 +140,11 @@ class Workflow:
         assert run.status == 0, run.output
         return run
 
-    def refuse(self, *arguments: str) -> str:
-        """Run and insist on a failure with a message; return what was printed."""
+    def refuse(self, *arguments: str, runs_jobs: bool = False) -> str:
+        """Run and insist on a failure with a message, before the first job or in one; return what was printed."""
         run = self.run(*arguments)
-        assert run.status != 0 and "Traceback" not in run.output, run.output
+        assert run.status != 0 and "Traceback (most recent call last)" not in run.output, run.output
+        assert runs_jobs or not run.jobs, run.output
         return run.output
 
     def edit(self, name: str, old: str, new: str) -> None:

@@ -54,7 +54,7 @@ def test_their_own_table_goes_before_ours(tmp_path):
     rules = tmp_path / "config/rule_sets/small.yaml"
     rules.parent.mkdir(parents=True)
     rules.write_text("tiles: none\n")
-    assert "config/rule_sets/small.yaml: tiles" in theirs.refuse("theirs")
+    assert "config/rule_sets/small.yaml: tiles" in theirs.refuse("theirs", runs_jobs=True)
 
 
 def test_the_file_of_the_catalogue_makes_what_the_root_makes(tmp_path):
