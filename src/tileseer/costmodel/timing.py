@@ -46,20 +46,6 @@ class KernelTerms:
     """Verdicts of the support rules, uint8 [P, classes], and the class of each candidate [Q]; 0 is supported."""
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Blocks of a launch: tiles, k-steps a block, and the share of the tiles that lies inside the matrix."""
-
-    tiles_m: np.ndarray
-    tiles_n: np.ndarray
-    blocks: np.ndarray
-    steps: np.ndarray
-    partials: np.ndarray | None
-    slots: np.ndarray
-    inside_m: np.ndarray
-    inside_n: np.ndarray
-
-
 def formula_us(
     variant: str, problem: Terms, kernel: Terms, hardware: Hardware, coefficients: Coefficients
 ) -> np.ndarray:
@@ -67,114 +53,101 @@ def formula_us(
 
     ``problem`` holds ``PROBLEM_TERMS``, ``kernel`` ``KERNEL_TERMS`` (flags as 0 and 1), float32 [n] each.
     """
-    grid = _grid(variant, problem, kernel, hardware)
-    compute = _compute_us(grid, kernel, hardware, coefficients)
-    memory = _memory_us(grid, problem, kernel, hardware, coefficients)
-    time = _slower(compute, memory) + np.float32(hardware.launch_floor_us)
-    if grid.partials is not None:
-        time += _reduction_us(grid.partials, problem, kernel, hardware, coefficients)
+    launch = _Launch(problem, kernel, hardware, coefficients)
+    partials = launch.split() if variant == "bwd_weight" else None
+    time = _slower(launch.compute_us(), launch.memory_us()) + np.float32(hardware.launch_floor_us)
+    if partials is not None:
+        time += launch.reduction_us(partials)
     return time * (1 + np.float32(coefficients.split_image) * kernel["split_image"])
 
 
-def _grid(variant: str, problem: Terms, kernel: Terms, hardware: Hardware) -> _Grid:
-    merged = kernel["num_groups_to_merge"]
-    rows, columns = problem["gemm_m"] * merged, problem["gemm_n"] * merged
-    tiles_m, tiles_n = np.ceil(rows / kernel["tile_m"]), np.ceil(columns / kernel["tile_n"])
-    steps = np.ceil(problem["gemm_k"] / kernel["tile_k"])
-    blocks = tiles_m * tiles_n
-    blocks *= np.ceil(problem["gemm_batch"] / merged)
-    blocks *= problem["sub_gemms"]
-    slots = kernel["occupancy"] * np.float32(hardware.compute_units)
-    partials = None
-    if variant == "bwd_weight":
-        blocks, steps, partials = _split(blocks, steps, slots, kernel)
-    inside_m = np.minimum(rows / (tiles_m * kernel["tile_m"]), 1)
-    inside_n = np.minimum(columns / (tiles_n * kernel["tile_n"]), 1)
-    return _Grid(tiles_m, tiles_n, blocks, steps, partials, slots, inside_m, inside_n)
+class _Launch:
+    """Blocks of a launch: tiles, k-steps a block, and the share of the tiles that lies inside the matrix."""
 
+    def __init__(self, problem: Terms, kernel: Terms, hardware: Hardware, coefficients: Coefficients) -> None:
+        self.problem, self.kernel, self.hardware, self.coefficients = problem, kernel, hardware, coefficients
+        merged = kernel["num_groups_to_merge"]
+        rows, columns = problem["gemm_m"] * merged, problem["gemm_n"] * merged
+        self.tiles_m, self.tiles_n = np.ceil(rows / kernel["tile_m"]), np.ceil(columns / kernel["tile_n"])
+        self.steps = np.ceil(problem["gemm_k"] / kernel["tile_k"])
+        self.blocks = self.tiles_m * self.tiles_n
+        self.blocks *= np.ceil(problem["gemm_batch"] / merged)
+        self.blocks *= problem["sub_gemms"]
+        self.slots = kernel["occupancy"] * np.float32(hardware.compute_units)
+        self.inside_m = np.minimum(rows / (self.tiles_m * kernel["tile_m"]), 1)
+        self.inside_n = np.minimum(columns / (self.tiles_n * kernel["tile_n"]), 1)
 
-def _split(
-    tiles: np.ndarray, steps: np.ndarray, slots: np.ndarray, kernel: Terms
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return blocks, k-steps a block and partial results a tile under split-K or stream-K."""
-    split = np.minimum(kernel["split_k"], np.maximum(np.floor(steps / 2), 1))
-    streamk = kernel["streamk"] > 0
-    work = tiles * steps
-    persistent = np.minimum(slots, work)
-    blocks = np.where(streamk, persistent, tiles * split)
-    block_steps = np.ceil(np.where(streamk, work / persistent, steps / split))
-    partials = np.where(streamk, np.minimum(np.maximum(persistent / tiles, 1), steps), split)
-    return blocks, block_steps, partials
+    def split(self) -> np.ndarray:
+        """Deal the k-steps of each tile to blocks, under split-K or stream-K; the number of partial results a tile."""
+        kernel, tiles, steps = self.kernel, self.blocks, self.steps
+        split = np.minimum(kernel["split_k"], np.maximum(np.floor(steps / 2), 1))
+        streamk = kernel["streamk"] > 0
+        work = tiles * steps
+        persistent = np.minimum(self.slots, work)
+        self.blocks = np.where(streamk, persistent, tiles * split)
+        self.steps = np.ceil(np.where(streamk, work / persistent, steps / split))
+        return np.where(streamk, np.minimum(np.maximum(persistent / tiles, 1), steps), split)
 
-
-def _compute_us(grid: _Grid, kernel: Terms, hardware: Hardware, coefficients: Coefficients) -> np.ndarray:
-    """Whole rounds of resident blocks, the last round partly filled."""
-    law = coefficients.schedule
-    outside = np.float32(law.masked_rows) * (1 - grid.inside_m)
-    outside += np.float32(law.masked_columns) * (1 - grid.inside_n)
-    paid = 1 - np.float32(law.masked) * outside * kernel["address_share"]
-    latency, cost = kernel["step_latency"] * paid, kernel["step_cost"] * paid
-
-    def round_of(blocks: np.ndarray) -> np.ndarray:
-        return grid.steps * _slower(latency, blocks * cost) + _slower(
-            kernel["ends_latency"], blocks * kernel["ends_cost"]
+    def reduction_us(self, partials: np.ndarray) -> np.ndarray:
+        """Adding up partial weight gradients in fp32, and the second launch of two-stage kernels."""
+        law, hardware = self.coefficients.splitting, self.hardware
+        gradient = self.problem["filter_bytes"] * np.float32(4) / self.problem["element_bytes"]
+        passes = np.minimum(partials, np.float32(law.reduction_passes))
+        adding = gradient * passes * _us_per_byte(hardware.hbm_tb_per_s, law.reduction_bandwidth)
+        adding = np.where(self.kernel["streamk"] > 0, adding * np.float32(law.streamk_reduction), adding)
+        second = np.float32(hardware.launch_floor_us * law.second_launch) + gradient * (
+            np.float32(law.second_traffic) * _us_per_byte(hardware.hbm_tb_per_s, law.second_bandwidth)
         )
+        return np.where(partials > 1, adding, np.float32(0)) + self.kernel["two_stage"] * second
 
-    whole = np.floor(grid.blocks / grid.slots)
-    rest = grid.blocks - whole * grid.slots
-    # Rounding must not open another block per unit.
-    last = np.maximum(np.ceil(rest / np.float32(hardware.compute_units) - np.float32(1e-4)), 1)
-    cycles = whole * round_of(kernel["occupancy"]) + np.where(rest > 0.5, round_of(last), np.float32(0))
-    return cycles / np.float32(hardware.clock_ghz * 1e3)
+    def compute_us(self) -> np.ndarray:
+        """Whole rounds of resident blocks, the last round partly filled."""
+        law, kernel, hardware = self.coefficients.schedule, self.kernel, self.hardware
+        outside = np.float32(law.masked_rows) * (1 - self.inside_m)
+        outside += np.float32(law.masked_columns) * (1 - self.inside_n)
+        paid = 1 - np.float32(law.masked) * outside * kernel["address_share"]
+        latency, cost = kernel["step_latency"] * paid, kernel["step_cost"] * paid
 
+        def round_of(blocks: np.ndarray) -> np.ndarray:
+            ends = _slower(kernel["ends_latency"], blocks * kernel["ends_cost"])
+            return self.steps * _slower(latency, blocks * cost) + ends
 
-def _memory_us(
-    grid: _Grid, problem: Terms, kernel: Terms, hardware: Hardware, coefficients: Coefficients
-) -> np.ndarray:
-    """The slowest of L2, last-level cache and main memory."""
-    law = coefficients.memory
-    size = problem["element_bytes"]
-    traffic = kernel["tile_m"] * grid.inside_m + kernel["tile_n"] * grid.inside_n
-    traffic = traffic * kernel["tile_k"] * size * grid.blocks * grid.steps
-    moved = problem["bytes_read"] + problem["bytes_written"]
-    missed = np.maximum(traffic * _l2_miss(grid, kernel, size, hardware, law.l2_tiles), problem["bytes_read"])
-    missed += problem["bytes_written"]
-    spilled = moved / np.float32(max(hardware.llc_mib, 0.1) * MEGABYTE * law.llc_usable) - 1
-    to_hbm = np.clip(spilled, np.float32(law.least_hbm if hardware.llc_mib else 1.0), 1)
-    hbm_bytes = np.maximum(moved, missed * np.float32(law.hbm_reread)) * to_hbm
+        whole = np.floor(self.blocks / self.slots)
+        rest = self.blocks - whole * self.slots
+        # Rounding must not open another block per unit.
+        last = np.maximum(np.ceil(rest / np.float32(hardware.compute_units) - np.float32(1e-4)), 1)
+        cycles = whole * round_of(kernel["occupancy"]) + np.where(rest > 0.5, round_of(last), np.float32(0))
+        return cycles / np.float32(hardware.clock_ghz * 1e3)
 
-    llc_bandwidth = max(hardware.llc_tb_per_s, hardware.hbm_tb_per_s)
-    time = traffic * _us_per_byte(hardware.l2_tb_per_s, law.l2)
-    time = np.maximum(time, missed * _us_per_byte(llc_bandwidth, law.llc))
-    time = np.maximum(time, hbm_bytes * _us_per_byte(hardware.hbm_tb_per_s, law.hbm))
-    active = np.minimum(grid.blocks / np.float32(hardware.compute_units), 1)
-    return time / np.clip(active * np.float32(law.active_slope), np.float32(law.least_active), 1)
+    def memory_us(self) -> np.ndarray:
+        """The slowest of L2, last-level cache and main memory."""
+        law, problem, kernel, hardware = self.coefficients.memory, self.problem, self.kernel, self.hardware
+        traffic = kernel["tile_m"] * self.inside_m + kernel["tile_n"] * self.inside_n
+        traffic = traffic * kernel["tile_k"] * problem["element_bytes"] * self.blocks * self.steps
+        moved = problem["bytes_read"] + problem["bytes_written"]
+        missed = np.maximum(traffic * self._l2_miss(), problem["bytes_read"])
+        missed += problem["bytes_written"]
+        spilled = moved / np.float32(max(hardware.llc_mib, 0.1) * MEGABYTE * law.llc_usable) - 1
+        to_hbm = np.clip(spilled, np.float32(law.least_hbm if hardware.llc_mib else 1.0), 1)
+        hbm_bytes = np.maximum(moved, missed * np.float32(law.hbm_reread)) * to_hbm
 
+        llc_bandwidth = max(hardware.llc_tb_per_s, hardware.hbm_tb_per_s)
+        time = traffic * _us_per_byte(hardware.l2_tb_per_s, law.l2)
+        time = np.maximum(time, missed * _us_per_byte(llc_bandwidth, law.llc))
+        time = np.maximum(time, hbm_bytes * _us_per_byte(hardware.hbm_tb_per_s, law.hbm))
+        active = np.minimum(self.blocks / np.float32(hardware.compute_units), 1)
+        return time / np.clip(active * np.float32(law.active_slope), np.float32(law.least_active), 1)
 
-def _l2_miss(grid: _Grid, kernel: Terms, size: np.ndarray, hardware: Hardware, l2_tiles: float) -> np.ndarray:
-    """Share of block traffic that misses L2: the blocks of one die form a patch that shares rows and columns."""
-    patch = np.minimum(grid.slots, grid.blocks) / np.float32(hardware.xcds)
-    patch_n = np.minimum(np.maximum(np.sqrt(patch), 1), grid.tiles_n)
-    patch_m = np.minimum(np.maximum(patch / patch_n, 1), grid.tiles_m)
-    edge = patch_m * kernel["tile_m"] + patch_n * kernel["tile_n"]
-    miss = np.minimum(edge / (patch * (kernel["tile_m"] + kernel["tile_n"])), 1)
-    held = edge * kernel["tile_k"] * size * np.float32(l2_tiles)
-    return np.clip(miss * np.maximum(held / np.float32(hardware.l2_mib * MEGABYTE), 1), 0, 1)
-
-
-def _reduction_us(
-    partials: np.ndarray, problem: Terms, kernel: Terms, hardware: Hardware, coefficients: Coefficients
-) -> np.ndarray:
-    """Adding up partial weight gradients in fp32, and the second launch of two-stage kernels."""
-    law = coefficients.splitting
-    gradient = problem["filter_bytes"] * np.float32(4) / problem["element_bytes"]
-    passes = np.minimum(partials, np.float32(law.reduction_passes))
-    adding = gradient * passes * _us_per_byte(hardware.hbm_tb_per_s, law.reduction_bandwidth)
-    adding = np.where(kernel["streamk"] > 0, adding * np.float32(law.streamk_reduction), adding)
-    second = np.float32(hardware.launch_floor_us * law.second_launch) + gradient * (
-        np.float32(law.second_traffic) * _us_per_byte(hardware.hbm_tb_per_s, law.second_bandwidth)
-    )
-    return np.where(partials > 1, adding, np.float32(0)) + kernel["two_stage"] * second
+    def _l2_miss(self) -> np.ndarray:
+        """Share of block traffic that misses L2: the blocks of one die form a patch that shares rows and columns."""
+        kernel, hardware = self.kernel, self.hardware
+        patch = np.minimum(self.slots, self.blocks) / np.float32(hardware.xcds)
+        patch_n = np.minimum(np.maximum(np.sqrt(patch), 1), self.tiles_n)
+        patch_m = np.minimum(np.maximum(patch / patch_n, 1), self.tiles_m)
+        edge = patch_m * kernel["tile_m"] + patch_n * kernel["tile_n"]
+        miss = np.minimum(edge / (patch * (kernel["tile_m"] + kernel["tile_n"])), 1)
+        held = edge * kernel["tile_k"] * self.problem["element_bytes"] * np.float32(self.coefficients.memory.l2_tiles)
+        return np.clip(miss * np.maximum(held / np.float32(hardware.l2_mib * MEGABYTE), 1), 0, 1)
 
 
 def _slower(one: np.ndarray, other: np.ndarray) -> np.ndarray:

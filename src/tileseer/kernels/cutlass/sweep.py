@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -72,7 +72,7 @@ def _combinations(
         for ndim, tile, iterator, (swizzle, vectors, *forms) in product(
             dimensionalities, tiles, option.iterators, list(choices)
         ):
-            sizes = (*tile.tile, *tile.warps, *sweep.instruction)
+            sizes: list[Any] = [*tile.tile, *tile.warps, *sweep.instruction]
             for stages in tile.stages:
                 yield CutlassKernel(
                     operation.variant, operation.dtype, ndim, iterator, *sizes, stages, swizzle, *vectors, *forms
