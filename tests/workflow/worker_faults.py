@@ -51,8 +51,7 @@ def measured(libraries: tuple[str, str], kill_after_s: float | None) -> tuple[li
     with Supervisor(libraries[0], limits=WorkerLimits(pair_s=30.0)) as supervisor:
 
         def kill() -> None:
-            pid = supervisor.pid
-            if pid is not None:
+            for pid in supervisor.pids:
                 os.kill(pid, signal.SIGKILL)
                 hits.append(pid)
 

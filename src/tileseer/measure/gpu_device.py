@@ -52,7 +52,7 @@ class GpuDevice:
     def __init__(self, session: Session, supervisor: Supervisor, board: Board) -> None:
         """Ask the driver for its device; ``UserError`` if it is not the one that the session is about."""
         self.name = session.hardware.name
-        self._session, self._supervisor, self._board = session, supervisor, board
+        self._session, self.supervisor, self._board = session, supervisor, board
         self._timing, self._seed = session.settings.parameters, session.settings.seed
         self.order_seed: int | None = self._seed
         self.largest_batch = self._timing.sentinel_every
@@ -84,11 +84,6 @@ class GpuDevice:
         """Library whose plans are the kernels, and its version: ``cudnn 91900``; empty for kernels in modules."""
         return str(self._facts.get("plans", ""))
 
-    def offered(self, problem: Row) -> tuple[list[str], str]:
-        """Plans that the library offers for a problem, in its own order, and why there are none."""
-        numbers = problem_numbers(problem, str(problem["variant"]), split_k=1)
-        return self._supervisor.offered(numbers, str(problem["dtype"]), int(problem["ndim"]))
-
     def identity(self) -> str:
         """SHA-256 of method, GPU model, its driver and runtime, and the measuring driver's sources.
 
@@ -119,7 +114,7 @@ class GpuDevice:
         waiting = list(range(len(pairs)))
         verdict = ""
         for attempt in range(1 + RETRIES):
-            before = self._board.read(self._supervisor.pids)
+            before = self._board.read(self.supervisor.pids)
             for position in waiting:
                 outcomes[position] = self._one(*pairs[position])
             verdict = self._state(before)
@@ -146,7 +141,7 @@ class GpuDevice:
             options=launch_options(self._timing, seed, hopeless_ms),
             verify=in_class not in self._verified if verify == "class" else verify == "pair",
         )
-        outcome = self._supervisor.measure(request)
+        outcome = self.supervisor.measure(request)
         pair = {"kernel": kernel, "kernel_id": str(candidate["kernel_id"]), "split_k": split_k, "problem_key": key}
         result = {"status": outcome.status, "error": outcome.error, "faults": outcome.faults}
         details = {"verified": request.verify, "hopeless_ms": hopeless_ms, **outcome.reply}
@@ -162,16 +157,16 @@ class GpuDevice:
     def _set_sentinel(self, request: Request) -> None:
         """Make a pair that works the sentinel; it is never given up as hopeless."""
         steady = replace(request, options={**request.options, "hopeless_ms": 0.0}, verify=False)
-        outcome = self._supervisor.measure(steady)
+        outcome = self.supervisor.measure(steady)
         if outcome.status == "ok":
             self._sentinel, self._drift = _Sentinel(steady, outcome.median_ms), 1.0
 
     def _steady_ms(self, sentinel: _Sentinel) -> float:
         """Time of the sentinel: where it seems to have changed, the middle one of three; NaN if a launch fails."""
-        first = self._supervisor.measure(sentinel.request).median_ms
+        first = self.supervisor.measure(sentinel.request).median_ms
         if not abs(first / sentinel.baseline_ms - 1) > self._timing.drift_limit:
             return first
-        return float(np.median([first, *(self._supervisor.measure(sentinel.request).median_ms for _ in range(2))]))
+        return float(np.median([first, *(self.supervisor.measure(sentinel.request).median_ms for _ in range(2))]))
 
     def _drifts(self) -> str:
         """Measure the sentinel: ``status: reason`` if it was slow for a while. A lasting change is the new baseline."""
@@ -198,7 +193,7 @@ class GpuDevice:
     def _state(self, before: Reading) -> str:
         """Close a batch: ``status: reason`` if its times are not to be trusted."""
         verdict = self._drifts()
-        after = self._board.read(self._supervisor.pids)
+        after = self._board.read(self.supervisor.pids)
         if throttled := after.throttled or before.throttled:
             verdict = f"throttled: {throttled}"
         if foreign := max(before.foreign or 0, after.foreign or 0):

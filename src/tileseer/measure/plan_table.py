@@ -23,6 +23,7 @@ from tileseer.kernels.kernel_table import chunk_of
 from tileseer.measure import support_table
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.cudnn_plans import LIBRARY
+from tileseer.measure.harness.supervisor import problem_numbers
 from tileseer.measure.session import Session
 from tileseer.problems import problem_table
 
@@ -63,7 +64,8 @@ def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, l
         for problem in problems.to_dict("records"):
             direction = SPELLED.get(problem["variant"], problem["variant"])
             prefix = f"{PREFIX}{direction}_{problem['dtype']}_{problem['ndim']}d_"
-            names, reason = device.offered(problem)
+            numbers = problem_numbers(problem, problem["variant"], split_k=1)
+            names, reason = device.supervisor.offered(numbers, problem["dtype"], problem["ndim"])
             rows += [(prefix + name, problem["problem_key"], rank) for rank, name in enumerate(names)]
             if not names:
                 refused.append(f"{problem['problem_key']} ({reason})")

@@ -138,10 +138,6 @@ class CudnnPlans:
                 "delete results/build/ARCH and run again, or install that version of cuDNN"
             )
 
-    def offered(self, problem: ConvProblem, dtype: str, ndim: int) -> list[str]:
-        """Names of the plans for a problem, in cuDNN's order."""
-        return self._convolution(problem, dtype, ndim).plans
-
     def find(self, kernel: str, direction: int) -> int:
         """Number that the driver has of a plan; it is registered at the first call."""
         if kernel not in self._kernels:
@@ -149,7 +145,8 @@ class CudnnPlans:
             self._driver.register(ctypes.byref(self._kernels[kernel]))
         return int(self._driver.find_kernel(kernel.encode()))
 
-    def _convolution(self, problem: ConvProblem, dtype: str, ndim: int) -> Convolution:
+    def convolution(self, problem: ConvProblem, dtype: str, ndim: int) -> Convolution:
+        """The graph of a problem; any exception of cuDNN's means that it has no plan."""
         key = bytes(problem), dtype, ndim
         if self._current is None or self._current[0] != key:
             self._current = None
@@ -164,7 +161,7 @@ class CudnnPlans:
 
         def supports(problem: Any, why: int, size: int) -> int:
             try:
-                needed = self._convolution(problem.contents, dtype, ndim).workspace_bytes(plan)
+                needed = self.convolution(problem.contents, dtype, ndim).workspace_bytes(plan)
             except Exception as error:
                 _explain(why, size, error)
                 return 0
@@ -174,12 +171,12 @@ class CudnnPlans:
 
         def workspace_bytes(problem: Any) -> int:
             # The driver asks after ``supports``, which has built the plan.
-            return self._convolution(problem.contents, dtype, ndim).workspace_bytes(plan)
+            return self.convolution(problem.contents, dtype, ndim).workspace_bytes(plan)
 
         def launch(problem: Any, a: int, b: int, c: int, workspace: int, stream: int, why: int, size: int) -> int:
             try:
                 self._cudnn.set_stream(handle=self._handle, stream=stream or 0)
-                self._convolution(problem.contents, dtype, ndim).launch(plan, [a, b, c], workspace or 0)
+                self.convolution(problem.contents, dtype, ndim).launch(plan, [a, b, c], workspace or 0)
             except Exception as error:
                 _explain(why, size, error)
                 return abi.UNSUPPORTED

@@ -67,7 +67,12 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._phase = "start"
         deadline = time.monotonic() + limit_s
         try:
-            self._send(request)
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.write((json.dumps(request) + "\n").encode())
+                self._process.stdin.flush()
+            except BrokenPipeError:
+                raise self._died() from None
             while True:
                 reply = self._reply(deadline, limit_s)
                 if "done" in reply:
@@ -76,14 +81,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         except BaseException:
             self.close()
             raise
-
-    def _send(self, request: Mapping[str, Any]) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write((json.dumps(request) + "\n").encode())
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._died() from None
 
     def _reply(self, deadline: float, limit_s: float) -> dict[str, Any]:
         line = self._line(deadline, limit_s)

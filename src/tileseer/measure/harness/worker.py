@@ -98,7 +98,7 @@ class WorkerSession:
         self._say({"phase": "plans"})
         problem = abi.ConvProblem(*request["problem"])
         try:
-            plans = self._plans.offered(problem, request["dtype"], request["ndim"])
+            plans = self._plans.convolution(problem, request["dtype"], request["ndim"]).plans
         except Exception as error:  # The frontend has exceptions of several kinds for a problem that it refuses.
             return {"code": abi.UNSUPPORTED, "error": str(error)}
         return self._outcome(abi.OK) | {"plans": plans}
