@@ -15,16 +15,7 @@ from tileseer.compile import native
 from tileseer.measure.harness import abi
 
 STRUCTS = {
-    f"{struct.__name__}C": struct
-    for struct in (
-        abi.ConvProblem,
-        abi.ConvOptions,
-        abi.ConvResult,
-        abi.ConvCheck,
-        abi.ConvResources,
-        abi.ConvDevice,
-        abi.ConvKernel,
-    )
+    f"{struct.__name__}C": struct for struct in ctypes.Structure.__subclasses__() if struct.__module__ == abi.__name__
 }
 NAMES = {"forward": "good", "bwd_data": "good_bwd_data", "bwd_weight": "good_bwd_weight"}
 # N, G, C, K, extents, filter, strides, pads, dilations: uneven everywhere.
@@ -55,13 +46,7 @@ def test_the_structs_are_those_of_the_header(tmp_path):
     source.write_text('#include <stddef.h>\n#include "tileseer_conv.h"\n' + "".join(checks))
     command = [
         COMPILER,
-        "-x",
-        "c",
-        "-std=c11",
-        "-fsyntax-only",
-        "-Wall",
-        "-Werror",
-        "-I",
+        *["-x", "c", "-std=c11", "-fsyntax-only", "-Wall", "-Werror", "-I"],
         ROOT / native.SOURCES,
         source,
     ]

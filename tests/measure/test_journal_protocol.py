@@ -331,17 +331,9 @@ class Protocol(RuleBasedStateMachine):
 
 def test_the_invariants_hold_whoever_dies_when(tmp_path):
     Protocol.base = tmp_path
-    run_state_machine_as_test(
-        Protocol,
-        settings=settings(
-            max_examples=80,
-            stateful_step_count=50,
-            deadline=None,
-            derandomize=True,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    phases, quiet = [Phase.generate], list(HealthCheck)
+    settled = settings(max_examples=80, stateful_step_count=50, deadline=None, derandomize=True, phases=phases)
+    run_state_machine_as_test(Protocol, settings=settings(settled, suppress_health_check=quiet))
     assert Protocol.steps >= STEPS
     # What the machine is for did happen.
     assert all(Protocol.seen[name] for name in ("busy", "stale", "crash", "late write", "lost")), Protocol.seen

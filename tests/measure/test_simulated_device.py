@@ -270,9 +270,8 @@ def test_coefficients_that_give_no_times_are_refused():
     [
         (lambda c: c["noise"].pop("run_us"), "noise.run_us"),
         (lambda c: c["noise"].update(run_us=-1.0), "noise.run_us: .* but it is -1.0"),
-        (lambda c: c["memory"].update(l3=0.5), "memory.l3: unknown field"),
-        (lambda c: c["pipelines"].pop("mem"), r"missing \['mem'\]"),
-        (lambda c: c["pipelines"].update(magic=dict(c["pipelines"]["mem"])), r"unknown \['magic'\]"),
+        (lambda c: c["pipelines"].pop("mem"), "mem is missing or unknown"),
+        (lambda c: c["pipelines"].update(magic=dict(c["pipelines"]["mem"])), "magic is missing or unknown"),
         (lambda c: c["aliases"].update(compv5="compv9"), "aliases.compv5 is 'compv9'"),
         (lambda c: c["directions"].pop("forward"), "directions"),
         (lambda c: c["async_pipelines"].append("magic"), "async_pipelines"),

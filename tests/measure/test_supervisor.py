@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tileseer.config.benchmark import Timing
 from tileseer.core.errors import UserError
 from tileseer.measure.harness import supervisor as supervisors
 from tileseer.measure.harness.process import Fault, Worker
-from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, printable
+from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, printable
 
-OPTIONS = {
-    "seed": 1, "rotate_bytes": 0, "min_time_ms": 0.2, "max_noise": 0.01, "budget_ms": 50.0, "sample_ms": 0.1,
-    "warmup_change": 0.01, "hopeless_ms": 0.0, "settle_ms": 50.0, "min_samples": 4, "max_samples": 50, "cache": 0,
-    "verify_millions": 0,
-}  # fmt: skip
+TIMING = Timing(
+    min_time_ms=0.2, max_noise=0.01, budget_ms=50.0, sample_ms=0.1, settle_ms=50.0, min_samples=4, max_samples=50
+)
+OPTIONS = launch_options(TIMING)
 SHAPE = (1, 2, 8, 8, 1, 5, 5, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1)
 DIRECTION = {"good_bwd_data": 1, "good_bwd_weight": 2}
 

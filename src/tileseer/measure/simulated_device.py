@@ -19,7 +19,7 @@ from tileseer.costmodel import deviation, timing
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.registry import Family, entry, family_of_arch
+from tileseer.kernels.registry import entry, family_of_arch
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.problems.implicit_gemm import implicit_gemm
 
@@ -55,17 +55,16 @@ class SimulatedDevice:
 
     def __init__(self, hardware: Hardware, coefficients: Coefficients, seed: int, repeats: int = 10) -> None:
         self.name = hardware.name
-        self._family = family_of_arch(hardware.arch)
-        self._hardware = hardware
-        self._coefficients = coefficients
+        self.hardware = hardware
+        self.coefficients = coefficients
         self._seed = seed
         self._repeats = repeats
 
     def identity(self) -> str:
         """SHA-256 of coefficients, product, seed, repeats and the syntax of the simulator's modules."""
         parts = {
-            "coefficients": self._coefficients.model_dump(),
-            "hardware": self._hardware.model_dump(),
+            "coefficients": self.coefficients.model_dump(),
+            "hardware": self.hardware.model_dump(),
             "seed": self._seed,
             "repeats": self._repeats,
             "modules": digest_of_modules(IDENTITY),
@@ -87,7 +86,7 @@ class SimulatedDevice:
             for at, truth, bits, crash in self._truths(problems, candidates, problem_index, candidate_index):
                 status[at] = np.where(crash, CRASH, OK)
                 mean, spread, drift[at] = deviation.noisy_us(
-                    truth, bits, self._seed, self._repeats, self._coefficients.noise
+                    truth, bits, self._seed, self._repeats, self.coefficients.noise
                 )
                 latency[at] = np.where(crash, np.nan, mean / 1000.0)
                 cv[at] = np.where(crash, np.nan, spread)
@@ -119,34 +118,27 @@ class SimulatedDevice:
         # Only the rows that occur, so that few pairs cost little.
         p, of_problem = pd.factorize(problem_index, sort=True)
         q, of_candidate = pd.factorize(candidate_index, sort=True)
-        tables = problems.iloc[of_problem], candidates.iloc[of_candidate]
-        model = _Model(*tables, self._family, self._hardware, self._coefficients)
+        model = _Model(problems.iloc[of_problem], candidates.iloc[of_candidate], self)
         for at in model.runnable(p, q):
             truth, bits = model.truth_us(p[at], q[at])
-            yield at, truth, bits, deviation.crashes(bits, self._coefficients)
+            yield at, truth, bits, deviation.crashes(bits, self.coefficients)
 
 
 class _Model:
     """Terms of problems and candidates, and from them the noise-free time of pairs."""
 
-    def __init__(
-        self,
-        problems: pd.DataFrame,
-        candidates: pd.DataFrame,
-        family: Family,
-        hardware: Hardware,
-        coefficients: Coefficients,
-    ) -> None:
+    def __init__(self, problems: pd.DataFrame, candidates: pd.DataFrame, device: SimulatedDevice) -> None:
         self._variant = str(problems["variant"].iloc[0])
-        self._hardware = hardware
-        self._coefficients = coefficients
+        self._hardware, self._coefficients = device.hardware, device.coefficients
         self._set_problems(problems)
-        kernels = entry(COST_MODELS, family)(problems, candidates, self._variant, hardware, coefficients)
-        law = coefficients.deviation
+        kernels = entry(COST_MODELS, family_of_arch(device.hardware.arch))(
+            problems, candidates, self._variant, device.hardware, device.coefficients
+        )
+        law = device.coefficients.deviation
         self._fits, self._verdicts, self._classes = kernels.fits, kernels.verdicts, kernels.classes
         self._kernel_terms = {name: kernels.columns[name].astype(np.float32) for name in timing.KERNEL_TERMS}
         self._kernel_ids = kernels.ids
-        self._device_bits = deviation.device_bits(hardware.name)
+        self._device_bits = deviation.device_bits(device.name)
         self._kernel_deviation = deviation.kernel_deviation(self._device_bits, kernels.ids, law)
         self._kernel_waves = deviation.kernel_waves(kernels.shape, law)
 

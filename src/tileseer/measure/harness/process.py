@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import secrets
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -54,8 +54,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             os.close(send)
         self._receive = receive
         os.set_blocking(receive, False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(receive, selectors.EVENT_READ)
+        self._poll = select.poll()
+        self._poll.register(receive, select.POLLIN)
         self._pending = b""
         self._phase = "start"
 
@@ -96,7 +96,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
     def _line(self, deadline: float, limit_s: float) -> bytes:
         while b"\n" not in self._pending:
-            if not self._selector.select(max(0.0, deadline - time.monotonic())):
+            if not self._poll.poll(1000 * max(0.0, deadline - time.monotonic())):
                 raise Fault("run_timeout", f"no answer after {limit_s:g} s in phase {self._phase}")
             part = os.read(self._receive, 1 << 16)
             if not part:
@@ -129,7 +129,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             raise UserError(
                 f"process {self.pid} hangs in the GPU driver and cannot be killed; reset the GPU, then run again"
             ) from None
-        self._selector.close()
         os.close(self._receive)
         self._printed.close()
         self._receive = -1
