@@ -98,9 +98,8 @@ class Jobs:
         lines = [f"stages: {counts['computed']:,} computed, {counts['restored']:,} restored unchanged"]
         failed = [job.name for job in self._jobs.values() if job.state == "failed"]
         if failed:
-            lines.append(
-                f"error: {len(failed)} jobs failed: {', '.join(failed)}; mend it and run again: what is made stays"
-            )
+            names = ", ".join(failed)
+            lines.append(f"error: {len(failed)} jobs failed: {names}; fix it and run again; completed stages are kept")
         return lines
 
     def at_work(self) -> str:

@@ -87,23 +87,6 @@ def test_rocm_is_found_with_its_version(tmp_path, monkeypatch):
     assert check(Config())["ROCm"].result == f"6.4.1-83 in {tmp_path}"
 
 
-def program(folder, name, text):
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
-@pytest.mark.parametrize("programs", [{}, {"sbatch": ""}, {"sbatch": "", "sinfo": "echo gpu*; echo cpu"}], ids=str)
-def test_slurm_is_there_if_its_controller_answers(tmp_path, programs):
-    for name, text in programs.items():
-        program(tmp_path, name, text)
-    row = check(Config())["SLURM"]
-    if "sinfo" in programs:
-        assert (row.status, row.result) == ("ok", "partitions gpu* cpu")
-    else:
-        assert row.status == "missing" and row.fix
-
-
 def test_every_line_that_is_not_ok_has_a_fix():
     for config in (Config(), HIP):
         assert all(finding.fix for finding in doctor.find_all(config, API) if finding.status != "ok")

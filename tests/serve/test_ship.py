@@ -242,7 +242,7 @@ def test_four_shipped_kernels_compile_for_real_and_link_with_the_selector_that_p
         (["--max-bytes", "7k"], "0 kernels are within the limits"),
         (["--operation", "bwd_data_bf16"], "--operation: bwd_data_bf16 is none of"),
         (["--max-loss", "2"], "is no share between 0 and 1"),
-        (["--max-compile", "2"], "write a number and one of s, m, h"),
+        (["--max-compile", "2"], "is no number with one of s, m, h"),
         (["--layers", "layers.csv"], "--layers layers.csv: say with --networks"),
         (["--networks", "no_such_net"], "there is no network 'no_such_net'"),
     ],

@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--module", type=Path, action="append", default=[], help="library with kernels, repeatable")
     parser.add_argument("--cache", choices=("cold", "warm"), default="cold", help="operands (default: cold)")
     parser.add_argument("--arch", default="gfx950", help="arch of the simulated device (default: gfx950)")
-    parser.add_argument("--product", help="product of the simulated device (default: the one that stands for its arch)")
+    parser.add_argument("--product", help="product of the simulated device (default: that of its arch)")
     options.add_tables(parser)
 
 
@@ -60,15 +60,10 @@ def run(args: argparse.Namespace) -> int:
     problem = options.problem(args)
     where, rows = (_on_a_gpu if args.driver else _simulated)(args, problem)
     gflop = _flops(problem) / 1e9
-    content = {
-        "device": where,
-        "device_kind": "measured" if args.driver else "simulated",
-        "variant": problem.variant,
-        "dtype": problem.dtype,
-        "problem": {name: getattr(problem, name) for name in DIMS},
-        "gflop": gflop,
-        "kernels": rows,
-    }
+    dims = {name: getattr(problem, name) for name in DIMS}
+    about = {"variant": problem.variant, "dtype": problem.dtype, "problem": dims, "gflop": gflop}
+    kind = "measured" if args.driver else "simulated"
+    content = {"device": where, "device_kind": kind, **about, "kernels": rows}
     title = f"{problem.variant} {problem.dtype} on {where}: {gflop:.2f} GFLOP"
     return options.answer(args, content, [title, *_lines(rows)], all(row["status"] != "ok" for row in rows))
 
@@ -79,7 +74,9 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     few, split_k = _few(args, problem, operation)
     products = BenchmarkSettings().products
     if args.product is None and args.arch not in products:
-        raise UserError(f"no product stands for {args.arch}; add --product, a name of {args.config}/hardware.yaml")
+        raise UserError(
+            f"benchmark.products has no product for {args.arch}; add --product, a name of {args.config}/hardware.yaml"
+        )
     gpu = hardware.read_hardware(find(args.config / "hardware.yaml"), args.product or products[args.arch])
     if gpu.arch != args.arch:
         raise UserError(f"--product: {gpu.name} is a {gpu.arch}, but --arch is {args.arch}")
@@ -101,23 +98,23 @@ def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tu
     family = family_of_arch(args.arch)
     sweep = read_sweep(find(args.config / "rule_sets" / family.rule_set), args.arch)
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-    found = sweep.enumerate(specs, args.arch, operation, [problem.ndim], ["all"]).kernels
-    if not found:
+    kernels = sweep.enumerate(specs, args.arch, operation, [problem.ndim], ["all"]).kernels
+    if not kernels:
         raise UserError(f"the rule set has no {problem.ndim}D kernel for {operation} on {args.arch}")
     # Evenly through the rule set, so that few kernels are of many kinds.
-    return found[:: max(1, len(found) // args.kernels)][: args.kernels], 1
+    return kernels[:: max(1, len(kernels) // args.kernels)][: args.kernels], 1
 
 
 def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     modules = tuple(str(path.absolute()) for path in args.module)
-    wanted, split_k = names.split_launch(args.candidate or "")
+    candidate, split_k = names.split_launch(args.candidate or "")
     numbers = problem_numbers(vars(problem), problem.variant, split_k)
     with Supervisor(str(args.driver.absolute())) as supervisor:
-        told = supervisor.device()
+        device = supervisor.device()
         able = supervisor.supporting(modules, numbers)
-        if wanted and wanted not in able:
-            raise UserError(f"--candidate: no --module has a kernel {wanted} that can run this problem")
-        able = [wanted] if wanted else able[: args.kernels]
+        if candidate and candidate not in able:
+            raise UserError(f"--candidate: no --module has a kernel {candidate} that can run this problem")
+        able = [candidate] if candidate else able[: args.kernels]
 
         def measure(number: int) -> Measurement:
             request = Request(modules, able[number], numbers, launch_options(Timing(cache=args.cache)))
@@ -126,7 +123,7 @@ def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
             return outcome.status, outcome.median_ms, len(samples), outcome.error
 
         rows = _measured(problem, able, measure)
-    return f"{told['name']} ({told['backend']}, operands {args.cache})", rows
+    return f"{device['name']} ({device['backend']}, operands {args.cache})", rows
 
 
 def _measured(problem: Problem, names: Sequence[str], measure: Callable[[int], Measurement]) -> Rows:
@@ -135,13 +132,10 @@ def _measured(problem: Problem, names: Sequence[str], measure: Callable[[int], M
     with Progress("bench", len(names), "kernels") as progress:
         for number, name in enumerate(names):
             status, ms, samples, error = measure(number)
-            rows.append({
-                "kernel": name, "status": status, "median_ms": ms, "tflops": _flops(problem) / ms * 1e-9,
-                "samples": samples, "error": error,
-            })  # fmt: skip
+            speed = {"median_ms": ms, "tflops": _flops(problem) / ms * 1e-9, "samples": samples}
+            rows.append({"kernel": name, "status": status, **speed, "error": error})
             best = min((row["median_ms"] for row in rows if row["status"] == "ok"), default=None)
-            told = "" if best is None else f"{best:.4f} ms"
-            progress.add(failed=int(status != "ok"), best=told)
+            progress.add(failed=int(status != "ok"), best="" if best is None else f"{best:.4f} ms")
     return rows
 
 
@@ -152,8 +146,8 @@ def _flops(problem: Problem) -> float:
 def _lines(rows: Rows) -> Iterator[str]:
     yield f"{'ms':>9} {'TFLOPS':>8} {'samples':>7}  {'status':12}  kernel"
     for row in sorted(rows, key=lambda row: (np.isnan(row["median_ms"]), row["median_ms"])):
-        known = not np.isnan(row["median_ms"])
-        time = f"{row['median_ms']:9.4f} {row['tflops']:8.1f} {row['samples']:7}" if known else " " * 26
-        yield f"{time}  {row['status']:12}  {row['kernel']}" + (f"  ({row['error']})" if row["error"] else "")
+        time = f"{row['median_ms']:9.4f} {row['tflops']:8.1f} {row['samples']:7}"
+        error = f"  ({row['error']})" if row["error"] else ""
+        yield f"{' ' * 26 if np.isnan(row['median_ms']) else time}  {row['status']:12}  {row['kernel']}{error}"
     if not rows:
         yield "no kernel supports the problem"

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from tileseer.cli import options
@@ -17,6 +16,7 @@ EXAMPLES = (
     "tileseer cache stats",
     "tileseer cache gc --max-gib 10",
 )
+_size = options.number(float, lambda value: 0 <= value < float("inf"), "number from 0")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     common.add_argument("--folder", metavar="DIR", help=f"the cache (default: as {CONFIG} says, or the user's)")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("stats", parents=[common], help="count entries and bytes")
-    gc = actions.add_parser(
-        "gc", parents=[common], help="remove the entries unused for longest, and partial ones of killed writers"
-    )
+    gc = actions.add_parser("gc", parents=[common], help="remove the entries unused for longest, and partial ones")
     gc.add_argument("--max-gib", type=_size, metavar="GIB", help="leave at most this (default: cache.max_gib)")
 
 
@@ -49,20 +47,10 @@ def _stats(cache: Cache, args: argparse.Namespace) -> int:
 
 def _gc(cache: Cache, args: argparse.Namespace) -> int:
     result = cache.collect(None if args.max_gib is None else int(args.max_gib * 2**30))
-    text = (
-        f"removed {result.removed:,} entries ({_mib(result.removed_bytes)}); "
-        f"{result.entries:,} entries ({_mib(result.bytes)}) are left"
-    )
+    removed = f"removed {result.removed:,} entries ({_mib(result.removed_bytes)})"
+    text = f"{removed}; {result.entries:,} entries ({_mib(result.bytes)}) are left"
     return options.answer(args, result._asdict(), [text])
 
 
 def _mib(size: int) -> str:
     return f"{size / 2**20:,.1f} MiB"
-
-
-def _size(text: str) -> float:
-    with suppress(ValueError):
-        # Infinity and nan are none.
-        if 0 <= float(text) < float("inf"):
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number from 0")

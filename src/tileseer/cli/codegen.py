@@ -40,6 +40,10 @@ OPTIONS_OF_ONE_ACTION = {
     "--include-flagged": "output",
 }
 """Options that the other actions would pass over."""
+EMITTED = (
+    "{arch}: {kernels} kernels, {left_out_by_a_flag} left out by a flag, {not_in_the_api_level} not in the API level; "
+    "{files} files in {folder}, {files_written} written, {files_removed} removed"
+)
 EXAMPLES = (
     "tileseer codegen --arch gfx950 --rule-set tiny --list-names",
     "tileseer codegen --arch gfx950 gfx942 --rule-set full --variant forward --ndim 2 --output out",
@@ -59,39 +63,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     which = parser.add_argument_group("which kernels")
     which.add_argument("--arch", nargs="+", metavar="ARCH", help="GPU targets, for example gfx950")
-    which.add_argument(
-        "--rule-set", metavar="SET",
-        help=f"{', '.join(RULE_SETS)}, or the path of a table of rules (default: {DEFAULT_RULE_SET})",
-    )  # fmt: skip
+    meaning = f"{', '.join(RULE_SETS)}, or the path of a table of rules (default: {DEFAULT_RULE_SET})"
+    which.add_argument("--rule-set", metavar="SET", help=meaning)
     which.add_argument("--variant", nargs="+", choices=REQUESTED_VARIANTS, help="directions (default: all three)")
     which.add_argument("--ndim", nargs="+", type=int, choices=NDIMS, help="dimensions (default: 2 3)")
-    which.add_argument(
-        "--datatype", "--dtype", dest="datatype", nargs="+", choices=DTYPES, help="data types (default: all three)"
-    )
+    types = ("--datatype", "--dtype")
+    which.add_argument(*types, dest="datatype", nargs="+", choices=DTYPES, help="data types (default: all three)")
     which.add_argument("--arch-filtered", action="store_true", help="only those that the reference's filter passes")
-    which.add_argument(
-        "--filter",
-        metavar="EXPRESSION",
-        help="only kernels that it holds for, for example 'tile_m >= 64 and pipeline in (mem, compv3)'",
-    )
-    which.add_argument(
-        "--include-flagged", nargs="+", default=[], metavar="FLAG",
-        help="emit kernels with these flags as well; all for every flag",
-    )  # fmt: skip
+    meaning = "only kernels that it holds for, for example 'tile_m >= 64 and pipeline in (mem, compv3)'"
+    which.add_argument("--filter", metavar="EXPRESSION", help=meaning)
+    meaning = "emit kernels with these flags as well; all for every flag"
+    which.add_argument("--include-flagged", nargs="+", default=[], metavar="FLAG", help=meaning)
 
     how = parser.add_argument_group("how")
     how.add_argument("--compare", type=Path, metavar="CSV", help="with --counts: counts to compare with")
-    how.add_argument(
-        "--chunk-size",
-        type=options.positive,
-        metavar="N",
-        help=f"kernels a registration source (default: {DEFAULT_CHUNK_SIZE})",
-    )
+    meaning = f"kernels a registration source (default: {DEFAULT_CHUNK_SIZE})"
+    how.add_argument("--chunk-size", type=options.positive, metavar="N", help=meaning)
     options.add_tables(how)
-    how.add_argument(
-        "--templates", type=Path, default=Path("workflow/templates"), metavar="DIR",
-        help="C++ templates (default: workflow/templates)",
-    )  # fmt: skip
+    templates = Path("workflow/templates")
+    how.add_argument("--templates", type=Path, default=templates, metavar="DIR", help=f"default: {templates}")
     how.add_argument("--ck-api", metavar="LEVEL", help="level of the CK Tile API that is written (default: the newest)")
     how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
     request.add_field_options(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
@@ -105,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         return _count(args)
     if args.output:
         results = [_emit(args, arch, args.output / arch) for arch in args.arch]
-        return options.answer(args, {"archs": results}, map(_emission_line, results))
+        return options.answer(args, {"archs": results}, (EMITTED.format(**result) for result in results))
     kernels = [(arch, kernel) for arch in args.arch for kernel in _requested_kernels(args, arch)]
     if not kernels:
         print(f"{_title(args)} has no such kernel on {' '.join(args.arch)}", file=sys.stderr)
@@ -141,11 +131,6 @@ def _check(args: argparse.Namespace) -> None:
         raise UserError(f"--ck-root is for the rule sets {' and '.join(BUILDER_SETS)}")
 
 
-def _request(args: argparse.Namespace) -> tuple[list[str], list[int], list[str]]:
-    """Directions, dimensionalities and data types of a request, defaults filled in."""
-    return args.variant or list(VARIANTS), args.ndim or list(DEFAULT_NDIMS), args.datatype or list(DTYPES)
-
-
 def _title(args: argparse.Namespace) -> str:
     return "one kernel" if request.given_fields(args) else args.rule_set or DEFAULT_RULE_SET
 
@@ -153,27 +138,22 @@ def _title(args: argparse.Namespace) -> str:
 def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel]:
     """Kernels of the request on one arch, the filters applied."""
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
+    requested = args.variant or list(VARIANTS), args.ndim or list(DEFAULT_NDIMS), args.datatype or list(DTYPES)
     if fields := request.given_fields(args):
-        kernels = _single(args, fields, specs, arch)
+        specs.arch(arch)
+        values = request.kernel_fields(fields)
+        if DEPTHWISE in requested[0]:
+            raise UserError(f"{DEPTHWISE} kernels have other fields than these options: use a rule set")
+        kernels = list_kernels(kernels_of_fields(values, *requested), arch, specs)
     else:
         name, folder = args.rule_set or DEFAULT_RULE_SET, find(args.config / "rule_sets")
-        kernels = RuleSet(name, folder, args.ck_root, specs).list_kernels(arch, *_request(args))
+        kernels = RuleSet(name, folder, args.ck_root, specs).list_kernels(arch, *requested)
     kernels = [kernel for kernel in kernels if not (kernel.rule and args.arch_filtered)]
     if args.filter is None:
         return kernels
     kinds = {type(kernel.kernel) for kernel in kernels} - set(KINDS)
     condition = parse_kernel_filter(args.filter, kinds or KINDS, "--filter")
     return [kernel for kernel in kernels if condition.keeps(vars(kernel.kernel))]
-
-
-def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, arch: str) -> list[ListedKernel]:
-    """The kernel of the fields for each direction, ndim and data type of the request."""
-    specs.arch(arch)
-    values = request.kernel_fields(fields)
-    variants, ndims, dtypes = _request(args)
-    if DEPTHWISE in variants:
-        raise UserError(f"{DEPTHWISE} kernels have other fields than these options: use a rule set")
-    return list_kernels(kernels_of_fields(values, variants, ndims, dtypes), arch, specs)
 
 
 def _count(args: argparse.Namespace) -> int:
@@ -184,27 +164,25 @@ def _count(args: argparse.Namespace) -> int:
     sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
     archs = args.arch or sorted({cell.arch for cell in reference}) or list(specs.archs)
     cells = list(counts.counted_cells(archs, sets))
-    columns = (*counts.COLUMNS, *(("reference",) if reference else ()))
-    rows, compared, different = [], 0, 0
+    rows: list[dict[str, Any]] = []
     with Progress("count", len(cells), "cells") as progress:
         for cell in cells:
             numbers = counts.count_kernels(enumerator.enumerate(cell.rule_set, cell.arch, *cell.request()))
-            row = [*cell, *numbers.values()]
+            rows.append({**cell._asdict(), **numbers})
             if reference:
                 expected = reference.get(cell)
-                difference = counts.difference(numbers, expected) if expected else ""
-                compared += expected is not None
-                different += bool(difference)
-                row.append(difference or ("same" if expected else "no reference"))
-            rows.append(dict(zip(columns, row, strict=True)))
+                same = counts.difference(numbers, expected) or "same" if expected else "no reference"
+                rows[-1]["reference"] = same
             progress.add()
+    compared = sum(cell in reference for cell in cells)
+    different = sum(row.get("reference", "same") not in ("same", "no reference") for row in rows)
     if reference:
-        missing = sum(cell not in set(cells) for cell in reference)
+        missing = len(reference.keys() - set(cells))
         print(f"{compared} cells compared, {different} differ, {missing} of the file not requested", file=sys.stderr)
         if not compared:
             raise UserError(f"{args.compare}: no row of it is among the requested cells")
     content = {"counts": rows, "compared": compared, "different": different}
-    lines = ["\t".join(map(str, row)) for row in (columns, *(row.values() for row in rows))]
+    lines = ["\t".join(map(str, row)) for row in (rows[0], *(row.values() for row in rows))]
     return options.answer(args, content, lines, bool(different))
 
 
@@ -226,22 +204,8 @@ def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
     if not emitted:
         raise UserError(f"{_title(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
     files = emitted_folder.emit_folder(folder, emitted, arch, emitter, args.chunk_size or DEFAULT_CHUNK_SIZE)
-    return {
-        "arch": arch,
-        "folder": folder,
-        "changed": bool(files["files_written"] or files["files_removed"]),
-        "kernels": len(emitted),
-        "left_out_by_a_flag": len(left_out),
-        "not_in_the_api_level": len(built) - len(emitted),
-        **files,
-    }
-
-
-def _emission_line(result: dict[str, Any]) -> str:
-    return (
-        "{arch}: {kernels} kernels, {left_out_by_a_flag} left out by a flag, {not_in_the_api_level} not in the API "
-        "level; {files} files in {folder}, {files_written} written, {files_removed} removed"
-    ).format(**result)
+    left_out_of = {"left_out_by_a_flag": len(left_out), "not_in_the_api_level": len(built) - len(emitted)}
+    return {"arch": arch, "folder": folder, "kernels": len(emitted), **left_out_of, **files}
 
 
 def _refusals(kernels: Sequence[ListedKernel]) -> Iterator[str]:

@@ -19,10 +19,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--torch", metavar="MODULE:CALLABLE", help="a callable without arguments that makes a model")
     source.add_argument("--onnx", type=Path, metavar="FILE", help="an ONNX model")
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="[NAME=]SHAPE",
-        help="shape of an input, batch first, such as 8x3x224x224; repeat it for each further input",
-    )  # fmt: skip
+    meaning = "shape of an input, batch first, such as 8x3x224x224; repeat it for each further input"
+    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]SHAPE", help=meaning)
     parser.add_argument("--output", type=Path, required=True, help="the table to write")
     parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
     parser.add_argument("--network", help="name of the network (default: that of the callable or the file)")
@@ -30,24 +28,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Crawl, write the table, list the convolutions left out; exit status 1 if nothing was found."""
+    """Crawl, write the table, list the convolutions left out; exit status 1 if there is none."""
     # What reads torch and ONNX models is imported where it is used: neither is part of the plain package.
     from tileseer.problems.crawl import user_model
 
     if args.torch:
-        found, left_out = user_model.torch_layers(args.torch, args.input, args.train, args.network)
+        convolutions, left_out = user_model.torch_layers(args.torch, args.input, args.train, args.network)
     else:
-        found, left_out = user_model.onnx_layers(args.onnx, args.input, args.train, args.network)
+        convolutions, left_out = user_model.onnx_layers(args.onnx, args.input, args.train, args.network)
     for reason, count in sorted(left_out.items()):
         print(f"left out: {count} convolutions: {reason}", file=sys.stderr)
-    if not found:
-        print("no convolution that can stand in a table of layers; nothing was written", file=sys.stderr)
+    if not convolutions:
+        print("no convolution fits a table of layers; nothing was written", file=sys.stderr)
         return 1
-    write_text(args.output, layers.layers_csv(found))
-    total = sum(layer.occurrences for layer in found)
-    network = found[0].network
-    content = {
-        "table": args.output, "network": network, "layers": len(found), "convolutions": total, "left_out": left_out
-    }  # fmt: skip
-    said = f"{args.output}: {len(found)} distinct convolutions of {total} that {network} runs"
-    return options.answer(args, content, [said])
+    write_text(args.output, layers.layers_csv(convolutions))
+    counts = {"layers": len(convolutions), "convolutions": sum(layer.occurrences for layer in convolutions)}
+    content = {"table": args.output, "network": convolutions[0].network, **counts, "left_out": left_out}
+    text = "{table}: {layers} distinct convolutions of {convolutions} that {network} runs".format(**content)
+    return options.answer(args, content, [text])

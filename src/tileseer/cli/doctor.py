@@ -1,7 +1,6 @@
 """``tileseer doctor``: compilers, GPUs and packages of this machine, and how to get what is missing."""
 
 import argparse
-import importlib
 import os
 import platform
 import shutil
@@ -14,7 +13,7 @@ from tileseer.cli import options
 from tileseer.compile import compiler
 from tileseer.compile import source_trees as trees
 from tileseer.config.config import Config, check
-from tileseer.core import code_digest, slurm
+from tileseer.core import code_digest
 from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.locks import holder_of, lock_folder
@@ -22,7 +21,7 @@ from tileseer.core.places import find
 from tileseer.core.yaml_files import read_yaml
 from tileseer.kernels.library import LIBRARIES as HEADERS
 from tileseer.kernels.library import rocm_folders
-from tileseer.measure.harness.telemetry import LIBRARIES, VARIABLES, amd_boards, boards, refuse_other_gpus
+from tileseer.measure.harness.telemetry import VARIABLES, amd_boards, boards, refuse_other_gpus
 
 EXAMPLES = (
     "tileseer doctor",
@@ -31,20 +30,19 @@ EXAMPLES = (
 PACKAGES = ("lightgbm", "pyarrow", "snakemake", "msgpack", "pyelftools")
 KFD = Path("/dev/kfd")
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
-SLURM_TIMEOUT_S = 10
 _MIB = 2**20
 CK, CUTLASS = HEADERS["hipcc"], HEADERS["nvcc"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Whether one thing that the workflow can use is there."""
+    """The result of a check of one thing that the workflow can use."""
 
     subject: str
     status: str
     """ok, missing (something else works without it) or needed (the configuration asks for it)."""
     result: str
-    """What is there."""
+    """What was found."""
     fix: str = ""
     """What to do; empty where nothing is wrong."""
 
@@ -52,9 +50,8 @@ class Finding:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_tables(parser)
-    parser.add_argument(
-        "--configfile", type=Path, metavar="FILE", help="configuration to judge by (default: config.yaml of --config)"
-    )
+    meaning = "configuration to judge by (default: config.yaml of --config)"
+    parser.add_argument("--configfile", type=Path, metavar="FILE", help=meaning)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,35 +70,33 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_all(config: Config, api_table: Path) -> list[Finding]:
-    """Everything that was looked for, in the order in which a build needs it."""
+    """The results of all checks, in the order in which a build needs the things."""
     device = config.benchmark.device
-    compiles, cuda = (config.compile.toolchain == name for name in ("hipcc", "nvcc"))
-    looks: list[tuple[str, bool, Callable[[], str]]] = [
+    hip, cuda = (config.compile.toolchain == name for name in ("hipcc", "nvcc"))
+    checks: list[tuple[str, bool, Callable[[], str]]] = [
         ("system", True, lambda: f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
-        ("machine", True, lambda: _machine(config)),
+        ("machine", True, partial(_machine, config)),
         *((name, False, partial(_package, name)) for name in PACKAGES),
-        ("HIP compiler", compiles, lambda: _compiler(config, compiler.HIPCC)),
-        (CK.what, compiles, lambda: str(CK.find(config.ck.root))),
-        ("CK API level", compiles, lambda: trees.ck_level(config.ck, api_table, True)),
-        ("CUDA compiler", cuda, lambda: _compiler(config, compiler.NVCC)),
+        ("HIP compiler", hip, partial(_compiler, config, compiler.HIPCC)),
+        (CK.what, hip, lambda: str(CK.find(config.ck.root))),
+        ("CK API level", hip, lambda: trees.ck_level(config.ck, api_table, True)),
+        ("CUDA compiler", cuda, partial(_compiler, config, compiler.NVCC)),
         (CUTLASS.what, cuda, lambda: str(CUTLASS.find(config.cutlass.root))),
         ("ROCm", False, _rocm),
         ("AMD GPU", device == "hip", _amd_gpu),
         ("NVIDIA GPU", device == "cuda", _nvidia_gpu),
         ("visible GPUs", device in VARIABLES, partial(_visible, config)),
-        ("telemetry", False, partial(_telemetry, config)),
-        ("GPU lock", True, lambda: _lock(config)),
-        ("cache", True, lambda: _cache(config)),
-        ("SLURM", False, _slurm),
+        ("GPU lock", True, partial(_lock, config)),
+        ("cache", True, partial(_cache, config)),
     ]
-    findings = {look[0]: _tried(*look) for look in looks}
+    findings = {check[0]: _finding(*check) for check in checks}
     if findings[CK.what].status != "ok":
         del findings["CK API level"]
     return list(findings.values())
 
 
-def _tried(subject: str, needed: bool, look: Callable[[], str]) -> Finding:
-    """The result of a look; its ``UserError`` says what is wrong and, after the last semicolon, what to do."""
+def _finding(subject: str, needed: bool, look: Callable[[], str]) -> Finding:
+    """The result of a check; its ``UserError`` says what is wrong and, after the last semicolon, what to do."""
     try:
         return Finding(subject, "ok", look())
     except UserError as error:
@@ -161,39 +156,14 @@ def _rocm() -> str:
 def _visible(config: Config) -> str:
     """What the workflow would measure on: GPUs of the configured arch, as far as the environment shows them."""
     device = config.benchmark.device
-    set_ = " ".join(f"{name}={os.environ[name]}" for name in VARIABLES.get(device, ()) if name in os.environ)
     if device not in VARIABLES:
         return f"benchmark.device is {device}: none is used"
     refuse_other_gpus(device, config.arch)
     visible = boards(device, warn=False)
     if not visible:
         raise UserError(f"no {device} GPU is visible; see the lines above")
-    return f"{len(visible)} for {config.arch}" + (f" ({set_})" if set_ else "")
-
-
-def _telemetry(config: Config) -> str:
-    imported, faults = [], {}
-    for device, (module, how) in LIBRARIES.items():
-        try:
-            importlib.import_module(module)
-            imported.append(module)
-        except Exception as error:  # As amdsmi raises what it likes.
-            faults[device] = f"{module} cannot be imported ({error}); install {how}"
-    needed = faults.get(config.benchmark.device)
-    if needed or not imported:
-        raise UserError(needed or next(iter(faults.values())))
-    return ", ".join(imported)
-
-
-def _slurm() -> str:
-    if not shutil.which("sbatch"):
-        raise UserError(
-            "no sbatch; only --workflow-profile profiles/slurm needs it: start that where jobs are submitted"
-        )
-    partitions = slurm.words_of("sinfo", "--noheader", "--format=%P", timeout_s=SLURM_TIMEOUT_S)
-    if partitions is None:
-        raise UserError("sbatch is there, but sinfo does not answer; ask the site whether the controller is up")
-    return f"partitions {' '.join(partitions)}"
+    chosen = [f" ({name}={os.environ[name]})" for name in VARIABLES[device] if name in os.environ]
+    return f"{len(visible)} for {config.arch}{''.join(chosen)}"
 
 
 def _nvidia_gpu() -> str:

@@ -31,23 +31,27 @@ def run(args: argparse.Namespace) -> int:
     products = Config().benchmark.products
     device = args.device or products.get(arch) or products.get(gpu)
     if device is None:
-        raise UserError(f"--arch: no product of {args.config}/hardware.yaml stands for {gpu}; name one with --device")
-    found = hardware.read_hardware(args.config / "hardware.yaml", device)
-    if found.arch != gpu:
-        raise UserError(f"--device: {device} is a {found.arch}, but --arch says {gpu}")
+        raise UserError(f"--arch: benchmark.products has no product for {gpu}; name one with --device")
+    product = hardware.read_hardware(args.config / "hardware.yaml", device)
+    if product.arch != gpu:
+        raise UserError(f"--device: {device} is a {product.arch}, but --arch says {gpu}")
     solvers = family_of_arch(arch).kernel.choices["solver"]
     database = find_db.read_find_dbs(args.files, gpu, frozenset(solvers))
-    told = {"source": f"MIOpen find-db: {solver_recording.digests(args.files)}"}
-    recording = solver_recording.write_solver_recording(args.output, database, arch, device, told)
-    problems = len({problem for problem, _ in database.times})
-    refused = database.reasons()
+    source = {"source": f"MIOpen find-db: {solver_recording.digests(args.files)}"}
+    recording = solver_recording.write_solver_recording(args.output, database, arch, device, source)
     content = {
-        "recording": args.output, "arch": arch, "device": device, "operations": recording.operations,
-        "problems": problems, "times": len(database.times), "refused": refused,
-    }  # fmt: skip
+        "recording": args.output,
+        "arch": arch,
+        "device": device,
+        "operations": recording.operations,
+        "problems": len({problem for problem, _ in database.times}),
+        "times": len(database.times),
+        "refused": database.reasons(),
+    }
     lines = [
-        f"{args.output}: {len(database.times):,} times of {problems:,} problems, {len(recording.operations)} models",
-        *(f"refused {count:,}: {reason}" for reason, count in refused.items()),
+        f"{args.output}: {len(database.times):,} times of {content['problems']:,} problems, "
+        f"{len(recording.operations)} models",
+        *(f"refused {count:,}: {reason}" for reason, count in database.reasons().items()),
         f"every refused entry is in {args.output / solver_recording.REFUSED}; to train, write into the config:",
         f"  replays: {{{arch}: {args.output}}}",
         f"  benchmark: {{products: {{{arch}: {device}}}}}",

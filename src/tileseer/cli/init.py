@@ -36,15 +36,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write a config, a Snakefile and a profile; files that are there already are an error."""
+    """Write a config, a Snakefile and a profile; files that exist already are an error."""
     files = {"Snakefile": SNAKEFILE}
     files |= {name: (workflow_folder() / name).read_text(encoding="utf-8") for name in COPIED}
     taken = next((path for name in files if (path := args.folder / name).exists()), None)
     if taken:
-        raise UserError(f"{taken}: is there already; name a new folder")
+        raise UserError(f"{taken}: exists already; name a new folder")
     for name, text in files.items():
         write_text(args.folder / name, text)
     steps = [f"cd {args.folder}", "tileseer run"]
-    content = {"folder": args.folder, "files": sorted(files), "next": steps}
-    said = [f"{args.folder}: {', '.join(sorted(files))}", f"Next: {' && '.join(steps)}"]
-    return options.answer(args, content, said)
+    lines = [f"{args.folder}: {', '.join(sorted(files))}", f"Next: {' && '.join(steps)}"]
+    return options.answer(args, {"folder": args.folder, "files": sorted(files), "next": steps}, lines)

@@ -59,10 +59,7 @@ def parser(complete: Collection[str]) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"tileseer {importlib.metadata.version('tileseer')}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
-        subparser = subparsers.add_parser(
-            name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )  # fmt: skip
+        subparser = subparsers.add_parser(name, help=summary, description=summary)
         if name in complete:
             command = module(name)
             command.configure(subparser)

@@ -1,13 +1,14 @@
 """Options and output that the subcommands share: one meaning for each option, one form of ``--json``."""
 
 import argparse
-import json
-import math
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+
+import pydantic_core
 
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
@@ -18,10 +19,14 @@ JSON_FORMAT = 2
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 _WIDTH = 100
+Number = TypeVar("Number", int, float)
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a mistake in the arguments in one line, like every other mistake."""
+    """Takes no abbreviations, and reports a mistake in the arguments in one line, like every other mistake."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Print ``message`` and end with exit status 2."""
@@ -40,21 +45,22 @@ def calls(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
 
 def add_tables(parser: argparse._ActionsContainer) -> None:
     """Declare ``--config``, the folder of the tables."""
-    parser.add_argument(
-        "--config", type=Path, default=Path("config"), metavar="DIR", help="folder of the tables (default: config)"
-    )
+    folder = Path("config")
+    parser.add_argument("--config", type=Path, default=folder, metavar="DIR", help="folder of the tables")
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """Declare the directory of published models."""
+    parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json, of one arch")
 
 
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Declare ``--variant``, ``--dtype`` and ``--problem``, with an option of its own for every dimension."""
     parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")
-    parser.add_argument(
-        "--dtype", "--datatype", dest="dtype", choices=DTYPES, help="data type (default: that of the line, or bf16)"
-    )
-    parser.add_argument(
-        "--problem", metavar="N=8,C=64,...",
-        help="dimensions in one word, or a line of MIOpenDriver, ckProfiler or cuDNN's letters; options beside it win",
-    )  # fmt: skip
+    data_types = ("--dtype", "--datatype")
+    parser.add_argument(*data_types, dest="dtype", choices=DTYPES, help="data type (default: of the line, or bf16)")
+    words = "dimensions in one word, or a line of MIOpenDriver, ckProfiler or cuDNN; options beside it win"
+    parser.add_argument("--problem", metavar="N=8,C=64,...", help=words)
     parser.add_argument("--replay", action="store_true", help="also print the problem as a line of each, on stderr")
     for name in DIMS:
         parser.add_argument(f"--{name}", type=int, metavar="INT", help=argparse.SUPPRESS)
@@ -65,7 +71,7 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
 
 
 def problem(args: argparse.Namespace) -> Problem:
-    """Problem given by the options of ``add_problem``; ``UserError`` if a dimension is missing or wrong.
+    """Problem of the options of ``add_problem``; ``UserError`` if a dimension is missing or wrong.
 
     Direction and data type, where they were left open, are set in ``args``.
     """
@@ -75,7 +81,7 @@ def problem(args: argparse.Namespace) -> Problem:
     if args.problem and driver_lines.is_line(args.problem):
         variant, dtype, dims = driver_lines.parse_line(args.problem)
     elif args.problem:
-        dims = parse_dims(args.problem)
+        dims = _parse_dims(args.problem)
     dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}
     if not dims:
         raise UserError(f"no problem given: use --problem {EXAMPLE} or --N 8 --C 64 ...")
@@ -86,7 +92,7 @@ def problem(args: argparse.Namespace) -> Problem:
     return requested
 
 
-def parse_dims(text: str) -> dict[str, int]:
+def _parse_dims(text: str) -> dict[str, int]:
     """Read ``N=8,C=64``; a ``UserError`` names the wrong part. Names are checked by ``Problem.from_dims``."""
     dims: dict[str, int] = {}
     for part in text.split(","):
@@ -99,29 +105,31 @@ def parse_dims(text: str) -> dict[str, int]:
     return dims
 
 
-def positive(text: str) -> int:
-    """Read a whole number from 1."""
-    if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
-    return int(text)
+def number(read: Callable[[str], Number], fits: Callable[[Number], bool], form: str) -> Callable[[str], Number]:
+    """Type of an option: what ``read`` makes of its text has to fit, and is ``form`` in words."""
+
+    def parse(text: str) -> Number:
+        with suppress(ValueError, KeyError):
+            if fits(value := read(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is no {form}")
+
+    return parse
 
 
-def print_json(command: str, content: Mapping[str, Any]) -> None:
-    """Print the one object of ``--json``: ``command``, ``format`` and the fields of ``content``.
-
-    A number that is not known is null: JSON has no NaN.
-    """
-    taken = {"command", "format"} & set(content)
-    if taken:
-        raise ValueError(f"{sorted(taken)} are fields of every object")
-    print(json.dumps({"command": command, "format": JSON_FORMAT, **_json_value(content)}, indent=2, allow_nan=False))
+positive = number(int, lambda value: value >= 1, "whole number from 1")
 
 
 def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable[str], status: int = 0) -> int:
-    """Print ``content`` with ``--json``, else ``lines``; return the exit status."""
+    """Print ``lines``, or with ``--json`` one object: ``command``, ``format`` and ``content``; return the exit status.
+
+    A number that is not known is null: JSON has no NaN.
+    """
     if args.json:
         words = [args.command, *(getattr(args, name) for name in ("action", "mode") if hasattr(args, name))]
-        print_json(" ".join(words), content)
+        printed = {"command": " ".join(words), "format": JSON_FORMAT, **content}
+        text = pydantic_core.to_json(printed, indent=2, inf_nan_mode="null", fallback=lambda scalar: scalar.item())
+        print(text.decode())
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines)
     return int(status)
@@ -133,20 +141,9 @@ def epilog(note: str | None, examples: Sequence[str]) -> str:
     return "\n\n".join([*parts, "\n".join(["examples:", *(f"  {line}" for line in examples)])])
 
 
-def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as aligned plain lines, its head first."""
-    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
-    aligned = ([text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in [columns, *rows])
-    return ["  ".join(row).rstrip() for row in aligned]
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _json_value(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json_value(part) for part in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, Path):
-        return str(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def table_lines(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Rows of texts by column as aligned plain lines, the names of the columns first."""
+    names = list(rows[0]) if rows else []
+    texts = [names, *([row[name] for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in texts]

@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, words: Sequence[str]) -> int:
-    """Call Snakemake with its view ``tileseer``; at the end of a run, tell what there is of each arch."""
+    """Call Snakemake with its view ``tileseer``; at the end of a run, print what exists of each arch."""
     if importlib.util.find_spec("snakemake") is None:
         raise UserError("the packages of the workflow are missing: pip install 'tileseer[workflow]'")
     if not (Path("Snakefile").exists() or {"-s", "--snakefile"} & set(words)):
@@ -100,7 +100,7 @@ def _configured_arch(words: Sequence[str]) -> str:
 
 
 def _made(arch: str) -> dict[str, Any]:
-    """What there is of an arch; None where it is not there."""
+    """What exists of an arch; None where it does not."""
     models, report = Path("results/models", arch), Path(f"results/reports/{arch}.html")
     reports = sorted(Path("results/validation", arch).glob("*.json")) if models.exists() else []
     validated = [documents.read_document(path, Validation) for path in reports]

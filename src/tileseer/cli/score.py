@@ -18,8 +18,6 @@ from tileseer.serve import scoring
 EXAMPLES = (
     "tileseer score --model results/models/gfx950 --problems problems.csv --kernels kernels.txt --out scores.parquet",
 )
-
-
 WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
     ".parquet": parquet.write_table,
     ".csv": lambda table, path: write_text(path, table.to_pandas().to_csv(index=False)),
@@ -30,17 +28,12 @@ WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="directory with index.json")
-    parser.add_argument(
-        "--problems", required=True, type=Path, metavar="CSV", help="problems in the columns of the benchmark CSV"
-    )
-    parser.add_argument(
-        "--kernels", type=Path, metavar="TXT",
-        help="kernel names, one a line or a CSV with a column kernel; without it each row of --problems is a pair",
-    )  # fmt: skip
-    parser.add_argument(
-        "--out", "--output", dest="out", required=True, type=Path, metavar="FILE",
-        help="table to write: .parquet or .csv",
-    )  # fmt: skip
+    meaning = "problems in the columns of the benchmark CSV"
+    parser.add_argument("--problems", required=True, type=Path, metavar="CSV", help=meaning)
+    meaning = "kernel names, one a line or a CSV with a column kernel; without it each row of --problems is a pair"
+    parser.add_argument("--kernels", type=Path, metavar="TXT", help=meaning)
+    out = ("--out", "--output")
+    parser.add_argument(*out, dest="out", required=True, type=Path, metavar="FILE", help=".parquet or .csv to write")
     parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
     parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/serving.md."
 
@@ -50,22 +43,18 @@ def run(args: argparse.Namespace) -> int:
     if args.out.suffix not in WRITERS:
         raise UserError(f"--out: {args.out} has to end in {' or '.join(WRITERS)}")
     index = model_files.read_index(args.model)
-    if args.out.exists() and args.out.is_dir():
+    if args.out.is_dir():
         raise UserError(f"--out: {args.out} is a folder; give the name of a file")
     pairs, remarks = scoring.read_pairs(args.problems, args.kernels, index.arch)
     table, more = scoring.score_pairs(args.model, pairs, args.threads)
     WRITERS[args.out.suffix](table, args.out)
-    remarks += more
-    for remark in remarks:
+    for remark in remarks + more:
         print(f"note: {remark}", file=sys.stderr)
     supported = pc.sum(table["supported"]).as_py() or 0
-    content = {
-        "table": args.out, "arch": index.arch, "device_kind": index.device_kind, "pairs": table.num_rows,
-        "kernels": len(pairs.named), "problems": len(pairs.dims), "supported_pairs": supported,
-        "notes": remarks,
-    }  # fmt: skip
+    counts = {"pairs": table.num_rows, "kernels": len(pairs.named), "problems": len(pairs.dims)}
+    content = {"table": args.out, "arch": index.arch, "device_kind": index.device_kind, **counts}
     text = (
-        f"{table.num_rows:,} pairs of {len(pairs.named):,} kernels and {len(pairs.dims):,} problems scored on "
-        f"{index.arch} (model of {index.device_kind} times); {supported:,} can run"
+        "{pairs:,} pairs of {kernels:,} kernels and {problems:,} problems scored on ".format(**counts)
+        + f"{index.arch} (model of {index.device_kind} times); {supported:,} can run"
     )
-    return options.answer(args, content, [text])
+    return options.answer(args, content | {"supported_pairs": supported, "notes": remarks + more}, [text])

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.problems.problem import DIMS
@@ -13,25 +12,20 @@ EXAMPLES = (
     "tileseer select results/models/gfx950 --variant forward --dtype bf16 --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
     f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --confidence 0.9",
 )
-FORMS = {
-    "rank": "{}", "predicted_efficiency": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"
-}  # fmt: skip
+FORMS = {"rank": "{}", "predicted_efficiency": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"}
 """The columns of the table, each with the form of its cells."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json, of one arch")
+    options.add_models(parser)
     options.add_problem(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
-    shown.add_argument(
-        "--confidence", type=float, metavar="SHARE",
-        help="instead of --top: the smallest set with this probability of a candidate within 3 %% of the best",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-known", action="store_true", help="do not look the problem up in the table of measured problems"
-    )
+    meaning = "instead of --top: the smallest set with this probability of a candidate within 3 %% of the best"
+    shown.add_argument("--confidence", type=float, metavar="SHARE", help=meaning)
+    meaning = "do not look the problem up in the table of measured problems"
+    parser.add_argument("--no-known", action="store_true", help=meaning)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,19 +46,14 @@ def run(args: argparse.Namespace) -> int:
     shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in shown]
     fastest = None if args.no_known else selector.fastest_measured(problem)
     origin = selector.about.model_dump(include={"operation", "arch", "device", "device_kind", "source"})
-    content = {
-        **origin,
-        "problem": {name: getattr(problem, name) for name in DIMS},
-        "fastest_measured": fastest,
-        "candidates": shown,
-    }
+    dims = {name: getattr(problem, name) for name in DIMS}
+    content = {**origin, "problem": dims, "fastest_measured": fastest, "candidates": shown}
     lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
     if fastest is not None:
         lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {fastest}")
-    rows = [[form.format(row[name]) for name, form in FORMS.items()] for row in shown]
-    lines += options.table_lines(list(FORMS), rows)
+    lines += options.table_lines([{name: form.format(row[name]) for name, form in FORMS.items()} for row in shown])
     by_kernel = {row["kernel"]: row["aliases"] for row in shown if row["aliases"]}
     lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in by_kernel.items()]
     return options.answer(args, content, lines, not ranked)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,7 @@ from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import verdict as verdicts
 from tileseer.learn.validation_report import Distance, Stratum, WorstPick
 from tileseer.report import tables
-from tileseer.report.measured import BY_A_COMPILER, LABEL, Measured, classes, records, short
+from tileseer.report.measured import LABEL, Measured, classes, records, short
 from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Cell, Copied, PageTable, Row, each_operation, together
 
@@ -28,39 +29,39 @@ NOISY = 99.0
 """Efficiency, percent, that a selector without error misses where the times are too noisy to tell candidates apart."""
 
 
-@together("Verdict")
+@partial(together, "Verdict")
 def verdict(results: Results) -> Iterable[Row]:
     """Whether each model is good enough, and why."""
     for result in results.operations:
-        found = result.validation
-        networks = sorted(found.by_network.items(), key=lambda item: (item[1].efficiency.mean, item[0]))[:FEW]
+        report = result.validation
+        networks = sorted(report.by_network.items(), key=lambda item: (item[1].efficiency.mean, item[0]))[:FEW]
         yield {
-            "operation": found.operation, "verdict": verdicts.verdict_words(found), "mean, %": found.efficiency.mean,
-            "interval of the mean, %": tables.interval(found.interval["mean"]),
-            "10th percentile, %": found.efficiency.p10,
-            "possible mean, %": found.noise_floor.best.efficiency.mean,
-            "unseen layers": found.n_problems, "layers that no candidate can run": found.n_without_measurement,
+            "operation": report.operation, "verdict": verdicts.verdict_words(report), "mean, %": report.efficiency.mean,
+            "interval of the mean, %": tables.interval(report.interval["mean"]),
+            "10th percentile, %": report.efficiency.p10,
+            "possible mean, %": report.noise_floor.best.efficiency.mean,
+            "unseen layers": report.n_problems, "layers that no candidate can run": report.n_without_measurement,
             "worst networks": ", ".join(f"{name} {part.efficiency.mean:.1f} %" for name, part in networks),
         }  # fmt: skip
 
 
-@together("Kernels to ship")
+@partial(together, "Kernels to ship")
 def ship(results: Results) -> Iterable[Row]:
     """The few kernels that are enough, with their price."""
     for result in results.operations:
         if (kernels := result.kernels) is None:
             continue
-        known = result.measured
         costs: Row = {}
         # What comes with its library is not compiled.
         if family_of_arch(kernels.arch).toolchain:
-            code = pd.Series(dtype=float) if known is None else known.candidates.groupby("kernel")["code_bytes"].max()
-            measured = code.reindex(kernels.pruned)
-            is_known = bool(measured.notna().all())
-            size = float(measured.sum()) if is_known else ESTIMATED_BYTES * kernels.pruned_size
-            costs = {"machine code, MB": f"{size / 1e6:.2f} ({'measured' if is_known else 'estimated'})"}
+            candidates = pd.DataFrame() if result.measured is None else result.measured.candidates
+            code = candidates.groupby("kernel")["code_bytes"].max() if len(candidates) else pd.Series(dtype=float)
+            sizes = code.reindex(kernels.pruned)
+            is_measured = bool(sizes.notna().all())
+            size = float(sizes.sum()) if is_measured else ESTIMATED_BYTES * kernels.pruned_size
+            costs = {"machine code, MB": f"{size / 1e6:.2f} ({'measured' if is_measured else 'estimated'})"}
             # Of kernels that were compiled, `tileseer ship` has what their builds took.
-            if not is_known:
+            if not is_measured:
                 costs["CPU minutes to compile"] = f"{ESTIMATED_SECONDS * kernels.pruned_size / 60:.0f} (estimated)"
         of_unseen = kernels.oracle_within_pruned.get("validation")
         yield {
@@ -73,7 +74,7 @@ def ship(results: Results) -> Iterable[Row]:
         }  # fmt: skip
 
 
-@each_operation("The kernels of the set, the one that adds most first")
+@partial(each_operation, "The kernels of the set, the one that adds most first")
 def shipped(result: OperationResult) -> Iterable[Row]:
     """Each kernel of the set, with its other names."""
     if result.kernels is None or result.measured is None:
@@ -88,7 +89,7 @@ def shipped(result: OperationResult) -> Iterable[Row]:
         }  # fmt: skip
 
 
-@each_operation("The kernels that win most of each class of shapes")
+@partial(each_operation, "The kernels that win most of each class of shapes")
 def wins(result: OperationResult) -> Iterable[Row]:
     """Which kernels win where, by size, filter, channels and groups; candidates of the same time share a shape."""
     if (seen := result.measured) is None:
@@ -103,41 +104,6 @@ def wins(result: OperationResult) -> Iterable[Row]:
                     "shapes won, %": float(won[place]),
                     "mean efficiency of it alone, %": 100 * float(seen.efficiency[own, place].mean()),
                     "best of the roof, median, %": float(seen.shapes.loc[own, "roof"].median()),
-                }  # fmt: skip
-
-
-@each_operation("Pipelines")
-def pipelines(result: OperationResult) -> Iterable[Row]:
-    """How often each pipeline wins and is picked, and what became of its pairs."""
-    if (seen := result.measured) is None:
-        return
-    names = seen.candidates["pipeline"]
-    of_candidate = dict(zip(seen.candidates["candidate"], names, strict=True))
-    picked = pd.Series([of_candidate[pick.candidate] for pick in result.validation.picks.values()]).value_counts()
-    won = pd.Series(seen.wins.sum(axis=0)).groupby(names.to_numpy()).sum()
-    for name, part in seen.candidates.groupby("pipeline", sort=True):
-        pairs = part[["pairs", "supported", "failed"]].sum()
-        yield {
-            "pipeline": str(name), "candidates": len(part), "pairs": int(pairs["pairs"]),
-            "supported, %": float(100 * pairs["supported"] / max(pairs["pairs"], 1)), "failed": int(pairs["failed"]),
-            "shapes won, %": float(100 * won[name] / len(seen.shapes)),
-            "shapes picked, %": float(100 * picked.get(name, 0) / max(picked.sum(), 1)),
-        }  # fmt: skip
-
-
-@each_operation("What the code uses, and speed")
-def resources(result: OperationResult) -> Iterable[Row]:
-    """How fast the candidates are that spill, use scratch or accumulation registers; nothing if unknown."""
-    if result.measured is None:
-        return
-    table = result.measured.resources
-    for column, name in BY_A_COMPILER.items():
-        for words, part in ((f"no {name}", table[table[column] == 0]), (name, table[table[column] > 0])):
-            if len(part):
-                yield {
-                    "candidates with": words, "candidates": len(part), "median of it": float(part[column].median()),
-                    "mean efficiency, %": float(part["efficiency"].mean()),
-                    "best candidate, %": float(part["efficiency"].max()),
                 }  # fmt: skip
 
 
@@ -218,7 +184,7 @@ def _octaves(distance: Distance) -> str:
     return f"above {distance.above:g}" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")
 
 
-@each_operation("Where the model loses")
+@partial(each_operation, "Where the model loses")
 def losses(result: OperationResult) -> Iterable[Row]:
     """The parts of the problems that lose most, of each kind the first few."""
     shown: dict[str, int] = {}
@@ -232,7 +198,7 @@ def losses(result: OperationResult) -> Iterable[Row]:
             }  # fmt: skip
 
 
-@together("What to do next")
+@partial(together, "What to do next")
 def following(results: Results) -> Iterable[Row]:
     """What would make each model better, as far as its figures say."""
     for result in results.operations:
@@ -263,7 +229,7 @@ def _next(result: OperationResult) -> Iterator[tuple[str, str]]:
         yield "time candidates that are close more precisely", f"a perfect selector has {floor:.1f} % on these times"
 
 
-@each_operation("Worst picks")
+@partial(each_operation, "Worst picks")
 def worst(result: OperationResult) -> Iterable[Row]:
     """The picks that are farthest from the best."""
     seen = result.measured
@@ -293,7 +259,7 @@ def _novelty(worst: WorstPick) -> str:
     return "; ".join([*words, "nearest: " + tables.without_defaults(worst.nearest_training_problem)])
 
 
-@together("How sure the times are")
+@partial(together, "How sure the times are")
 def health(results: Results) -> Iterable[Row]:
     """Failures, noise and drift of all pairs."""
     for result in results.operations:

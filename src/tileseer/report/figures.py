@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
-from importlib import metadata
 from typing import Any
 
 import altair as alt
@@ -18,8 +17,6 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from tileseer.core.cache import key
-from tileseer.core.script import shared_cache
 from tileseer.learn.efficiency import PERCENTILES
 from tileseer.report.measured import Measured, short
 from tileseer.report.results import PUBLISHED, PUBLISHED_FOR, OperationResult, Results
@@ -27,9 +24,6 @@ from tileseer.report.results import PUBLISHED, PUBLISHED_FOR, OperationResult, R
 WIDTH = 340
 """Pixels of a panel, axes and labels included: one on a phone, three on a desk."""
 WITH_AND_WITHOUT = ("with the prior", "without it")
-LOWEST = 15
-"""Networks and runs that are drawn; a table has all."""
-_FEWEST_ROWS = 3
 
 INK, SOFT, MODEL, BASELINE = "var(--ink)", "var(--grid)", "var(--model)", "var(--baseline)"
 # The model, then the baselines in the order of the validation report; dashes serve those who do not see the colours.
@@ -63,6 +57,11 @@ class Panel:
     title: str
     words: str
 
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Vega-Lite description, complete with title and style."""
+        return {**self.chart.properties(title=self.title).to_dict(), "config": CONFIG}
+
 
 Draw = Callable[[Results], list[Panel]]
 Drawing = tuple[Drawn, str]
@@ -75,29 +74,14 @@ def each_operation(draw: Callable[[OperationResult], Drawing | None]) -> Draw:
 
     @wraps(draw)
     def panels(results: Results) -> list[Panel]:
-        drawn = ((draw(result), result.label) for result in results.operations)
-        return [Panel(found[0], label, found[1]) for found, label in drawn if found]
+        drawings = ((draw(result), result.label) for result in results.operations)
+        return [Panel(drawing[0], label, drawing[1]) for drawing, label in drawings if drawing]
 
     return panels
 
 
-def each_dataset(draw: Callable[[Measured], Drawing | None]) -> Draw:
-    """``each_operation`` of a function that draws what a dataset shows; no panel without a dataset."""
-    return each_operation(wraps(draw)(lambda result: draw(result.measured) if result.measured else None))
-
-
-def spec(panel: Panel) -> dict[str, Any]:
-    """Vega-Lite description of a panel, complete with its title and style."""
-    return {**panel.chart.properties(title=panel.title).to_dict(), "config": CONFIG}
-
-
-def drawn(panel: Panel) -> tuple[dict[str, Any], str]:
-    """The ``spec`` of a panel, and its words with the title."""
-    return spec(panel), f"{panel.title}. {panel.words}"
-
-
 def svg(spec: dict[str, Any], name: str) -> str:
-    """A ``spec`` as SVG, its title drawn into it; the same spec and ``name`` give the same text.
+    """The spec of a panel as SVG, its title drawn into it; the same spec and ``name`` give the same text.
 
     Vega counts clip paths through the process; here they are numbered anew after ``name``, unique in the page.
     """
@@ -109,15 +93,6 @@ def svg(spec: dict[str, Any], name: str) -> str:
 @cache
 def library() -> str:
     """The script that draws Vega-Lite in a browser: Vega-Embed with all it needs, about 0.9 MB."""
-    store = shared_cache()
-    if store is None:
-        return _bundled()
-    # Bundling takes half the time of a report.
-    made_from = key("Vega-Embed", metadata.version("vl-convert-python"))
-    return store.made_once(made_from, lambda: _bundled().encode()).decode()
-
-
-def _bundled() -> str:
     # Its type stub does not know that it may be called without a snippet.
     return vl_convert.javascript_bundle()  # type: ignore[call-arg]
 
@@ -142,9 +117,18 @@ def choosers(result: OperationResult) -> Drawing:
     theirs = PUBLISHED.get(result.validation.operation)
     if theirs is not None and result.validation.arch.startswith(PUBLISHED_FOR):
         rows.append({"chooser": "published elsewhere", "colour": LINES[3], **theirs})
-    base = _chart(rows).encode(y=_labels("chooser", rows), color=alt.Color("colour:N", scale=None, legend=None))
+    base = _chart(rows).encode(
+        y=alt.Y("chooser:N", title=None, sort=[row["chooser"] for row in rows]),
+        color=alt.Color("colour:N", scale=None, legend=None),
+    )
     words = "; ".join(f"{name} mean {s.mean:.1f}, 10th percentile {s.p10:.1f}" for name, s in summaries.items())
-    return _sized(_spread(base), len(rows), 26), f"Efficiency in percent: {words}."
+    chart = alt.layer(
+        base.mark_rule(strokeWidth=1).encode(x=_percent("min"), x2="p10:Q"),
+        base.mark_tick(thickness=2, size=10).encode(x="min:Q"),
+        base.mark_bar(height=9, opacity=0.45).encode(x="p10:Q", x2="median:Q"),
+        base.mark_point(filled=True, size=60, opacity=1).encode(x="mean:Q"),
+    )
+    return _sized(chart, len(rows), 26), f"Efficiency in percent: {words}."
 
 
 @each_operation
@@ -171,96 +155,74 @@ def distribution(result: OperationResult) -> Drawing:
     return _sized(chart, 13, 16), f"Half of the problems reach at least, in percent: {words}."
 
 
-@each_operation
-def networks(result: OperationResult) -> Drawing:
-    """Draw the mean efficiency on each network, lowest first."""
-    means = {name: stratum.efficiency.mean for name, stratum in result.validation.by_network.items()}
-    rows = [{"network": name, "mean": means[name]} for name in sorted(means, key=lambda name: (means[name], name))]
-    words = ", ".join(f"{row['network']} {row['mean']:.1f}" for row in rows[:5])
-    return (
-        _bars(rows[:LOWEST], "network", "mean", _percent("mean"), ".1f"),
-        f"Mean efficiency in percent on {len(rows)} networks, the lowest: {words}.",
-    )
-
-
-@each_operation
-def end_to_end(result: OperationResult) -> Drawing | None:
-    """Draw the time of the best candidates over that of the picks of each run of a network, worst first."""
-    rows: Rows = [
-        {"run": f"{run.network}, {run.run}", "whole": run.end_to_end, "weighted": run.flop_weighted}
-        for run in result.validation.end_to_end or ()
-    ]
-    worst = ", ".join(f"{row['run']} {row['whole']:.1f}" for row in rows[:5])
-    words = f"End to end in percent of {len(rows)} runs of networks, the lowest: {worst}."
-    return (_bars(rows[:LOWEST], "run", "whole", _percent("whole"), ".1f", tick="weighted"), words) if rows else None
-
-
 def wins(results: Results) -> list[Panel]:
     """Draw the pipeline that wins most shapes, over rows and reduction of the matrix product."""
     # A pipeline has one number and one colour in all panels.
-    known = [result.measured.candidates["pipeline"] for result in results.operations if result.measured]
-    numbers = {name: i for i, name in enumerate(sorted({name for names in known for name in names}), 1)}
-    return each_dataset(lambda measured: _wins(measured, numbers))(results)
+    tables = [result.measured.candidates["pipeline"] for result in results.operations if result.measured]
+    numbers = {name: i for i, name in enumerate(sorted({name for names in tables for name in names}), 1)}
+    return each_operation(lambda result: _wins(result.measured, numbers) if result.measured else None)(results)
 
 
 def _wins(measured: Measured, numbers: dict[str, int]) -> Drawing:
     shapes, won = measured.shapes, measured.wins
     of_pipeline: pd.DataFrame = pd.DataFrame(won).T.groupby(measured.candidates["pipeline"].to_numpy()).sum().T
     labels = [short(row) for row in measured.candidates.itertuples()]
-    table = shapes.assign(m=_octaves(shapes["gemm_m"], 2), k=_octaves(shapes["gemm_k"], 2))
-    rows = [
-        {
-            "rows (M), from 2^": m,
-            "reduction (K), from 2^": k,
-            "wins most": f"{numbers[most]} {most}",
-            "number": numbers[most],
-            "share": round(100 * float(of_pipeline.loc[part.index, most].mean()), 1),
-            "shapes": len(part),
-            "kernel that wins most": labels[int(won[part.index].sum(axis=0).argmax())],
-        }
-        for (m, k), part in _cells(table, "m", "k")
-        for most in [str(of_pipeline.loc[part.index].sum().idxmax())]
-    ]
-    x, y = ("rows (M), from 2^", "rows of the product (M), from 2^"), ("reduction (K), from 2^",) * 2
+    octaves = shapes.assign(m=_octaves(shapes["gemm_m"]), k=_octaves(shapes["gemm_k"]))
+    x, y = "rows (M), from 2^", "reduction (K), from 2^"
+    rows: Rows = []
+    for (m, k), part in octaves.groupby(["m", "k"], sort=True):
+        most = str(of_pipeline.loc[part.index].sum().idxmax())
+        rows.append(
+            {
+                x: m,
+                y: k,
+                "wins most": f"{numbers[most]} {most}",
+                "number": numbers[most],
+                "share": round(100 * float(of_pipeline.loc[part.index, most].mean()), 1),
+                "shapes": len(part),
+                "kernel that wins most": labels[int(won[part.index].sum(axis=0).argmax())],
+            }
+        )
     base = _chart(rows).encode(
-        x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
-        tooltip=[f"{x[0]}:O", f"{y[0]}:O", "wins most:N", "share:Q", "shapes:Q", "kernel that wins most:N"],
+        x=alt.X(f"{x}:O", title="rows of the product (M), from 2^", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(f"{y}:O", title=y, sort="descending"),
+        tooltip=[f"{x}:O", f"{y}:O", "wins most:N", "share:Q", "shapes:Q", "kernel that wins most:N"],
     )
-    names = sorted({str(row["wins most"]) for row in rows}, key=lambda name: int(name.split()[0]))
-    colours = [COLOURS[(int(name.split()[0]) - 1) % len(COLOURS)] for name in names]
+    by_number = {row["number"]: str(row["wins most"]) for row in sorted(rows, key=lambda row: int(row["number"]))}
+    colours = [COLOURS[(number - 1) % len(COLOURS)] for number in by_number]
     shade = alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 100], range=[0.1, 0.75]), legend=None)
-    legend = _colour("wins most", names, colours, columns=3, symbolOpacity=0.7)
+    legend = _colour("wins most", list(by_number.values()), colours, columns=3, symbolOpacity=0.7)
     chart = alt.layer(
         base.mark_rect().encode(color=legend, opacity=shade),
         base.mark_text(fontSize=9).encode(text="number:Q"),
     )
-    sums = of_pipeline.sum()
-    words = ", ".join(f"{name} {sums[name]:.0f}" for name in sums.index if sums[name] >= 0.5)
+    words = ", ".join(f"{name} {total:.0f}" for name, total in of_pipeline.sum().items() if total >= 0.5)
     return _sized(chart, 14, 16), f"Shapes of {len(shapes)} won: {words}."
 
 
-@each_dataset
-def roofline(measured: Measured) -> Drawing:
+@each_operation
+def roofline(result: OperationResult) -> Drawing | None:
     """Draw the best TFLOPS of the shapes over their arithmetic intensity, under what the hardware allows."""
+    if (measured := result.measured) is None:
+        return None
     shapes, peak, memory = measured.shapes, measured.peak_tflops, measured.memory_tb_per_s
     # A quarter of an octave is finer than a dot: shapes that would lie on one another are one dot.
-    table = shapes.assign(
+    dots: Any = shapes.assign(
         x=2 ** (np.round(4 * np.log2(shapes["intensity"])) / 4),
         y=2 ** (np.round(4 * np.log2(shapes["tflops"])) / 4),
         one=shapes["network"] + ": " + shapes["layer"],
-    )
+    ).groupby(["x", "y"], sort=True)
     rows: Rows = [
         {"FLOP a byte": _digits(x), "TFLOPS": _digits(y), "shapes": len(part), "one of them": min(part["one"])}
-        for (x, y), part in _cells(table, "x", "y")
+        for (x, y), part in dots
     ]
-    low, high = min(row["FLOP a byte"] for row in rows), max(row["FLOP a byte"] for row in rows)
+    low, high = (extreme(row["FLOP a byte"] for row in rows) for extreme in (min, max))
     corners = sorted({low / 1.2, min(max(peak / memory, low), high * 1.2), high * 1.2})
     limits = [{"x": _digits(x), "y": _digits(min(peak, x * memory))} for x in corners]
     logarithmic = alt.Scale(type="log", base=2, nice=False, padding=8)
     axis = alt.Axis(tickCount=6, labelExpr="format(datum.value, datum.value < 1 ? '.2~g' : ',')")
     circles = _chart(rows).mark_circle(color=MODEL, opacity=0.5).add_params(ZOOM).properties(name="dots")
-    dots = circles.encode(
+    circles = circles.encode(
         x=alt.X("FLOP a byte:Q", scale=logarithmic, title="FLOP a byte of main memory", axis=axis),
         y=alt.Y("TFLOPS:Q", scale=logarithmic, title="TFLOPS of the best", axis=axis),
         size=alt.Size("shapes:Q", scale=alt.Scale(range=[12, 120]), legend=None),
@@ -271,7 +233,7 @@ def roofline(measured: Measured) -> Drawing:
         f"Roof {peak:,.0f} TFLOPS and {memory:g} TB/s; the best candidate reaches "
         f"{shapes['roof'].median():.0f} percent of the roof on half of the shapes."
     )
-    return _sized(alt.layer(dots, line), 14, 16), words
+    return _sized(alt.layer(circles, line), 14, 16), words
 
 
 @each_operation
@@ -279,25 +241,26 @@ def learning_curve(result: OperationResult) -> Drawing | None:
     """Draw the efficiency of models of some of the training problems, or of the first rounds of active measuring."""
     active, shares = result.validation.active, result.validation.learning_curve
     if active:
-        what, known = "pairs measured", [(entry.pairs, entry.share, entry.efficiency) for entry in active.rounds]
-        words = f"After {known[-1][0]} of {active.supported_training_pairs} pairs"
+        what, points = "pairs measured", [(entry.pairs, entry.share, entry.efficiency) for entry in active.rounds]
+        words = f"After {points[-1][0]} of {active.supported_training_pairs} pairs"
     elif shares:
-        what, known = "training problems", [(entry.problems, entry.share, entry.efficiency) for entry in shares]
-        words = f"With {known[-1][0]} training problems"
+        what, points = "training problems", [(entry.problems, entry.share, entry.efficiency) for entry in shares]
+        words = f"With {points[-1][0]} training problems"
     else:
         return None
     rows = [
         {what: number, "share, %": share, "which": which, "efficiency": value}
-        for number, share, summary in known
+        for number, share, summary in points
         for which, value in (("mean", summary.mean), ("10th percentile", summary.p10))
     ]
-    chart = _chart(rows).mark_line(point=True).encode(
+    lines = _chart(rows).mark_line(point=True)
+    chart = lines.encode(
         x=alt.X(f"{what}:Q", axis=alt.Axis(tickCount=4)),
         y=alt.Y("efficiency:Q", title="efficiency, %", scale=alt.Scale(zero=False)),
         color=_colour("which", ["mean", "10th percentile"], [MODEL, BASELINE]),
         tooltip=[f"{what}:Q", "share, %:Q", "which:N", "efficiency:Q"],
-    )  # fmt: skip
-    return _sized(chart, 13, 16), f"{words}, mean {known[-1][2].mean:.1f} percent."
+    )
+    return _sized(chart, 13, 16), f"{words}, mean {points[-1][2].mean:.1f} percent."
 
 
 @each_operation
@@ -306,13 +269,13 @@ def transfer(result: OperationResult) -> Drawing | None:
     curve = result.validation.transfer
     if not curve:
         return None
-    rows = [
-        {"share": f"{share.share:g} %", "pairs": share.pairs, "which": which, "mean": model.efficiency.mean,
-         "low": model.interval["mean"][0], "high": model.interval["mean"][1]}
-        for share in curve.shares
-        for which, model in zip(WITH_AND_WITHOUT, (share.with_prior, share.without_prior), strict=True)
-        if model is not None
-    ]  # fmt: skip
+    rows: Rows = []
+    for share in curve.shares:
+        for which, model in zip(WITH_AND_WITHOUT, (share.with_prior, share.without_prior), strict=True):
+            if model is not None:
+                low, high = model.interval["mean"]
+                ends = {"mean": model.efficiency.mean, "low": low, "high": high}
+                rows.append({"share": f"{share.share:g} %", "pairs": share.pairs, "which": which, **ends})
     base = _chart(rows).encode(
         x=alt.X("share:O", sort=None, title="training pairs measured", axis=alt.Axis(labelAngle=0)),
         color=_colour("which", list(WITH_AND_WITHOUT), [MODEL, BASELINE], symbolOpacity=1),
@@ -334,34 +297,6 @@ def _chart(rows: Sequence[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))
 
 
-def _spread(base: alt.Chart, **style: Any) -> Drawn:
-    """Minimum, 10th percentile to median, and mean of each row."""
-    return alt.layer(
-        base.mark_rule(strokeWidth=1, **style).encode(x=_percent("min"), x2="p10:Q"),
-        base.mark_tick(thickness=2, size=10, **style).encode(x="min:Q"),
-        base.mark_bar(height=9, opacity=0.45, **style).encode(x="p10:Q", x2="median:Q"),
-        base.mark_point(filled=True, size=60, opacity=1, **style).encode(x="mean:Q"),
-    )
-
-
-def _bars(rows: Rows, label: str, value: str, axis: alt.X, number: str, tick: str | None = None) -> Drawn:
-    """Horizontal bars in the order of ``rows``, each with its value at its base and maybe a tick at another value."""
-    base = _chart(rows).encode(y=_labels(label, rows))
-    ticks = [base.mark_tick(color=BASELINE, thickness=2, size=10).encode(x=f"{tick}:Q")] if tick else []
-    text = alt.Text(f"{value}:Q", format=number)
-    chart = alt.layer(
-        base.mark_bar(color=MODEL, opacity=0.45).encode(x=axis),
-        *ticks,
-        base.mark_text(align="left", dx=4, fontSize=10).encode(x=alt.value(0), text=text),
-    )
-    return _sized(chart, len(rows), 16)
-
-
-def _labels(name: str, rows: Rows) -> alt.Y:
-    """The axis of the rows, in their order."""
-    return alt.Y(f"{name}:N", title=None, sort=[row[name] for row in rows])
-
-
 def _percent(name: str) -> alt.X:
     """The axis of an efficiency."""
     return alt.X(
@@ -380,17 +315,13 @@ def _colour(name: str, names: list[str], colours: list[str], **legend: Any) -> a
 
 def _sized(chart: Drawn, rows: int, row_height: int) -> Drawn:
     """The chart with the panel's width and a height for ``rows`` labels, everything included."""
-    height = max(rows, _FEWEST_ROWS) * row_height + 60
+    height = max(rows, 3) * row_height + 60
     return chart.properties(width=WIDTH, height=height, autosize=alt.AutoSizeParams(type="fit", contains="padding"))
 
 
-def _cells(table: pd.DataFrame, x: str, y: str) -> list[tuple[Any, pd.DataFrame]]:
-    """The rows of each pair of values of two columns, in their order."""
-    return list(table.groupby([x, y], sort=True))
-
-
-def _octaves(values: pd.Series, width: int) -> list[int]:
-    return (np.floor(np.log2(values.clip(lower=1)) / width) * width).astype(int).tolist()
+def _octaves(values: pd.Series) -> list[int]:
+    """Exponents of two, the even ones."""
+    return (np.floor(np.log2(values.clip(lower=1)) / 2) * 2).astype(int).tolist()
 
 
 def _digits(value: float) -> float:

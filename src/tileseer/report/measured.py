@@ -28,12 +28,6 @@ LABEL = ("pipeline", "tile", "waves", "flags")
 """Columns that name a candidate in short."""
 _LAYOUT = re.compile(r"n[gcdhw]+")
 """A layout in a name: it says no more than the number of dimensions beside it."""
-BY_A_COMPILER = {
-    "vgpr_spills": "spilled registers",
-    "scratch_bytes": "scratch, bytes a lane",
-    "agprs": "accumulation registers",
-}
-"""Resources of a kernel that only a compiler knows, in words."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +42,10 @@ class Measured:
     efficiency: np.ndarray
     """[P, Q], 0 where a candidate did not run."""
     candidates: pd.DataFrame
-    """Q rows: ``candidate``, ``kernel``, ``LABEL``, ``aliases``, ``code_bytes`` (NaN if unknown), and ``pairs``,
-    ``supported`` and ``failed``, counts over all problems."""
+    """Q rows: ``candidate``, ``kernel``, ``LABEL``, ``aliases`` and ``code_bytes`` (NaN if unknown)."""
     health: dict[str, Any]
     """Of all pairs: ``timed``, ``failed`` by status, ``error`` (median relative standard error of a time, percent) and
     ``drifted`` (share of the pairs, percent); None where nobody knows."""
-    resources: pd.DataFrame
-    """A row a candidate that ran on a shape: ``efficiency``, the mean over the shapes on which it ran, percent, and
-    ``BY_A_COMPILER``, NaN where no compiler was asked."""
     resources_from: tuple[str, ...]
     peak_tflops: float
     """Dense matrix peak for the operation's data type."""
@@ -86,7 +76,6 @@ def measured_of(measurements: Dataset, hardware: Hardware) -> Measured:
         efficiency=speed / speed.max(axis=1, keepdims=True),
         candidates=_candidates(measurements),
         health=_health(measurements),
-        resources=_resources(candidates, speed),
         resources_from=tuple(sorted(set(candidates["resources_from"]))) if "resources_from" in candidates else (),
         peak_tflops=peak,
         memory_tb_per_s=hardware.hbm_tb_per_s,
@@ -102,20 +91,19 @@ def labels(candidates: pd.DataFrame) -> pd.DataFrame:
     """``LABEL`` of each candidate: of its name what others lack, and no layout."""
     names = [str(name).replace("@", "_").split("_") for name in candidates["candidate"]]
     common = set.intersection(*map(set, names)) if len(names) > 1 else set()
-    texts = {
-        short: [
-            "x".join(map(str, row)) for row in candidates[[f"{field}_{axis}" for axis in "mnk"]].to_numpy()
-        ] if f"{field}_m" in candidates else [""] * len(candidates)
-        for short, field in (("tile", "tile"), ("waves", "wave"))
-    }  # fmt: skip
-    rows = []
-    for words, pipeline, tile, waves in zip(names, candidates["pipeline"], *texts.values(), strict=True):
+    table = pd.DataFrame({"pipeline": candidates["pipeline"].astype(str), "tile": "", "waves": ""})
+    for column, name in (("tile", "tile"), ("waves", "wave")):
+        if f"{name}_m" in candidates:
+            sizes = candidates[[f"{name}_{axis}" for axis in "mnk"]].to_numpy()
+            table[column] = ["x".join(map(str, row)) for row in sizes]
+    flags = []
+    for words, label in zip(names, records(table), strict=True):
         rest = [word for word in words if not _LAYOUT.fullmatch(word)]
-        for word in (*str(pipeline).split("_"), tile, waves):
+        for word in (*label.pipeline.split("_"), label.tile, label.waves):
             if word in rest:
                 rest.remove(word)
-        rows.append((str(pipeline), tile, waves, " ".join(word for word in rest if word not in common)))
-    return pd.DataFrame(rows, columns=list(LABEL), index=candidates.index)
+        flags.append(" ".join(word for word in rest if word not in common))
+    return table.assign(flags=flags)
 
 
 def short(label: Any) -> str:
@@ -179,20 +167,10 @@ def _shapes(measurements: Dataset, rows: np.ndarray, speed: np.ndarray, peak: fl
 
 
 def _candidates(measurements: Dataset) -> pd.DataFrame:
-    known = measurements.candidates
-    failures = [number for number, name in enumerate(STATUSES) if name not in NO_FAILURE]
-    counted = {
-        "pairs": np.ones(len(measurements.candidate), bool),
-        "supported": measurements.in_pool,
-        "failed": np.isin(measurements.status, failures),
-    }
-    return pd.concat([known[["candidate", "kernel"]], labels(known)], axis=1).assign(
-        aliases=known.get("aliases", ""),
-        code_bytes=known["code_bytes"].astype(float) if "code_bytes" in known else np.nan,
-        **{
-            name: np.bincount(measurements.candidate[which], minlength=len(known)) for name, which in counted.items()
-        },
-    )  # fmt: skip
+    candidates = measurements.candidates
+    code_bytes = candidates["code_bytes"].astype(float) if "code_bytes" in candidates else np.nan
+    table = pd.concat([candidates[["candidate", "kernel"]], labels(candidates)], axis=1)
+    return table.assign(aliases=candidates.get("aliases", ""), code_bytes=code_bytes)
 
 
 def _health(measurements: Dataset) -> dict[str, Any]:
@@ -207,15 +185,3 @@ def _health(measurements: Dataset) -> dict[str, Any]:
         "error": 100 * float(np.median(error)) if len(error) else None,
         "drifted": 100 * float((np.abs(sentinel - 1) > DRIFT).mean()) if len(sentinel) else None,
     }
-
-
-def _resources(candidates: pd.DataFrame, speed: np.ndarray) -> pd.DataFrame:
-    share = speed / speed.max(axis=1, keepdims=True)
-    ran = (speed > 0).sum(axis=0)
-    table = pd.DataFrame(
-        {
-            "efficiency": 100 * share.sum(axis=0) / np.maximum(ran, 1),
-            **{name: candidates[name].astype(float) if name in candidates else np.nan for name in BY_A_COMPILER},
-        }
-    )
-    return table[ran > 0].reset_index(drop=True)

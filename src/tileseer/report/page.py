@@ -30,23 +30,21 @@ class PageSection:
 SECTIONS = (
     PageSection("verdict", (decisions.verdict,), folded=(tables.metrics, tables.bounds, tables.reality)),
     PageSection("ship", (decisions.ship,), folded=(decisions.shipped,)),
-    PageSection("wins", (decisions.wins,), (figures.wins,), (decisions.pipelines, decisions.resources)),
+    PageSection("wins", (decisions.wins,), (figures.wins,)),
     PageSection("shapes", (decisions.best,), (figures.roofline,)),
     PageSection(
         "losses",
         (decisions.following, decisions.losses),
-        (figures.networks, figures.end_to_end),
-        (decisions.worst, tables.networks, tables.runs),
+        folded=(decisions.worst, tables.networks, tables.runs),
     ),
     PageSection(
         "baselines",
         draw=(figures.choosers, figures.distribution),
-        folded=(tables.rivals, tables.choosers, tables.baselines),
+        folded=(tables.rivals, tables.choosers),
     ),
     PageSection(
         "learning",
         draw=(figures.learning_curve, figures.transfer),
-        folded=(tables.learning_curve, tables.active_measuring, tables.transfer, tables.cross_validation),
     ),
     PageSection("sources", (decisions.health, tables.provenance, tables.recorded)),
 )
@@ -106,14 +104,18 @@ def number(value: int | float) -> str:
 
 
 def _shown(section: PageSection, results: Results) -> dict[str, object]:
-    panels = [figures.drawn(panel) for draw in section.draw for panel in draw(results)]
+    panels = [panel for draw in section.draw for panel in draw(results)]
     folded = [table.folded() for tabulate in section.folded for table in tabulate(results)]
     return {
         "name": section.name,
         "shown": [table for tabulate in section.shown for table in tabulate(results)],
         "panels": [
-            {"svg": figures.svg(spec, f"{section.name}-{number}"), "spec": spec, "words": words}
-            for number, (spec, words) in enumerate(panels)
+            {
+                "svg": figures.svg(panel.spec, f"{section.name}-{number}"),
+                "spec": panel.spec,
+                "words": f"{panel.title}. {panel.words}",
+            }
+            for number, panel in enumerate(panels)
         ],
         "folded": folded,
         "more": list(dict.fromkeys(table.caption.partition(",")[0] for table in folded)),

@@ -1,9 +1,7 @@
 """What the report shows, read and checked: validation reports, training folders, datasets and a recording."""
 
-import csv
-import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -15,11 +13,10 @@ from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
 from tileseer.learn import model_files
-from tileseer.learn.model_schema import Fold, Folds, Importances, Manifest, Summary, same_origin
+from tileseer.learn.model_schema import Importances, Manifest, Origin, Summary, same_origin
 from tileseer.learn.validation_report import Validation
 from tileseer.problems.operation import Operation
-from tileseer.report import measured
-from tileseer.report.measured import Measured
+from tileseer.report.measured import Measured, measured_of
 from tileseer.serve.serving_files import Kernels
 
 ONE_DEVICE = "one report shows one device"
@@ -46,14 +43,13 @@ class OperationResult:
 
     validation: Validation
     manifest: Manifest
-    folds: Sequence[Fold]
     importances: dict[str, int]
     """Splits of each feature, most used first."""
     measured: Measured | None = None
     """What its dataset shows, if one was given."""
     kernels: Kernels | None = None
     """The kernels that a dispatcher knows, and the few that are enough, if they were given."""
-    library_us: dict[str, float] = dataclasses.field(default_factory=dict)
+    library_us: dict[str, float] = field(default_factory=dict)
     """Time of cuDNN by problem key, microseconds, where a recording has it."""
     rivals_us: pd.DataFrame | None = None
     """Times in microseconds of ``RIVALS`` by problem key, where a recording has them."""
@@ -65,12 +61,12 @@ class OperationResult:
 
     def choosers(self) -> dict[str, tuple[Summary, Summary | None]]:
         """Efficiency of each way to choose and of its floor: the model, with measurements, the baselines."""
-        found, best = self.validation, self.validation.noise_floor.best
+        report, best = self.validation, self.validation.noise_floor.best
         return {
-            "model": (found.efficiency, best.efficiency),
-            "best of the model's top 3": (found.efficiency_best_of_3, best.efficiency_best_of_3),
-            "best of the model's top 5": (found.efficiency_best_of_5, best.efficiency_best_of_5),
-            **{name.replace("_", " "): (b.efficiency, best.efficiency) for name, b in found.baselines.items()},
+            "model": (report.efficiency, best.efficiency),
+            "best of the model's top 3": (report.efficiency_best_of_3, best.efficiency_best_of_3),
+            "best of the model's top 5": (report.efficiency_best_of_5, best.efficiency_best_of_5),
+            **{name.replace("_", " "): (b.efficiency, best.efficiency) for name, b in report.baselines.items()},
         }
 
     def distributions(self) -> dict[str, list[float]]:
@@ -87,7 +83,7 @@ class Results:
     device: str
     device_kind: str
     operations: tuple[OperationResult, ...]
-    recorded_with: dict[str, str] = dataclasses.field(default_factory=dict)
+    recorded_with: dict[str, str] = field(default_factory=dict)
     """What a recording says of its making, in words; empty without one."""
 
     @property
@@ -106,76 +102,62 @@ def read_results(
     """Read validation reports, the training folders of their models and their datasets, in any order.
 
     ``recorded`` is the folder of a recording, for its making and for cuDNN's times; ``served`` are kernel lists of the
-    serving stage. Datasets and lists are not needed, but there is no more than one dataset an operation. ``UserError``
-    when a file is missing or has another form, when a report and a training have no partner, or when they differ in
-    arch, device or device kind.
+    serving stage. Datasets and lists are not needed. ``UserError`` when a file is missing or has another form, when a
+    report and a training have no partner, or when they differ in arch, device or device kind.
     """
     reports = [(path, documents.read_document(path, Validation)) for path in validations]
-    trained = {}
+    first_path, first = reports[0]
+    operations = [report.operation for _, report in reports]
+
+    def check(path: Path, origin: Origin | Dataset) -> None:
+        same_origin(path, origin, first, first_path, ONE_DEVICE)
+        if origin.operation not in operations:
+            raise UserError(f"{path}: operation is {origin.operation!r}, but the reports have {', '.join(operations)}")
+
+    trained, shown, lists = {}, {}, {}
     for folder in trainings:
         manifest = documents.read_document(folder / model_files.MANIFEST, Manifest)
+        check(folder, manifest)
         trained[manifest.operation] = folder, manifest
-    operations = [report.operation for _, report in reports]
-    if len(set(operations)) < len(operations) or set(operations) != set(trained) or len(trained) < len(trainings):
+    if not len(set(operations)) == len(operations) == len(trained) == len(trainings):
         raise UserError(
             f"report: validation reports of {', '.join(operations)} and trainings of {', '.join(trained)}; "
             "give one of each for every operation"
         )
-    (first_path, first), *others = reports
-    for path, origin in [
-        *others,
-        *((folder / model_files.MANIFEST, manifest) for folder, manifest in trained.values()),
-    ]:
-        same_origin(path, origin, first, first_path, ONE_DEVICE)
-    shown = _measured(datasets, {name: folder for name, (folder, _) in trained.items()}, first)
-    lists = {}
+    for path in datasets:
+        dataset = Dataset.read(path)
+        check(path, dataset)
+        hardware = documents.read_document(trained[dataset.operation][0] / model_files.HARDWARE, Hardware)
+        shown[dataset.operation] = measured_of(dataset, hardware)
     for path in served:
         kernels = documents.read_document(path, Kernels)
-        same_origin(path, kernels, first, first_path, ONE_DEVICE)
+        check(path, kernels)
         lists[kernels.operation] = kernels
-    results = [
-        OperationResult(
+    results = []
+    for path, validation in reports:
+        check(path, validation)
+        folder, manifest = trained[validation.operation]
+        result = OperationResult(
             validation,
             manifest,
-            documents.read_document(folder / model_files.CV_METRICS, Folds).root,
             documents.read_document(folder / model_files.IMPORTANCES, Importances).root,
             shown.get(validation.operation),
             lists.get(validation.operation),
             _library_times(recorded, validation.operation),
             _rivals(recorded, validation.operation),
         )
-        for _, validation in reports
-        for folder, manifest in [trained[validation.operation]]
-    ]
-    told = {} if recorded is None else recording.read_recording(recorded).description()
-    return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)), told)
-
-
-def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Validation) -> dict[str, Measured]:
-    found: dict[str, Measured] = {}
-    for path in datasets:
-        measurements = Dataset.read(path)
-        operation = measurements.operation
-        if operation not in folders or operation in found:
-            raise UserError(
-                f"{path}: operation is {operation!r}; give at most one dataset for each of {', '.join(folders)}"
-            )
-        same_origin(path, measurements, first, "the validation report", ONE_DEVICE)
-        found[operation] = measured.measured_of(
-            measurements, documents.read_document(folders[operation] / model_files.HARDWARE, Hardware)
-        )
-    return found
+        results.append(result)
+    making = {} if recorded is None else recording.read_recording(recorded).description()
+    return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)), making)
 
 
 def _library_times(recorded: Path | None, operation: str) -> dict[str, float]:
     """Median times of cuDNN in microseconds by problem key; nothing where a recording has none."""
-    path = None if recorded is None else recorded / operation / LIBRARY
-    if path is None or not path.is_file():
+    if recorded is None or not (path := recorded / operation / LIBRARY).is_file():
         return {}
-    with path.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
     try:
-        return {row["problem_key"]: float(row["median_us"]) for row in rows if row["median_us"]}
+        times = pd.read_csv(path, dtype={"problem_key": str}).dropna(subset="median_us")
+        return dict(zip(times["problem_key"], times["median_us"].astype(float), strict=True))
     except (KeyError, ValueError) as error:
         raise UserError(f"{path}: needs the columns problem_key and median_us ({error}); fetch it again") from error
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 
 import numpy as np
+import pandas as pd
 
 from tileseer.learn.model_schema import Summary
-from tileseer.learn.validation_report import Learnt, Selectors, Stratum, Validation
+from tileseer.learn.validation_report import Validation
 from tileseer.problems.problem_csv import DEFAULTS
 from tileseer.report.results import RIVALS, OperationResult, Results
 
@@ -28,7 +29,7 @@ FEWEST_ROWS = 3
 """Of fewer, no column is folded."""
 TOP_FEATURES = 5
 SLOWER = 1.02
-"""Who takes so many times as long is slower; less is within the noise."""
+"""What takes so many times as long is slower; less is within the noise."""
 USUAL = frozenset(f"{name}={value}" for name, value in DEFAULTS.items() if name != "G")
 """Dimensions of a problem that a reader expects and that are not printed."""
 
@@ -46,17 +47,17 @@ class PageTable:
 
     def folded(self) -> "PageTable":
         """The table without columns that have one value, which its caption says instead, or none."""
-        kept, said = [0], []
+        kept, captions = [0], [self.caption]
         for number in range(1, len(self.header)):
             values = {row[number] for row in self.rows}
             if len(self.rows) < FEWEST_ROWS or len(values) > 1 or isinstance(next(iter(values)), Copied):
                 kept.append(number)
             elif value := next(iter(values)):
                 text = f"{value:g}" if isinstance(value, float) else value
-                said.append(f"{self.header[number]}: {text}")
+                captions.append(f"{self.header[number]}: {text}")
         return replace(
             self,
-            caption="; ".join([self.caption, *said]),
+            caption="; ".join(captions),
             header=tuple(self.header[number] for number in kept),
             rows=tuple(tuple(row[number] for number in kept) for row in self.rows),
         )
@@ -71,30 +72,16 @@ def table_of(caption: str, rows: Iterable[Row]) -> list[PageTable]:
     return [PageTable(caption, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))] if rows else []
 
 
-def each_operation(title: str) -> Callable[[Callable[[OperationResult], Iterable[Row]]], Tabulate]:
+def each_operation(title: str, rows: Callable[[OperationResult], Iterable[Row]]) -> Tabulate:
     """Make a table an operation of a function that gives its rows; none where there are no rows."""
-
-    def decorated(rows: Callable[[OperationResult], Iterable[Row]]) -> Tabulate:
-        @wraps(rows)
-        def tables(results: Results) -> list[PageTable]:
-            return [table for r in results.operations for table in table_of(f"{title}, {r.label}", rows(r))]
-
-        return tables
-
-    return decorated
+    return wraps(rows)(
+        lambda results: [t for result in results.operations for t in table_of(f"{title}, {result.label}", rows(result))]
+    )
 
 
-def together(title: str) -> Callable[[Callable[[Results], Iterable[Row]]], Tabulate]:
+def together(title: str, rows: Callable[[Results], Iterable[Row]]) -> Tabulate:
     """Make one table of a function that gives its rows for all operations; none where there are no rows."""
-
-    def decorated(rows: Callable[[Results], Iterable[Row]]) -> Tabulate:
-        @wraps(rows)
-        def tables(results: Results) -> list[PageTable]:
-            return table_of(f"{title}, {results.label}", rows(results))
-
-        return tables
-
-    return decorated
+    return wraps(rows)(lambda results: table_of(f"{title}, {results.label}", rows(results)))
 
 
 METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
@@ -103,10 +90,7 @@ METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
     ("candidates", lambda v: v.n_candidates),
     ("supported candidates a problem, mean", lambda v: v.mean_pool_size),
     ("efficiency, mean, %", lambda v: v.efficiency.mean),
-    (
-        "the same as a share of a perfect model's mean, %",
-        lambda v: "" if v.of_perfect_model is None else v.of_perfect_model,
-    ),
+    ("the same as a share of a perfect model's mean, %", lambda v: "" if (s := v.of_perfect_model) is None else s),
     ("efficiency, median, %", lambda v: v.efficiency.median),
     ("efficiency, 10th percentile, %", lambda v: v.efficiency.p10),
     ("efficiency, minimum, %", lambda v: v.efficiency.min),
@@ -121,113 +105,52 @@ METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
 )
 
 
-@together("Validation")
+@partial(together, "Validation")
 def metrics(results: Results) -> Iterable[Row]:
     """A row a metric, a column an operation."""
     validations = [result.validation for result in results.operations]
     return ({"metric": name, **{v.operation: value(v) for v in validations}} for name, value in METRICS)
 
 
-@each_operation("The model and its bounds")
+@partial(each_operation, "The model and its bounds")
 def bounds(result: OperationResult) -> Iterable[Row]:
     """The model beside what it could reach at best, the reference's trainer, and networks left out."""
-    found, floors = result.validation, result.validation.noise_floor
-    rows = [("model", found.efficiency, interval(found.interval["mean"]), "features of problem and candidate")]
+
+    def row(name: str, summary: Summary, ends: str, meaning: str) -> Row:
+        return {"way to choose": name, **_cells(summary), "95 % interval of the mean": ends, "what it knows": meaning}
+
+    report, floors = result.validation, result.validation.noise_floor
+    yield row("model", report.efficiency, interval(report.interval["mean"]), "features of problem and candidate")
     for name in ("perfect_selector", "perfect_model", "against_true_best"):
         if floor := getattr(floors, name):
-            rows.append((name.replace("_", " "), floor.efficiency, "", floor.meaning))
-    if theirs := found.reference_trainer:
+            yield row(name.replace("_", " "), floor.efficiency, "", floor.meaning)
+    if theirs := report.reference_trainer:
         low, high = theirs.ahead.interval
         ahead = f"ours is {theirs.ahead.mean:.2f} points ahead ({low:.2f} to {high:.2f})"
-        rows.append(("reference trainer", theirs.efficiency, ahead, theirs.meaning))
-    if layers := found.leave_layer_out:
+        yield row("reference trainer", theirs.efficiency, ahead, theirs.meaning)
+    if layers := report.leave_layer_out:
         name = f"model, mean of {len(layers.repeats)} deals of the layers to {layers.folds} folds"
-        rows.append((name, layers.efficiency, interval(layers.interval["mean"]), layers.meaning))
-    for name, summary, ends, meaning in rows:
-        yield {
-            "way to choose": name, **_cells(summary), "95 % interval of the mean": ends, "what it knows": meaning,
-        }  # fmt: skip
+        yield row(name, layers.efficiency, interval(layers.interval["mean"]), layers.meaning)
 
 
-@each_operation("Models of a part of the training problems")
-def learning_curve(result: OperationResult) -> Iterable[Row]:
-    """The learning curve of shares of the training problems."""
-    for share in result.validation.learning_curve or ():
-        yield {
-            "training problems": f"{share.problems:,}", "of all, about, %": share.share, "pairs": share.pairs,
-            **_cells(share.efficiency), "interval of the mean": interval(share.interval["mean"]),
-            FLOOR: result.validation.noise_floor.best.efficiency.mean,
-        }  # fmt: skip
-
-
-@each_operation("Active measuring: models of the pairs of the first rounds")
-def active_measuring(result: OperationResult) -> Iterable[Row]:
-    """The learning curve of active measuring."""
-    if active := result.validation.active:
-        for entry in active.rounds:
-            yield {
-                "round": str(entry.round), "training pairs": entry.pairs, "of the supported, %": entry.share,
-                **_cells(entry.efficiency), FLOOR: _floor(active.noise_floor),
-            }  # fmt: skip
-
-
-def transfer(results: Results) -> list[PageTable]:
-    """What a prior gives with a part of the measured rows; nothing where the model has none."""
-    header = (
-        "training pairs", "of those measured, %", "mean with the prior, %", "its interval", "p10, %",
-        "mean without it, %", "its interval", "p10, %", FLOOR,
-    )  # fmt: skip
-    return [
-        PageTable(
-            f"Models of few measured pairs, prior of {t.prior.operation} {t.prior.arch} "
-            f"({t.prior.device_kind}), judged on {t.n_problems:,} problems, {result.label}"
-            + (
-                f"; the prior was trained on {t.seen_by_prior} of the layers that it is judged on"
-                * (t.seen_by_prior > 0)
-            ),
-            header,
-            tuple(
-                (str(s.pairs), s.share, *_learnt(s.with_prior), *_learnt(s.without_prior), _floor(t.noise_floor))
-                for s in t.shares
-            ),
-        )
-        for result in results.operations
-        if (t := result.validation.transfer)
-    ]
-
-
-def _learnt(model: Learnt | None) -> tuple[Cell, Cell, Cell]:
-    if model is None:
-        return "", "", ""
-    return model.efficiency.mean, interval(model.interval["mean"]), model.efficiency.p10
-
-
-@each_operation("Efficiency of each way to choose")
+@partial(each_operation, "Efficiency of each way to choose")
 def choosers(result: OperationResult) -> Iterable[Row]:
-    """Efficiency of the model and of the baselines."""
+    """Efficiency of the model and of the baselines, and what each baseline means."""
+    meanings = {name.replace("_", " "): baseline.meaning for name, baseline in result.validation.baselines.items()}
     for name, (summary, floor) in result.choosers().items():
-        yield {"way to choose": name, **_cells(summary), FLOOR: "" if floor is None else floor.mean}
+        best = "" if floor is None else floor.mean
+        yield {"way to choose": name, **_cells(summary), FLOOR: best, "meaning": meanings.get(name, "")}
 
 
-@together("The baselines")
-def baselines(results: Results) -> Iterable[Row]:
-    """What each baseline means; it is the same for all operations."""
-    meanings = {name: b.meaning for r in results.operations for name, b in r.validation.baselines.items()}
-    return ({"baseline": name.replace("_", " "), "meaning": meaning} for name, meaning in meanings.items())
-
-
-def _strata(strata: Mapping[str, Stratum], part: str = "part") -> Iterable[Row]:
-    for name, stratum in strata.items():
-        floor = _floor(stratum.noise_floor)
-        yield {part: name, "problems": stratum.n_problems, **_cells(stratum.efficiency), FLOOR: floor}
-
-
-@each_operation("Efficiency by network")
+@partial(each_operation, "Efficiency by network")
 def networks(result: OperationResult) -> Iterable[Row]:
-    """Efficiency on each network."""
+    """Efficiency on each network, lowest first."""
     strata = result.validation.by_network
-    for row, stratum in zip(_strata(strata), strata.values(), strict=True):
-        yield {**row, "other layers train": "yes" if stratum.in_training else "no"}
+    for name, stratum in sorted(strata.items(), key=lambda item: (item[1].efficiency.mean, item[0])):
+        floor = "" if stratum.noise_floor is None else stratum.noise_floor.best.mean
+        trains = "yes" if stratum.in_training else "no"
+        cells = {"problems": stratum.n_problems, **_cells(stratum.efficiency)}
+        yield {"part": name, **cells, FLOOR: floor, "other layers train": trains}
 
 
 def without_defaults(problem: str) -> str:
@@ -235,18 +158,17 @@ def without_defaults(problem: str) -> str:
     return " ".join(dimension for dimension in problem.split() if dimension not in USUAL)
 
 
-@together("Time of what others run over that of the pick, recorded times")
+@partial(together, "Time of what others run over that of the pick, recorded times")
 def rivals(results: Results) -> Iterable[Row]:
     """Against the choice of a library and of PyTorch, on the unseen problems; nothing where none was timed."""
     for result in results.operations:
         if result.rivals_us is None or result.measured is None:
             continue
         best = result.measured.shapes.set_index("problem_key")["latency_ms"]
+        picks = {key: 1e5 * best[key] / p.efficiency for key, p in result.validation.picks.items() if p.efficiency > 0}
         for column, name in RIVALS.items():
-            theirs = result.rivals_us[column].dropna()
-            keys = [key for key, pick in result.validation.picks.items() if key in theirs.index and pick.efficiency > 0]
-            picks = [1e5 * best[key] / result.validation.picks[key].efficiency for key in keys]
-            gain = theirs[keys].to_numpy() / np.array(picks)
+            times = pd.DataFrame({"theirs": result.rivals_us[column], "ours": pd.Series(picks)}).dropna()
+            gain = times["theirs"] / times["ours"]
             if len(gain):
                 yield {
                     "operation": result.validation.operation,
@@ -256,11 +178,11 @@ def rivals(results: Results) -> Iterable[Row]:
                     "10th percentile": f"{np.percentile(gain, 10):.3f}",
                     "90th percentile": f"{np.percentile(gain, 90):.3f}",
                     "slower by 2 % or more, %": float(100 * (gain <= 1 / SLOWER).mean()),
-                    "sum of times": f"{theirs[keys].sum() / sum(picks):.3f}",
+                    "sum of times": f"{times['theirs'].sum() / times['ours'].sum():.3f}",
                 }
 
 
-@each_operation("Whole networks")
+@partial(each_operation, "Whole networks")
 def runs(result: OperationResult) -> Iterable[Row]:
     """What the picks cost whole runs of networks."""
     for run in result.validation.end_to_end or ():
@@ -274,48 +196,24 @@ def runs(result: OperationResult) -> Iterable[Row]:
         }  # fmt: skip
 
 
-@together("How the times were recorded")
+@partial(together, "How the times were recorded")
 def recorded(results: Results) -> Iterable[Row]:
     """What a recording says of its making; nothing without one."""
     return ({"what": what, "how": how} for what, how in results.recorded_with.items())
 
 
-@together("Reality check: picks on recorded times of the same GPU target, which the model has not learnt from")
+@partial(together, "Reality check: picks on recorded times of the same GPU target, which the model has not learnt from")
 def reality(results: Results) -> Iterable[Row]:
     """How a model of simulated times does on recorded ones; nothing where there are none."""
     for result in results.operations:
-        for found in result.manifest.reality_check:
-            origin = found.recording
+        for check in result.manifest.reality_check:
+            origin = check.recording
             yield {
                 "operation": origin.operation, "times": f"{origin.arch} ({origin.device_kind})",
-                "problems": found.n_problems, "candidates": found.candidates, **_cells(found.efficiency),
-                "95 % interval of the mean": interval(found.interval["mean"]),
-                "any of them by chance, mean, %": found.by_chance.mean, "source": found.source or "this project",
+                "problems": check.n_problems, "candidates": check.candidates, **_cells(check.efficiency),
+                "95 % interval of the mean": interval(check.interval["mean"]),
+                "any of them by chance, mean, %": check.by_chance.mean, "source": check.source or "this project",
             }  # fmt: skip
-
-
-@together("Cross-validation")
-def cross_validation(results: Results) -> Iterable[Row]:
-    """What cross-validation on the training problems promised."""
-    for result in results.operations:
-        manifest, unseen = result.manifest, result.validation.efficiency
-        seen = manifest.out_of_fold_efficiency
-        yield {
-            "operation": manifest.operation, "training problems": manifest.unique_problems,
-            "training rows": manifest.training_rows, "out-of-fold mean, %": seen.mean, "out-of-fold p10, %": seen.p10,
-            "validation mean, %": unseen.mean, "validation p10, %": unseen.p10,
-            "RMSE, lowest to highest fold": _range([fold.rmse for fold in result.folds]),
-            "R², lowest to highest fold": _range([fold.r2 for fold in result.folds]),
-        }  # fmt: skip
-
-
-def _range(values: list[float]) -> str:
-    return f"{min(values):.3f} to {max(values):.3f}"
-
-
-def _floor(known: Selectors[Summary] | None) -> Cell:
-    """Mean of the best that a model can do, or of the selector that knows every true time."""
-    return "" if known is None else known.best.mean
 
 
 def _cells(summary: Summary) -> dict[str, Cell]:
@@ -328,18 +226,18 @@ def interval(ends: list[float]) -> str:
     return f"{low:.1f} to {high:.1f}"
 
 
-@together("Provenance")
+@partial(together, "Provenance")
 def provenance(results: Results) -> Iterable[Row]:
     """Where the numbers come from, and what the models look at."""
     for result in results.operations:
         validation, manifest = result.validation, result.manifest
-        known = result.measured.resources_from if result.measured else ()
+        sources = result.measured.resources_from if result.measured else ()
         yield {
             "operation": validation.operation, "device": validation.device, "kind of times": validation.device_kind,
             "training rows": manifest.training_rows, "training problems": manifest.unique_problems,
             "validation problems": validation.n_problems, "candidates": validation.n_candidates,
             "candidates timed of those offered, mean, %": validation.oracle.mean_coverage,
-            "resources": ", ".join(name.replace("_", " ") for name in known) or "not known",
+            "resources": ", ".join(name.replace("_", " ") for name in sources) or "not known",
             "LightGBM": manifest.lightgbm,
             "features that the trees split on most": ", ".join(list(result.importances)[:TOP_FEATURES]),
         }  # fmt: skip
