@@ -35,15 +35,15 @@ RULES: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 """Pattern of a sentence, and what to do instead."""
 CEILINGS = {
-    "told": 33,
-    "asked": 45,
-    "wanted": 33,
-    "found": 222,
-    "given": 54,
-    "known": 283,
-    "said": 33,
-    "stands": 33,
-    "lies": 17,
+    "told": 27,
+    "asked": 31,
+    "wanted": 11,
+    "found": 170,
+    "given": 47,
+    "known": 247,
+    "said": 31,
+    "stands": 30,
+    "lies": 16,
 }
 """Word to how often the code may hold it at most. Lower a number where it has fallen; never raise one."""
 _FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.MULTILINE | re.DOTALL)

@@ -18,7 +18,7 @@ CHANNEL_MULTIPLE = "channel_multiple"
 
 @dataclass(frozen=True)
 class Named:
-    """What a name stands for."""
+    """What a name means."""
 
     text: str = field(compare=False)
     """The name as it was given."""
@@ -41,7 +41,7 @@ def split_launch(text: str) -> tuple[str, int]:
 
 
 def read_kernel_name(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:
-    """Kernel that ``text`` stands for on ``arch``, with ``@splitkN`` for a split reduction; ``UserError`` if none.
+    """Kernel that ``text`` means on ``arch``, with ``@splitkN`` for a split reduction; ``UserError`` if none.
 
     The ending of a header, source or library file is ignored. Where the ``operation`` and ``ndim`` of the problem are
     known, a name may leave them out, if the family has such names.

@@ -104,7 +104,7 @@ OPERATION = Rule(
 
 @dataclass(frozen=True)
 class SupportRules:
-    """When kernels of a family can run problems; verdict i + 1 stands for ``rules[i]``, 0 is supported."""
+    """When kernels of a family can run problems; verdict i + 1 is ``rules[i]``, 0 is supported."""
 
     rules: tuple[Rule, ...]
     read_of_kernels: Callable[[pd.DataFrame, int], pd.DataFrame]

@@ -2,7 +2,7 @@
 
 Fields that mean the same as in CK Tile carry the same names, so that one definition of the learning features serves
 both families: ``wave`` are the warps of a block, ``warp_tile`` the shape of one matrix instruction, ``vec`` the
-elements of one access. What only CUTLASS has stands at the end.
+elements of one access. What only CUTLASS has comes last.
 """
 
 from __future__ import annotations

@@ -72,8 +72,7 @@ def _combinations(
         for ndim, tile, iterator, (swizzle, vectors, *forms) in product(
             dimensionalities, tiles, option.iterators, list(choices)
         ):
-            sizes: list[Any] = [*tile.tile, *tile.warps, *sweep.instruction]
+            sizes = (*tile.tile, *tile.warps, *sweep.instruction)
             for stages in tile.stages:
-                yield CutlassKernel(
-                    operation.variant, operation.dtype, ndim, iterator, *sizes, stages, swizzle, *vectors, *forms
-                )
+                fields: list[Any] = [ndim, iterator, *sizes, stages, swizzle, *vectors, *forms]
+                yield CutlassKernel(operation.variant, operation.dtype, *fields)

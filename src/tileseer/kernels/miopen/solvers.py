@@ -1,7 +1,7 @@
 """MIOpen's convolution solvers: number, algorithm, and what a problem must be for each.
 
 Names and numbers are MIOpen's own (its registry at 2d1fd997a6fc), which keeps them from release to release. A limit
-stands here if every row of five published databases keeps it (config/recorded/gfx942_miopen/SOURCE.md) and the
+is listed if every row of five published databases keeps it (config/recorded/gfx942_miopen/SOURCE.md) and the
 solver's name or MIOpen's documentation says the same of it. MIOpen refuses more than these limits do.
 """
 
