@@ -66,18 +66,19 @@ def measured_mask(pairs: pa.Table, known: pa.Table) -> pa.Array:
 
 def as_measured(pairs: pa.Table, known: pa.Table) -> pa.Table:
     """``pairs`` with the ``kernel_id`` of the kernel that is measured in the place of each alias."""
-    stand_in = _looked_up(_ids(pairs), known, "kernel_id", "alias_of_id")
-    at = pairs.schema.get_field_index("kernel_id")
-    return pairs.set_column(at, "kernel_id", pc.coalesce(stand_in, _ids(pairs)))
+    ids = _ids(pairs)
+    measured = pc.coalesce(_stand_ins(ids, known, ["kernel_id", "alias_of_id"]), ids)
+    return pairs.set_column(pairs.schema.get_field_index("kernel_id"), "kernel_id", measured)
 
 
 def alias_names(kernels: pa.Array, known: pa.Table) -> pa.Array:
     """For each kernel name that of the kernel measured in its place, empty for those measured themselves."""
-    return pc.fill_null(_looked_up(kernels.cast(pa.string()), known, "kernel", "alias_of"), "")
+    return pc.fill_null(_stand_ins(kernels.cast(pa.string()), known, ["kernel", "alias_of"]), "")
 
 
-def _looked_up(values: pa.Array, known: pa.Table, key: str, column: str) -> pa.Array:
-    return known[column].combine_chunks().take(pc.index_in(values, value_set=known[key].combine_chunks()))
+def _stand_ins(values: pa.Array, known: pa.Table, columns: list[str]) -> pa.Array:
+    aliases, stand_ins = (known[name].combine_chunks() for name in columns)
+    return stand_ins.take(pc.index_in(values, value_set=aliases))
 
 
 def _ids(pairs: pa.Table) -> pa.Array:

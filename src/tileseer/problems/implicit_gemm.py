@@ -78,7 +78,7 @@ def gemm_columns(
     taps, inputs, outputs = (_over_axes(axes, name) for name in ("filter", "in", "out"))
     size = np.ones_like(g["N"]) * element_size
 
-    table = _products(variant, g["N"], c, k, taps, outputs, axes)
+    table = _products(variant, {"n": g["N"], "c": c, "k": k, "taps": taps, "outputs": outputs}, axes)
     table["gemm_batch"] = g["G"]
     table["flops"] = 2.0 * g["N"] * outputs * g["K"] * (g["C"] / g["G"]) * taps
     table["input_bytes"] = g["N"] * inputs * c * g["G"] * size
@@ -118,18 +118,16 @@ def _padded(channels: np.ndarray, multiple: int) -> np.ndarray:
     return np.ceil(channels / multiple) * multiple if multiple else channels
 
 
-def _products(
-    variant: str, n: np.ndarray, c: np.ndarray, k: np.ndarray, taps: np.ndarray, outputs: np.ndarray,
-    axes: list[dict[str, np.ndarray]],
-) -> dict[str, np.ndarray]:  # fmt: skip
+def _products(variant: str, sizes: Columns, axes: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    n, c, k, taps, outputs = sizes.values()
     if variant == "forward":
-        sizes = n * outputs, k, c * taps
+        extents = n * outputs, k, c * taps
     elif variant == "bwd_weight":
-        sizes = k, c * taps, n * outputs
+        extents = k, c * taps, n * outputs
     else:
-        sizes = n * _over_axes(axes, "rows"), c, k * _over_axes(axes, "taps")
+        extents = n * _over_axes(axes, "rows"), c, k * _over_axes(axes, "taps")
     sub_gemms = _over_axes(axes, "phases") if variant == "bwd_data" else np.ones_like(n)
-    return dict(zip(("gemm_m", "gemm_n", "gemm_k", "sub_gemms"), (*sizes, sub_gemms), strict=True))
+    return dict(zip(("gemm_m", "gemm_n", "gemm_k", "sub_gemms"), (*extents, sub_gemms), strict=True))
 
 
 def _traffic(variant: str, table: dict[str, np.ndarray], input_used: np.ndarray) -> dict[str, np.ndarray]:

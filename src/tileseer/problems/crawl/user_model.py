@@ -6,6 +6,7 @@ import re
 import sys
 import types
 from collections import Counter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +51,17 @@ def torch_layers(
     named = {name: shape for name, shape in shapes if name}
 
     def feed(model: Any) -> object:
-        return model(
-            *(torch.empty(shape) for shape in positional), **{name: torch.empty(s) for name, s in named.items()}
-        )
+        return model(*map(torch.empty, positional), **{name: torch.empty(shape) for name, shape in named.items()})
 
     try:
-        found = torch_record.record_torch(torch_record.build_model(make), feed, trained)
+        observed = torch_record.record_torch(torch_record.build_model(make), feed, trained)
     # The user's code may raise anything; its traceback stays attached for those who ask for it.
     except Exception as error:
         raise UserError(
             f"--torch {target}: {type(error).__name__}: {error}; the model must run on the meta device, where "
             "shapes are known and values are not"
         ) from error
-    run = f"{'train' if trained else 'infer'} {' '.join(inputs)}"
-    return tabulate_layers(network or attribute.rpartition(".")[2], run, found)
+    return tabulate_layers(network or attribute.rpartition(".")[2], _run(inputs, trained), observed)
 
 
 def _callable(target: str, module_name: str, attribute: str) -> Any:
@@ -75,10 +73,10 @@ def _callable(target: str, module_name: str, attribute: str) -> Any:
     # The user's code may raise anything.
     except Exception as error:
         raise UserError(f"--torch {target}: importing {module_name}: {type(error).__name__}: {error}") from error
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise UserError(f"--torch {target}: {module_name} has no {attribute}")
-        value = getattr(value, part)
+    try:
+        value = attrgetter(attribute)(value)
+    except AttributeError as error:
+        raise UserError(f"--torch {target}: {module_name} has no {attribute}") from error
     if not callable(value):
         raise UserError(f"--torch {target}: {attribute} is no callable that makes a model")
     return value
@@ -114,7 +112,10 @@ def onnx_layers(path: Path, inputs: list[str], trained: bool, network: str | Non
         from tileseer.problems.crawl import onnx_record
     except ImportError as error:
         raise UserError(f"--onnx needs the package onnx ({error}); {INSTALL}") from error
-    found, left_out = onnx_record.record_onnx(path, shapes, trained)
-    run = f"{'train' if trained else 'infer'} {' '.join(inputs)}".strip()
-    layers, more = tabulate_layers(network or path.stem, run, found)
+    observed, left_out = onnx_record.record_onnx(path, shapes, trained)
+    layers, more = tabulate_layers(network or path.stem, _run(inputs, trained), observed)
     return layers, left_out + more
+
+
+def _run(inputs: list[str], trained: bool) -> str:
+    return " ".join(["train" if trained else "infer", *inputs])
