@@ -11,9 +11,16 @@ from tileseer.problems.problem import DIMS
 FORWARD = Operation("forward", "bf16")
 
 
-def write(path, sections, **limits):
-    path.write_text(yaml.safe_dump({"sections": sections, **({"limits": limits} if limits else {})}))
-    return path
+@pytest.fixture
+def generate(tmp_path):
+    """Problems of a generator file."""
+
+    def problems(*sections, seed=1, **limits):
+        path = tmp_path / "p.yaml"
+        path.write_text(yaml.safe_dump({"sections": sections, **({"limits": limits} if limits else {})}))
+        return problem_sets.generate_problems(path, FORWARD, (2,), seed)
+
+    return problems
 
 
 def grid(name="grid", **more):
@@ -24,39 +31,36 @@ def dims_of(entries):
     return [tuple(getattr(entry.problem, name) for name in ("N", "C", "Hi", "Wi")) for entry in entries]
 
 
-def test_a_section_without_count_is_the_whole_product(tmp_path):
-    entries = problem_sets.generate_problems(write(tmp_path / "p.yaml", [grid()]), FORWARD, (2,), 1)
+def test_a_section_without_count_is_the_whole_product(generate):
+    entries = generate(grid())
     assert sorted(dims_of(entries)) == sorted(
         (n, c, *size) for n in (1, 2) for c in (8, 16) for size in ((7, 7), (14, 10))
     )
 
 
-def test_drawing_is_repeatable_and_sections_do_not_touch_each_other(tmp_path):
-    alone = problem_sets.generate_problems(write(tmp_path / "a.yaml", [grid(count=5)]), FORWARD, (2,), 1)
+def test_drawing_is_repeatable_and_sections_do_not_touch_each_other(generate):
+    alone = generate(grid(count=5))
     other = {"name": "more", "choices": {"C": [32], "K": [32], "Hi,Wi": [[28, 28]]}}
-    both = problem_sets.generate_problems(write(tmp_path / "b.yaml", [other, grid(count=5)]), FORWARD, (2,), 1)
+    both = generate(other, grid(count=5))
     assert len(alone) == 5
     assert both[1:] == alone
-    assert dims_of(problem_sets.generate_problems(tmp_path / "a.yaml", FORWARD, (2,), 2)) != dims_of(alone)
+    assert dims_of(generate(grid(count=5), seed=2)) != dims_of(alone)
 
 
-def test_derived_fields(tmp_path):
-    section = {
-        "name": "s", "pad": "same",
-        "choices": {"G": [4], "C/G,K/G": [[8, 16]], "Y,X": [[3, 5]], "dilation_h": [2], "Hi,Wi": [[9, 9]]},
-    }  # fmt: skip
-    (entry,) = problem_sets.generate_problems(write(tmp_path / "p.yaml", [section]), FORWARD, (2,), 1)
+def test_derived_fields(generate):
+    choices = {"G": [4], "C/G,K/G": [[8, 16]], "Y,X": [[3, 5]], "dilation_h": [2], "Hi,Wi": [[9, 9]]}
+    section = {"name": "s", "pad": "same", "choices": choices}
+    (entry,) = generate(section)
     p = entry.problem
     assert (p.C, p.K, p.G, p.pad_h, p.pad_w) == (32, 64, 4, 2, 2)
     assert p.output == (1, 9, 9)
     depthwise = {"name": "d", "depthwise": True, "choices": {"C": [24], "Hi,Wi": [[5, 5]]}}
-    (entry,) = problem_sets.generate_problems(write(tmp_path / "d.yaml", [depthwise]), FORWARD, (2,), 1)
+    (entry,) = generate(depthwise)
     assert (entry.problem.C, entry.problem.K, entry.problem.G) == (24, 24, 24)
 
 
-def test_limits_leave_out_what_is_too_large(tmp_path):
-    path = write(tmp_path / "p.yaml", [grid()], max_gflop=0.00001)
-    assert dims_of(problem_sets.generate_problems(path, FORWARD, (2,), 1)) == [(1, 8, 7, 7)]
+def test_limits_leave_out_what_is_too_large(generate):
+    assert dims_of(generate(grid(), max_gflop=0.00001)) == [(1, 8, 7, 7)]
 
 
 @pytest.mark.parametrize(
@@ -71,11 +75,9 @@ def test_limits_leave_out_what_is_too_large(tmp_path):
         (grid(pad="some"), "pad"),
     ],
 )
-def test_a_wrong_generator_file_is_refused_with_file_and_field(tmp_path, section, told):
-    path = write(tmp_path / "p.yaml", [section])
-    with pytest.raises(UserError, match=told) as error:
-        problem_sets.generate_problems(path, FORWARD, (2,), 1)
-    assert str(path) in str(error.value)
+def test_a_wrong_generator_file_is_refused_with_file_and_field(generate, section, told):
+    with pytest.raises(UserError, match=rf"p\.yaml.*{told}"):
+        generate(section)
 
 
 def layer(network="net", run="infer", name="layer", split="test", occurrences=1, directions=VARIANTS, **changes):
@@ -118,15 +120,15 @@ def test_sampled_train_layers_come_from_every_family_and_never_twice_at_two_batc
     assert chosen == problem_sets.sample_layers(table[::-1], FORWARD, 6, 1)
 
 
-def test_a_validation_problem_is_not_trained_on_at_any_batch_size(tmp_path):
-    entries = problem_sets.generate_problems(write(tmp_path / "p.yaml", [grid()]), FORWARD, (2,), 1)
+def test_a_validation_problem_is_not_trained_on_at_any_batch_size(generate):
+    entries = generate(grid())
     assert entries[0] not in problem_sets.hold_out(entries, entries[:1])
     ones, twos = ([e for e in entries if n == e.problem.N] for n in (1, 2))
     assert ones and twos and problem_sets.hold_out(ones, twos) == []
 
 
-def test_the_table_of_problems_does_not_depend_on_the_order_of_the_sections(tmp_path):
+def test_the_table_of_problems_does_not_depend_on_the_order_of_the_sections(generate):
     one, two = grid("one"), {"name": "two", "choices": {"C": [32], "K": [32]}}
-    first = problem_sets.generate_problems(write(tmp_path / "a.yaml", [one, two]), FORWARD, (2,), 1)
-    second = problem_sets.generate_problems(write(tmp_path / "b.yaml", [two, one]), FORWARD, (2,), 1)
+    first = generate(one, two)
+    second = generate(two, one)
     assert problem_table.problem_table(first, []) == problem_table.problem_table(second, [])
