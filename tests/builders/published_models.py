@@ -6,9 +6,14 @@ import learning_samples as samples
 
 from tileseer.config.model import ServingParameters
 from tileseer.core import documents, parquet
+from tileseer.dataset import recording
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus import hardware
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
+from tileseer.learn.training import settings_for
 from tileseer.learn.validation import validate_model
+from tileseer.problems.operation import Operation
 from tileseer.serve import publication, serving
 
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
@@ -36,7 +41,7 @@ def serve(folder, variant, training, threads=1):
     data = samples.measured(variant)
     unseen = parquet.read_table(training / model_files.OUT_OF_FOLD).to_pandas()
     model = Model.read(training)
-    served = serving.build(data, model, unseen, SMALL_SERVING, threads)
+    served = serving.serve_model(data, model, unseen, SMALL_SERVING, threads)
     served.save(folder / "serving" / data.operation)
     return folder / "serving" / data.operation
 
@@ -52,3 +57,16 @@ def let_the_hashes_fit(models):
     """Write the hashes of the files as they are now into the index, as somebody would who changes a model by hand."""
     path = models / model_files.INDEX
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": model_files.file_digests(models)}))
+
+
+def train_on_recording(path, product, operation, one_in, arch=None, **changed):
+    """Train on one in so many problems of a recording, which ``path`` then has as a dataset; return both."""
+    device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", product)
+    folder = samples.CONFIG / "recorded" / (arch or device.arch)
+    table = recording.recorded_dataset(folder, Operation.parse(operation), device)
+    numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table.filter(numbers % one_in == 0), path)
+    data = Dataset.read(path)
+    settings = settings_for(samples.SMALL.model_copy(update=changed or {"min_child_samples": 5}), data)
+    return data, samples.train(data, device, settings, coefficients=samples.coefficients())

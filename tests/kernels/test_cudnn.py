@@ -157,7 +157,7 @@ def test_the_own_choice_is_a_candidate_of_the_model(measured, trained):
 @pytest.fixture(scope="module")
 def published(measured, trained, tmp_path_factory):
     """A folder with the header of the model, and its selector."""
-    served = stage.build(measured[0], trained.model, trained.out_of_fold, SMALL_SERVING)
+    served = stage.serve_model(measured[0], trained.model, trained.out_of_fold, SMALL_SERVING)
     folder = tmp_path_factory.mktemp("models")
     header = folder / f"grouped_conv_{OPERATION}_{ARCH}" / model_files.SELECTOR
     header.parent.mkdir()

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import dataset_files
+import published_models
 import pyarrow as pa
 import pytest
 
@@ -50,27 +52,6 @@ def inputs(tmp_path, monkeypatch):
     return [Path("dataset.parquet"), Path("problems.parquet")]
 
 
-def publish_by_hand(folder, content):
-    """A model directory with one file and the provenance, as ``publish`` would hash it."""
-    folder.mkdir(parents=True)
-    texts = {"grouped_conv_forward_bf16_gfx950/model_tflops.lgbm": "tree\n"}
-    if content is not None:
-        texts[model_files.PROVENANCE] = documents.json_text(content)
-    for name, text in texts.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    index = model_files.Index(
-        format=model_files.FORMAT,
-        arch="gfx950",
-        device="gfx950_mi355x",
-        device_kind="simulated",
-        operations={OPERATION: model_files.Entry(folder="grouped_conv_forward_bf16_gfx950")},
-        sha256=model_files.file_digests(folder),
-    )
-    documents.write_document(folder / model_files.INDEX, index, sealed=False)
-    return folder
-
-
 def collect(inputs, workflow):
     made = provenance.collect_provenance(
         "gfx950", Config().portable(), {"toolchain": "none"}, [OPERATION], inputs, workflow
@@ -79,8 +60,12 @@ def collect(inputs, workflow):
 
 
 @pytest.fixture
-def models(tmp_path, inputs, workflow):
-    return publish_by_hand(tmp_path / "models", collect(inputs, workflow))
+def published(models, tmp_path, inputs, workflow):
+    """A model directory that says its origin."""
+    folder = shutil.copytree(models, tmp_path / "models")
+    (folder / model_files.PROVENANCE).write_text(documents.json_text(collect(inputs, workflow)))
+    published_models.let_the_hashes_fit(folder)
+    return folder
 
 
 def test_it_says_commit_settings_packages_device_counts_and_hashes(inputs, workflow):
@@ -125,11 +110,8 @@ def test_code_and_files_that_nobody_committed_are_told_apart(inputs, workflow, t
 
 def test_where_things_are_on_a_machine_is_no_part_of_it(inputs, workflow):
     here = Config(ck={"root": "/opt/x"}, compile={"compiler": "/opt/x/hipcc"}, cache={"folder": "/home/x"})
-    text = json.dumps(
-        provenance.collect_provenance("gfx950", here.portable(), {}, [OPERATION], inputs, workflow).model_dump(
-            mode="json"
-        )
-    )
+    made = provenance.collect_provenance("gfx950", here.portable(), {}, [OPERATION], inputs, workflow)
+    text = made.model_dump_json()
     assert "/opt/x" not in text and "/home/x" not in text
 
 
@@ -142,21 +124,19 @@ def test_the_ck_tree_says_its_commit(tmp_path, workflow):
     assert trees.tree_commit(tmp_path / "tree") == "abc123"
 
 
-def test_one_command_prints_it(models, capsys):
-    assert main(["provenance", str(models)]) == 0
+def test_one_command_prints_it(published, capsys):
+    assert main(["provenance", str(published)]) == 0
     shown = capsys.readouterr().out
     for part in ("date: '2026-11-20'", "crash: 1", "device_kind: simulated", "toolchain: none", "dataset.parquet"):
         assert part in shown
-    assert main(["provenance", str(models), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["provenance"] == json.loads(
-        (models / model_files.PROVENANCE).read_text()
-    )
+    assert main(["provenance", str(published), "--json"]) == 0
+    written = json.loads((published / model_files.PROVENANCE).read_text())
+    assert json.loads(capsys.readouterr().out)["provenance"] == written
 
 
-def test_models_that_were_changed_or_say_nothing_are_refused(models, tmp_path, capsys):
-    silent = publish_by_hand(tmp_path / "silent", None)
-    assert main(["provenance", str(silent)]) == 2
-    assert "the models say nothing of their origin; publish them again" in capsys.readouterr().err
-    (models / model_files.PROVENANCE).write_text("{}")
+def test_models_that_were_changed_or_say_nothing_are_refused(models, published, capsys):
     assert main(["provenance", str(models)]) == 2
+    assert "the models say nothing of their origin; publish them again" in capsys.readouterr().err
+    (published / model_files.PROVENANCE).write_text("{}")
+    assert main(["provenance", str(published)]) == 2
     assert "provenance.json: the content does not match index.json" in capsys.readouterr().err

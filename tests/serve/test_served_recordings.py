@@ -1,36 +1,104 @@
-"""What a dispatcher runs of recordings: models with categorical splits, kernels of which none is said to fit."""
+"""What a dispatcher runs of recordings: CUTLASS kernels, categorical splits, kernels of which none is said to fit."""
 
-import learning_samples as samples
+import dataclasses
+
 import numpy as np
 import pytest
 from cpp_selectors import SHAPES, assert_cpp_picks_alike, random_shapes
-from published_models import SMALL_SERVING
+from published_models import SMALL_SERVING, train_on_recording
 
-from tileseer.core import parquet
-from tileseer.dataset import recording
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus import hardware
+from tileseer.cli import main
+from tileseer.core import documents, parquet
+from tileseer.kernels.cutlass.kernel import CutlassKernel
+from tileseer.kernels.cutlass.rules import CUTLASS_SUPPORT
+from tileseer.kernels.support import check_support
 from tileseer.learn import model_files, trees
-from tileseer.learn import training as model_stage
-from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS
+from tileseer.learn.model import Model
+from tileseer.learn.validation import validate_model
+from tileseer.problems.problem import DIMS, problems_of_frame
+from tileseer.serve import publication
 from tileseer.serve import serving as stage
+from tileseer.serve.selector import NO_CANDIDATE, Selector
 
-RECORDINGS = [("gfx942_miopen", "gfx942_mi300x", "forward_fp16"), ("gfx950_mi355x", "gfx950_mi355x", "forward_bf16")]
+RULES = {rule.name for rule in CUTLASS_SUPPORT.rules}
+OTHERS = [("gfx942_miopen", "gfx942_mi300x", "forward_fp16"), ("gfx950_mi355x", "gfx950_mi355x", "forward_bf16")]
 
 
-@pytest.mark.parametrize(("arch", "product", "operation"), RECORDINGS)
-def test_the_header_picks_what_python_picks_to_the_last_bit(tmp_path, arch, product, operation):
-    device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", product)
-    table = recording.recorded_dataset(samples.CONFIG / "recorded" / arch, Operation.parse(operation), device)
-    numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
-    parquet.write_table(table.filter(numbers % 8 == 0), tmp_path / "dataset.parquet")
-    data = Dataset.read(tmp_path / "dataset.parquet")
-    settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
-    trained = samples.train(data, device, settings, coefficients=samples.coefficients())
+@pytest.fixture(scope="module", params=["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"])
+def published(request, tmp_path_factory):
+    """Publish one operation of the recording, trained on a few of its rows."""
+    folder = tmp_path_factory.mktemp("cutlass")
+    # That of bwd_data has trees alone.
+    start = {"features": "cutlass", "prior": "none" if request.param == "bwd_data_bf16" else "formula"}
+    data, trained = train_on_recording(folder / "dataset.parquet", "sm_90_h200", request.param, 16, "sm_90", **start)
+    training = folder / "training"
+    trained.save(training)
+    model = Model.read(training)
+    documents.write_document(folder / "report.json", validate_model(model, data))
+    served = stage.serve_model(data, model, trained.out_of_fold, SMALL_SERVING)
+    served.save(folder / "serving")
+    publication.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models")
+    return data, folder, request.param
+
+
+@pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 1)])
+def test_the_header_picks_what_python_picks_to_the_last_bit(published, known, pruned):
+    data, folder, operation = published
+    python = Selector.read(folder / "models", operation, arch="sm_90")
+    shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
+    picks = assert_cpp_picks_alike(folder, python, shapes, known, pruned)
+    assert (picks.candidate != NO_CANDIDATE).mean() > 0.15
+    dims = data.problems[list(DIMS)].to_numpy(np.int64)
+    model = Model.read(python.folder)
+    runs = check_support(data.problems, model.pool, model.spec.variant, model.hardware) == 0
+    assert ((python.select(dims, use_known=False).candidate >= 0) == runs.any(axis=1)).all()
+
+
+def test_the_kernel_list_names_the_files_of_the_kernels(published):
+    _, folder, operation = published
+    listed = documents.read_json(folder / "serving" / model_files.KERNELS)
+    names = [entry["kernel"] for entry in listed["kernels"]]
+    assert [entry["header"] for entry in listed["kernels"]] == [f"{name}.cuh" for name in names]
+    assert len({entry["registry_key"]["name"] for entry in listed["kernels"]}) == listed["pool_size"] == len(names)
+    assert set(listed["pruned"]) <= set(names)
+    assert listed["device_kind"] == "recorded" and operation == listed["operation"]
+
+
+def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_path, capsys):
+    data, folder, operation = published
+    selector = Selector.read(folder / "models", operation)
+    problem = problems_of_frame(data.problems.iloc[[0]])[0]
+    pool = Model.read(selector.folder).pool
+    of_rank = pool[pool["ndim"] == problem.ndim]
+    foreign = dataclasses.replace(CutlassKernel.parse(of_rank["kernel"].iloc[0]), swizzle=1, stages=16).name
+    kernels = of_rank["candidate"].tolist()
+    (tmp_path / "K.txt").write_text("\n".join([*kernels, f"{foreign}.cuh"]))
+    (tmp_path / "P.csv").write_text(
+        ",".join(DIMS) + "\n" + ",".join(str(getattr(problem, name)) for name in DIMS) + "\n"
+    )
+    arguments = ["--problems", str(tmp_path / "P.csv"), "--kernels", str(tmp_path / "K.txt")]
+    out = tmp_path / "S.parquet"
+    assert main.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 0
+    table = parquet.read_table(out).to_pandas()
+    ranked = selector.rank(problem)
+    ours = table[table["supported"] & table["in_pool"]].sort_values("rank")
+    assert ours["candidate"].tolist() == [row["candidate"] for row in ranked]
+    assert ours["score"].tolist() == [row["score"] for row in ranked]
+    outside = table[~table["in_pool"]]
+    assert outside["candidate"].tolist() == [foreign] and np.isfinite(outside["score"]).all()
+    assert set(table["device_kind"]) == {"recorded"} and set(table.loc[~table["supported"], "rule"]) <= RULES
+    assert "1 of" in (said := capsys.readouterr()).err and "not in the model's pool" in said.err
+    (tmp_path / "K.txt").write_text("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave\n")
+    assert main.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 2
+    assert "K.txt, line 1" in (said := capsys.readouterr()).err and "begin with cutlass_conv_" in said.err
+
+
+@pytest.mark.parametrize(("arch", "product", "operation"), OTHERS)
+def test_the_header_of_another_library_picks_what_python_picks(tmp_path, arch, product, operation):
+    data, trained = train_on_recording(tmp_path / "dataset.parquet", product, operation, 8, arch)
     categorical = sum(tree.categorical.sum() for tree in trees.nodes(trained.model.text))
-    assert (categorical > 0) == (settings.features == "miopen")
-    served = stage.build(data, trained.model, trained.out_of_fold, SMALL_SERVING)
+    assert (categorical > 0) == (trained.model.spec.feature_set == "miopen")
+    served = stage.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING)
     header = tmp_path / f"models/grouped_conv_{operation}_{arch}" / model_files.SELECTOR
     header.parent.mkdir(parents=True)
     header.write_text(served.header)

@@ -14,23 +14,18 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from published_models import SMALL_SERVING
+from published_models import SMALL_SERVING, train_on_recording
 
 from tileseer.cli import main
 from tileseer.compile import compiler, hipcc
 from tileseer.compile import source_trees as trees
 from tileseer.config.compile import CompileSettings
-from tileseer.core import cache, documents, parquet
+from tileseer.core import cache, documents
 from tileseer.core.errors import UserError
-from tileseer.dataset import recording
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.library import LIBRARIES
 from tileseer.learn import model_files
-from tileseer.learn import training as model_stage
 from tileseer.learn.model import Model
-from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve import kernel_set, publication, shipping
 from tileseer.serve import serving as stage
@@ -139,17 +134,10 @@ def test_the_calls_of_networks_say_which_problems_count(tmp_path):
 def results(tmp_path_factory):
     """A published model of part of the MI355X recording, in the results that made it."""
     folder = tmp_path_factory.mktemp("ship") / "results"
-    device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", ARCH)
-    table = recording.recorded_dataset(samples.CONFIG / "recorded" / ARCH, Operation.parse(OPERATION), device)
-    numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
-    dataset = folder / "datasets" / ARCH / f"{OPERATION}.parquet"
-    dataset.parent.mkdir(parents=True)
-    parquet.write_table(table.filter(numbers % 4 == 0), dataset)
-    data = Dataset.read(dataset)
-    settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
-    trained = samples.train(data, device, settings, coefficients=samples.coefficients())
+    path = folder / "datasets" / ARCH / f"{OPERATION}.parquet"
+    data, trained = train_on_recording(path, ARCH, OPERATION, 4, ARCH)
     trained.save(folder / "training")
-    served = stage.build(data, trained.model, trained.out_of_fold, SMALL_SERVING)
+    served = stage.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING)
     served.save(folder / "serving")
     # Publishing reads of a report whose it is; no test here reads more.
     documents.write_document(folder / "validation.json", trained.manifest)

@@ -16,6 +16,6 @@ def main(
     from tileseer.serve import serving as stage
 
     inputs = stage.ServingInputs.read(template, api, coefficients, layers, settings)
-    served, summary = stage.serve(dataset, training, inputs, threads)
+    served, summary = stage.serve_training(dataset, training, inputs, threads)
     served.save(output)
     return summary

@@ -156,8 +156,8 @@ def _neighbours(model: Model, folder: Path, problem: Problem) -> dict[str, Any]:
 
 def _training_problems(model: Model, folder: Path, keys: pd.Index) -> pd.DataFrame:
     """The training problems that a model directory keeps, with the ``fastest`` candidate of each."""
-    known = read_table(folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
+    measured = read_table(folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
     spec = model.spec
-    table = problem_frame(problems_of_rows(spec.variant, spec.dtype, known[list(DIMS)].to_numpy()))
-    table = table.assign(fastest=known["candidate"].to_numpy())
+    table = problem_frame(problems_of_rows(spec.variant, spec.dtype, measured[list(DIMS)].to_numpy()))
+    table = table.assign(fastest=measured["candidate"].to_numpy())
     return table[table["problem_key"].isin(keys)].reset_index(drop=True)

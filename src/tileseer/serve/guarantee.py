@@ -63,8 +63,8 @@ def groups_of(problems: pd.DataFrame, networks: Mapping[str, str]) -> pd.DataFra
     family = problems["network"].map(networks)
     if family.nunique() < LEAST:
         return pd.DataFrame({"problem_key": problems["problem_key"], "group": problems["layer_family"]})
-    known = family.notna()
-    return pd.DataFrame({"problem_key": problems["problem_key"][known], "group": family[known]})
+    of_network = family.notna()
+    return pd.DataFrame({"problem_key": problems["problem_key"][of_network], "group": family[of_network]})
 
 
 def calibrate_gaps(gaps: pd.DataFrame) -> dict[str, Gaps]:

@@ -15,7 +15,7 @@ from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import Tree
 from tileseer.problems.problem import DIMS, INT32_MAX
 from tileseer.serve.cascade import Cascade
-from tileseer.serve.model_values import Split, SplitTable, below, rule_values, start_value
+from tileseer.serve.model_values import Split, SplitTable, float32_below, rule_values, start_value
 from tileseer.serve.symbols import BOOL, FLOAT32, FLOAT64, INT64, Operand, Symbol
 
 TEMPLATE = "selector.hpp.j2"
@@ -120,7 +120,7 @@ def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
         "paired": sorted((row[name], text) for name, text in paired.items()),
         "fixed": sorted((row[name], [literal(value) for value in values]) for name, values in table.fixed.items()),
         "start": None if cascade.formula is None else (row[START], literal(cascade.formula.weight)),
-        **_forest(table.trees, table.splits(len(row), below), len(row) + len(table.lists)),
+        **_forest(table.trees, table.splits(len(row), float32_below), len(row) + len(table.lists)),
     }
 
 

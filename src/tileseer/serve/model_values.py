@@ -7,7 +7,7 @@ that the trees read, later the lists of categories, each a feature of its own, o
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def _list_of(tree: Tree, node: int) -> CategoryList:
     return int(tree.feature[node]), tuple(tree.words[tree.bounds[split] : tree.bounds[split + 1]].tolist())
 
 
-def below(threshold: float) -> float:
+def float32_below(threshold: float) -> float:
     """The largest float32 that is not above ``threshold``: a float32 is below both or above both."""
     near = np.float32(threshold)
     return float(near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf)))
@@ -129,19 +129,11 @@ def start_value(cascade: Cascade) -> Symbol | None:
     return cast(Symbol, time)
 
 
-class RuleValues(NamedTuple):
-    """The support rules on classes of kernels that they tell apart."""
+def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray, np.ndarray]:
+    """The support rules on classes of kernels that they tell apart.
 
-    rules: list[Operand]
-    """Those that need the problem, as symbols."""
-    always: np.ndarray
-    """Which classes pass the others, bool."""
-    classes: np.ndarray
-    """The class of each candidate, int [Q]."""
-
-
-def rule_values(cascade: Cascade) -> RuleValues:
-    """The support rules of the pool."""
+    Those that need the problem, as symbols; which classes pass the others, bool; the class of each candidate, int [Q].
+    """
     support, spec = SUPPORT[cascade.family.name], cascade.model.spec
     columns, classes = support.kernel_classes(cascade.model.pool, cascade.model.hardware)
     kernel = {name: values[0] for name, values in columns.items()}
@@ -152,7 +144,7 @@ def rule_values(cascade: Cascade) -> RuleValues:
     for value in held:
         if not isinstance(value, Symbol):
             always &= value
-    return RuleValues([value for value in held if isinstance(value, Symbol)], always, classes)
+    return [value for value in held if isinstance(value, Symbol)], always, classes
 
 
 def _problem_columns(cascade: Cascade) -> Columns:

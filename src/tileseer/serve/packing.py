@@ -15,7 +15,7 @@ from tileseer.learn.trees import Tree
 from tileseer.problems.problem import DIMS
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.forest import BITS, Forest
-from tileseer.serve.model_values import Split, SplitTable, below, rule_values, start_value
+from tileseer.serve.model_values import Split, SplitTable, float32_below, rule_values, start_value
 from tileseer.serve.program import Program
 from tileseer.serve.selector import ABOUT, DIMENSIONALITIES
 
@@ -35,7 +35,7 @@ def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origi
         raise UserError(f"serving: a tree has more than {BITS} leaves; train with fewer (model.overrides.num_leaves)")
     dtype = ordered.model.features.set.dtype
     number = {name: place for place, name in enumerate(table.features)}
-    splits = table.splits(len(number), below if dtype == np.float32 else float)
+    splits = table.splits(len(number), float32_below if dtype == np.float32 else float)
     columns = [*(table.fixed.get(name) for name in table.features), *table.lists.values()]
     thresholds = _thresholds(splits, len(columns), dtype)
     forest = Forest(thresholds)

@@ -176,11 +176,11 @@ def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
     if not {"direction", "dtype"} <= set(table):
         return rows, remarks
     rows["operation"] = table["direction"].str.strip() + "_" + table["dtype"].str.strip()
-    known = rows["operation"].isin([f"{variant}_{dtype}" for variant in VARIANTS for dtype in DTYPES])
-    if not known.all():
-        other = rows["operation"][~known].iloc[0]
-        remarks.append(f"{path}: {int((~known).sum())} rows of operations that no model knows are left out: {other}")
-    return rows[known], remarks
+    registered = [f"{variant}_{dtype}" for variant in VARIANTS for dtype in DTYPES]
+    unknown = rows["operation"][~rows["operation"].isin(registered)]
+    if len(unknown):
+        remarks.append(f"{path}: {len(unknown)} rows of operations that no model knows are left out: {unknown.iloc[0]}")
+    return rows.drop(index=unknown.index), remarks
 
 
 def score_pairs(models: Path, pairs: ScoredPairs, threads: int = 1) -> tuple[pa.Table, list[str]]:

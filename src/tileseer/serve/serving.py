@@ -144,11 +144,11 @@ class _Pool:
         return rows[self.measurements.best_tflops[rows] > 0]
 
 
-def serve(dataset: Path, training: Path, inputs: ServingInputs, threads: int) -> tuple[Served, str]:
+def serve_training(dataset: Path, training: Path, inputs: ServingInputs, threads: int) -> tuple[Served, str]:
     """C++ header, known problems, kernel list and figures of a trained model; and a line about them."""
     measurements = Dataset.read(dataset)
     model = Model.read_for(training, measurements, dataset)
-    served = build(measurements, model, read_out_of_fold(training), inputs, threads)
+    served = serve_model(measurements, model, read_out_of_fold(training), inputs, threads)
     return served, _summary(served, own_choice.library_choices(measurements) is not None)
 
 
@@ -171,7 +171,7 @@ def _summary(served: Served, by_library: bool) -> str:
     )
 
 
-def build(
+def serve_model(
     measurements: Dataset, model: Model, out_of_fold: pd.DataFrame, inputs: ServingInputs, threads: int = 1
 ) -> Served:
     """Make what serves ``model``; ``out_of_fold`` calibrates the guarantee."""

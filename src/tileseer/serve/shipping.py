@@ -67,7 +67,7 @@ class KernelPool:
         code = measurements.candidates.groupby("kernel")["code_bytes"].max().reindex(names).to_numpy(np.float64)
         seconds = _compile_seconds(results / "build" / measurements.arch / measurements.operation)
         taken = seconds.reindex(names).to_numpy(np.float64)
-        known = (code > 0) & (taken > 0)
+        measured = (code > 0) & (taken > 0)
         if weight is None:
             weight = measurements.trains.astype(np.float64)
         weight = np.where(measurements.best_tflops > 0, weight, 0.0)
@@ -79,9 +79,9 @@ class KernelPool:
             measurements,
             names,
             weight / weight.sum(),
-            np.where(known, code, ESTIMATED_BYTES),
-            np.where(known, taken, ESTIMATED_SECONDS),
-            ("measured" if known.all() else "estimated") if family_of_arch(measurements.arch).toolchain else None,
+            np.where(measured, code, ESTIMATED_BYTES),
+            np.where(measured, taken, ESTIMATED_SECONDS),
+            ("measured" if measured.all() else "estimated") if family_of_arch(measurements.arch).toolchain else None,
         )
 
     @cached_property
