@@ -10,13 +10,11 @@ damaged entry is removed and counts as absent. A writer counts the folder before
 ago goes. All can be lost at any time: an entry that cannot be written or read costs the time to make it again.
 
 Of two workflows that miss the same entry, one makes it and the other waits. A claim is a lock on one byte of one file,
-at a place that the key gives. So nothing has to be cleaned up, and the system releases the claims of a process that
-ends. Two keys with the same place, one pair in 2**60, wait for each other, which costs time only. The locks are those
-of a process (``fcntl``, which filelock does not offer): it must not hold two sets of claims at once.
+at a place that the key gives: nothing has to be cleaned up, and the system releases the claims of a process that ends.
+The locks are those of a process (``fcntl``, which filelock does not offer), which must not hold two sets at once.
 
-Others may write to the folder. What is no plain file there is never followed, read or written, and a collection
-removes nothing but files with the names of entries. So this is not ``diskcache``: that reads pickles, and its SQLite
-index is not safe on a network disk.
+Others may write to the folder. What is no plain file there is never followed, read or written. So this is not
+``diskcache``: that reads pickles, and its SQLite index is not safe on a network disk.
 """
 
 import fcntl
