@@ -10,7 +10,7 @@ import numpy as np
 from tileseer.cli import options
 from tileseer.config.benchmark import BenchmarkSettings, Timing
 from tileseer.core.errors import UserError
-from tileseer.core.places import find
+from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
@@ -77,10 +77,10 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
         raise UserError(
             f"benchmark.products has no product for {args.arch}; add --product, a name of {args.config}/hardware.yaml"
         )
-    gpu = hardware.read_hardware(find(args.config / "hardware.yaml"), args.product or products[args.arch])
+    gpu = hardware.read_hardware(find_file(args.config / "hardware.yaml"), args.product or products[args.arch])
     if gpu.arch != args.arch:
         raise UserError(f"--product: {gpu.name} is a {gpu.arch}, but --arch is {args.arch}")
-    device = SimulatedDevice(gpu, load_coefficients(find(args.config / "simulated_device.yaml")), seed=1)
+    device = SimulatedDevice(gpu, load_coefficients(find_file(args.config / "simulated_device.yaml")), seed=1)
     table = family.kernel.frame(few).assign(split_k=split_k)
 
     def measure(number: int) -> Measurement:
@@ -96,8 +96,8 @@ def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tu
         named = names.read_kernel_name(args.candidate, args.arch, operation, problem.ndim)
         return [named.kernel], named.split_k
     family = family_of_arch(args.arch)
-    sweep = read_sweep(find(args.config / "rule_sets" / family.rule_set), args.arch)
-    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
+    sweep = read_sweep(find_file(args.config / "rule_sets" / family.rule_set), args.arch)
+    specs = ArchSpecs.load(find_file(args.config / "arch_specs.json"))
     kernels = sweep.enumerate(specs, args.arch, operation, [problem.ndim], ["all"]).kernels
     if not kernels:
         raise UserError(f"the rule set has no {problem.ndim}D kernel for {operation} on {args.arch}")

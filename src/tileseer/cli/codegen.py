@@ -10,7 +10,7 @@ from tileseer.cli import options
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.config.rule_set_names import BUILDER_SETS, RULE_SETS, TABLE_SETS
 from tileseer.core.errors import UserError
-from tileseer.core.places import find
+from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile.flags import check_flags
@@ -137,7 +137,7 @@ def _title(args: argparse.Namespace) -> str:
 
 def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel]:
     """Kernels of the request on one arch, the filters applied."""
-    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
+    specs = ArchSpecs.load(find_file(args.config / "arch_specs.json"))
     requested = args.variant or list(VARIANTS), args.ndim or list(DEFAULT_NDIMS), args.datatype or list(DTYPES)
     if fields := request.given_fields(args):
         specs.arch(arch)
@@ -146,7 +146,7 @@ def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel
             raise UserError(f"{DEPTHWISE} kernels have other fields than these options: use a rule set")
         kernels = list_kernels(kernels_of_fields(values, *requested), arch, specs)
     else:
-        name, folder = args.rule_set or DEFAULT_RULE_SET, find(args.config / "rule_sets")
+        name, folder = args.rule_set or DEFAULT_RULE_SET, find_file(args.config / "rule_sets")
         kernels = RuleSet(name, folder, args.ck_root, specs).list_kernels(arch, *requested)
     kernels = [kernel for kernel in kernels if not (kernel.rule and args.arch_filtered)]
     if args.filter is None:
@@ -159,8 +159,8 @@ def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel
 def _count(args: argparse.Namespace) -> int:
     """Count the kernels of each cell; return 1 if a count differs from that of ``--compare``."""
     reference = counts.read_reference(args.compare) if args.compare else {}
-    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-    enumerator = Enumerator(specs, RuleTables.read_folder(find(args.config / "rule_sets")), args.ck_root)
+    specs = ArchSpecs.load(find_file(args.config / "arch_specs.json"))
+    enumerator = Enumerator(specs, RuleTables.read_folder(find_file(args.config / "rule_sets")), args.ck_root)
     sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
     archs = args.arch or sorted({cell.arch for cell in reference}) or list(specs.archs)
     cells = list(counts.counted_cells(archs, sets))
@@ -198,7 +198,7 @@ def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
     if not built:
         raise UserError(f"{_title(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
     emitter = entry(EMITTERS, family_of_arch(arch))(
-        find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api or ""
+        find_file(args.templates), find_file(args.config / "ck_api.yaml"), args.ck_api or ""
     )
     emitted = [built[name] for name in sorted(built) if not emitter.lack(built[name], arch)]
     if not emitted:

@@ -17,7 +17,7 @@ from tileseer.core import code_digest
 from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.locks import holder_of, lock_folder
-from tileseer.core.places import find
+from tileseer.core.places import find_file
 from tileseer.core.yaml_files import read_yaml
 from tileseer.kernels.library import LIBRARIES as HEADERS
 from tileseer.kernels.library import rocm_folders
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings; exit status 1 if something that the configuration asks for is missing."""
     path = args.configfile or args.config / "config.yaml"
     config = check(read_yaml(path), str(path)) if args.configfile or path.exists() else Config()
-    findings = find_all(config, find(args.config / "ck_api.yaml"))
+    findings = find_all(config, find_file(args.config / "ck_api.yaml"))
     width = max(len(finding.subject) for finding in findings)
     lines = []
     for finding in findings:

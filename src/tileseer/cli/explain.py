@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tileseer.cli import options
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.core.places import find
+from tileseer.core.places import find_file
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile.upstream import explanation, named, request
 from tileseer.kernels.ck_tile.upstream.explanation import RuleVerdict
@@ -157,8 +157,8 @@ def _explain_config(args: argparse.Namespace) -> int:
     The exit status is 1 if a rule fails.
     """
     kernel = _kernel(args)
-    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-    verdicts = explanation.explain(kernel, args.arch, specs, find(args.config / "ck_api.yaml"), args.ck_api)
+    specs = ArchSpecs.load(find_file(args.config / "arch_specs.json"))
+    verdicts = explanation.explain(kernel, args.arch, specs, find_file(args.config / "ck_api.yaml"), args.ck_api)
     rows = [asdict(verdict) for verdict in verdicts]
     content = {"kernel": kernel.name, "arch": args.arch, "fields": asdict(kernel), "rules": rows}
     failed = any(not verdict.passed for verdict in verdicts)

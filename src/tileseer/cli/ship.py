@@ -9,7 +9,7 @@ from typing import Any
 from tileseer.cli import options
 from tileseer.config.benchmark import SECONDS
 from tileseer.core.errors import UserError
-from tileseer.core.places import find
+from tileseer.core.places import find_file
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
@@ -104,7 +104,7 @@ def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.Kerne
         raise UserError(f"{dataset}: there is no such file; MODEL_DIR has to lie in the results that it was made in")
     measurements, weight = Dataset.read(dataset), None
     if args.networks:
-        layers = find(args.layers or Path("config/problems/layers.csv"))
+        layers = find_file(args.layers or Path("config/problems/layers.csv"))
         weight = shipping.network_weights(measurements, layers, args.networks.split(","))
     return shipping.KernelPool.of(measurements, results, weight)
 

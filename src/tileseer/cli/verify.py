@@ -8,7 +8,7 @@ from typing import Any
 from tileseer.cli import options
 from tileseer.core import draws
 from tileseer.core.errors import UserError
-from tileseer.core.places import find
+from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.kernels.registry import family_of_arch
@@ -83,8 +83,8 @@ def _emulated(args: argparse.Namespace) -> int:
         names = sorted(sorted(names, key=draws.of_name)[: args.sample])
     kernels = [_executable(name, args.arch) for name in names]
     workshop = emulation.Workshop(
-        args.arch, find(args.config / "ck_api.yaml"), find(Path("workflow/templates")), find(native.SOURCES),
-        hardware.product_of_arch(find(args.config / "hardware.yaml"), args.arch),
+        args.arch, find_file(args.config / "ck_api.yaml"), find_file(Path("workflow/templates")),
+        find_file(native.SOURCES), hardware.product_of_arch(find_file(args.config / "hardware.yaml"), args.arch),
         {"compile": {"toolchain": family_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
     )  # fmt: skip
     verdicts = []

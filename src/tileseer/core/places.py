@@ -23,7 +23,7 @@ def refuse_braces(folder: str) -> None:
         raise UserError(f"{folder}: Snakemake cannot work in a folder with a brace in its path; rename the folder")
 
 
-def find(path: Path) -> Path:
+def find_file(path: Path) -> Path:
     """``path`` seen from the working folder, or the workflow's own file of that name where there is none.
 
     Without either it stays as it is, so that a message names what was asked for.

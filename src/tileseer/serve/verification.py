@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from tileseer.core import seal
 from tileseer.core.errors import UserError
-from tileseer.core.places import find
+from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset import provenance, recording, schema
@@ -95,8 +95,8 @@ def _dataset(path: Path) -> str:
 def _recording(path: Path, config: Path) -> list[CheckResult]:
     try:
         recorded = recording.read_recording(path)
-        hardware = read_hardware(find(config / "hardware.yaml"), recorded.device)
-        coefficients = load_coefficients(find(config / "simulated_device.yaml"))
+        hardware = read_hardware(find_file(config / "hardware.yaml"), recorded.device)
+        coefficients = load_coefficients(find_file(config / "simulated_device.yaml"))
     except UserError as error:
         return [CheckResult(str(path), False, str(error))]
 
