@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import runpy
+from pathlib import Path
 
+import host_library
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -25,6 +25,7 @@ from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.candidates import from_build
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.measure import journal, receipt, repeats, session, support_table
+from tileseer.measure.benchmark import ChunkTables, measure_chunk
 from tileseer.measure.harness.details import read_details
 from tileseer.problems import problem_table
 from tileseer.problems.operation import Operation
@@ -125,19 +126,16 @@ def stage(named, tmp_path, monkeypatch):
         parquet.write_table(table, tmp_path / f"{name}.parquet")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "boards", lambda backend: [])
-    main = runpy.run_path(str(ROOT / "workflow/scripts/benchmark.py"))["main"]
+    tables = ChunkTables(
+        *(tmp_path / f"{name}.parquet" for name in ("support", "build", "problems")), None, None, [Path(module)]
+    )
 
     def run(budget=None, **gpu):
         measuring = {"device": "hip", "budget": budget, "timing_overrides": GPU | gpu}
-        settings = {"benchmark": measuring, "lock": {"folder": str(tmp_path / "locks")}}
-        main([
-            "--arch", "gfx950", "--operation", "forward_bf16", "--chunk", "0", "--support", "support.parquet",
-            "--build", "build.parquet", "--problems", "problems.parquet",
-            "--hardware", str(ROOT / "config/hardware.yaml"), "--product", "gfx950_mi355x",
-            "--coefficients", str(ROOT / "config/simulated_device.yaml"), "--settings", json.dumps(settings),
-            "--driver", driver, "--modules", module,
-            "--journal", "journals/0.csv", "--repeats", "journals/again/0.csv", "--receipt", "receipt.json",
-        ])  # fmt: skip
+        locks = {"folder": str(tmp_path / "locks")}
+        made = host_library.session(Path("journals/0.csv"), driver=driver, lock=locks, **measuring)
+        vouched, _ = measure_chunk(made, 0, tables, 1, repeats.repeats_journal(made.journal))
+        vouched.write(tmp_path / "receipt.json")
         return receipt.Receipt.read(tmp_path / "receipt.json")
 
     return run, tmp_path, problems

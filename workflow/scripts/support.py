@@ -5,8 +5,8 @@ from tileseer.core.script import Input, Output, row_of_product, stage_script
 def main(operation: str, build: Input, problems: Input, hardware: Input, product: str, support: Output) -> str:
     """Decide by our rules, without a GPU, which pairs of one chunk's kernels and the problems can run."""
     from tileseer.core import parquet
-    from tileseer.measure.support_table import count_supported, decide_support
+    from tileseer.measure.support_table import decide_support, supported
 
     table = decide_support(operation, build, problems, hardware, product)
     parquet.write_table(table, support)
-    return f"{count_supported(table):,} of {table.num_rows:,} pairs can run"
+    return f"{table.filter(supported(table)).num_rows:,} of {table.num_rows:,} pairs can run"

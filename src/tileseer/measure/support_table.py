@@ -61,8 +61,3 @@ def supported(pairs: pa.Table) -> pa.ChunkedArray:
 
 def _dictionary(index: np.ndarray, values: list[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), pa.array(values, pa.string()))
-
-
-def count_supported(table: pa.Table) -> int:
-    """How many pairs of a support table can run."""
-    return int(pc.sum(supported(table)).as_py() or 0)
