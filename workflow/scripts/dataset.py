@@ -23,8 +23,8 @@ def main(
     from tileseer.problems import problem_table
 
     chunks = [assembly.ChunkFiles(*files) for files in zip(build, support, receipts, strict=True)]
-    pairs, known = chosen_pairs.read_chosen_pairs(chosen) if chosen else None, read_aliases(aliases)
+    pairs, stand_ins = chosen_pairs.read_chosen_pairs(chosen) if chosen else None, read_aliases(aliases)
     table = parquet.read_table(problems, problem_table.SCHEMA)
-    rows, malformed = assembly.write_dataset(chunks, table, arch, operation, dataset, pairs, known)
+    rows, malformed = assembly.write_dataset(chunks, table, arch, operation, dataset, pairs, stand_ins)
     assembly.write_quarantine(quarantine, malformed)
     return f"the dataset has {rows:,} rows, the quarantine {len(malformed):,} malformed lines"

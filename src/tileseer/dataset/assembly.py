@@ -58,28 +58,28 @@ def write_dataset(
     operation: str,
     output: Path,
     chosen: pa.Table | None = None,
-    known: pa.Table | None = None,
+    stand_ins: pa.Table | None = None,
 ) -> tuple[int, pa.Table]:
     """Write the dataset (``SCHEMA``, provenance in its metadata); return its rows and the journals' malformed lines.
 
-    With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias (``known``,
-    ``aliases.SCHEMA``) has the rows of the kernel that was measured for it.
+    With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias has the rows of
+    the kernel that was measured for it (``stand_ins``, ``aliases.SCHEMA``).
     """
-    known = aliases.SCHEMA.empty_table() if known is None else known
+    stand_ins = aliases.SCHEMA.empty_table() if stand_ins is None else stand_ins
     receipts = [Receipt.read(chunk.receipt) for chunk in chunks]
     builds = [parquet.read_table(chunk.build, BUILD_SCHEMA) for chunk in chunks]
     kernels = pa.concat_tables(build.select(BUILD_SCHEMA.names) for build in builds)
-    kernels = kernels.append_column("alias_of", aliases.alias_names(kernels["kernel"].combine_chunks(), known))
+    kernels = kernels.append_column("alias_of", aliases.alias_names(kernels["kernel"].combine_chunks(), stand_ins))
     by_key = problems.sort_by("problem_key").select(PROBLEM).combine_chunks()
     quarantine, pairs, measured = [MALFORMED.empty_table()], [], []
     for chunk, receipt in zip(chunks, receipts, strict=True):
         support = parquet.read_table(chunk.support, support_table.SCHEMA)
-        own = support.filter(aliases.measured_mask(support, known))
+        own = support.filter(aliases.measured_mask(support, stand_ins))
         own = own.filter(chosen_pairs.pairs_to_measure(own, problems, chosen))
         rows, malformed = _measured_rows(chunk, receipt, own)
         quarantine.append(malformed)
         measured.append(_numbered(rows, kernels, by_key).rename_columns({"kernel": "measured_kernel"}))
-        pairs.append(_pairs(support, kernels, problems, by_key, chosen, known))
+        pairs.append(_pairs(support, kernels, problems, by_key, chosen, stand_ins))
     rows = _joined(pa.concat_tables(pairs), pa.concat_tables(measured), kernels)
     statuses = Counter(rows["status"].to_pylist())
     library = max(map(library_of, builds), default="")
@@ -131,10 +131,10 @@ def _pairs(
     problems: pa.Table,
     by_key: pa.Table,
     chosen: pa.Table | None,
-    known: pa.Table,
+    stand_ins: pa.Table,
 ) -> pa.Table:
     """The pairs of a support table that were refused or to be measured, with the kernel that is measured for each."""
-    as_measured = aliases.as_measured(support, known)
+    as_measured = aliases.as_measured(support, stand_ins)
     supported = support_table.supported(support)
     kept = pc.or_(pc.invert(supported), chosen_pairs.pairs_to_measure(as_measured, problems, chosen))
     measured_kernel = _numbered(as_measured, kernels, by_key)["kernel"]

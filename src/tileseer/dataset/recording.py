@@ -191,16 +191,16 @@ def _rows(
     position = _position(problems, candidates, pairs)
     p, q = np.nonzero(same & (position >= 0) if family.offered else same)
     measured = position[p, q]
-    known = measured >= 0
-    at = np.where(known, measured, 0)
+    tried = measured >= 0
+    at = np.where(tried, measured, 0)
     codes = pd.Categorical(pairs["status"], categories=STATUSES).codes
     refused = np.where(verdicts[p, q] > 0, STATUSES.index("unsupported"), STATUSES.index("skipped"))
-    status = np.asarray(STATUSES, object)[np.where(known, codes[at], refused)]
+    status = np.asarray(STATUSES, object)[np.where(tried, codes[at], refused)]
     ok = status == "ok"
     milliseconds = np.where(ok, pairs["median_us"].to_numpy(np.float64)[at] / 1000.0, np.nan)
     flops = implicit_gemm(problems, operation.variant)["flops"].to_numpy()[p]
     names = ["", *(rule.name for rule in rules)]
-    reason = np.where(known, np.where(ok, "", status), np.asarray(names, object)[verdicts[p, q]])
+    reason = np.where(tried, np.where(ok, "", status), np.asarray(names, object)[verdicts[p, q]])
     # A recording from before the workflow's harness has no sentinel.
     drift = pairs["sentinel"].to_numpy(np.float64) if "sentinel" in pairs else np.full(len(pairs), np.nan)
     rank = pairs["rank"].to_numpy(np.float64) if family.offered else np.full(len(pairs), np.nan)
@@ -215,8 +215,8 @@ def _rows(
         "non_zero": np.full(len(p), np.nan),
         "samples": np.where(ok, pairs["samples"].to_numpy()[at], 0),
         "latency_cv": np.where(ok, pairs["cv"].to_numpy(np.float64)[at], np.nan),
-        "sentinel": np.where(known, drift[at], np.nan),
-        "rank": np.where(known, rank[at], np.nan),
+        "sentinel": np.where(tried, drift[at], np.nan),
+        "rank": np.where(tried, rank[at], np.nan),
         **dict.fromkeys(CODE, np.full(len(p), np.nan)),
     }
     table = pa.table({name: pa.array(columns[name], from_pandas=True) for name in SCHEMA.names})

@@ -95,18 +95,18 @@ class Novelty:
         """``apart`` (bool [R, T]): which training problems were known when each problem was held out; default: all."""
         self._names = [f.name for f in features.set.problem if not f.name.startswith("hw_")]
         self._training, self._values = (_values(table, features, self._names) for table in (training, problems))
-        known, new = np.log2(self._training + 1), np.log2(self._values + 1)
-        spread = known.std(axis=0)
+        seen, new = np.log2(self._training + 1), np.log2(self._values + 1)
+        spread = seen.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0)
-        known, new = known / scale, new / scale
-        away = _distances(new, known)
+        seen, new = seen / scale, new / scale
+        away = _distances(new, seen)
         if apart is not None:
             away[~apart] = np.inf
         self.away = away
         """[R, T], how unlike each training problem each problem is."""
         self.nearest = away.argmin(axis=1)
         """int [R], the training problem most like each problem."""
-        among = _distances(known, known)
+        among = _distances(seen, seen)
         np.fill_diagonal(among, np.inf)
         usual = np.sort(among.min(axis=1))
         self.percentile = 100 * np.searchsorted(usual, away.min(axis=1)) / len(usual)
