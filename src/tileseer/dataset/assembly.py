@@ -62,8 +62,8 @@ def write_dataset(
 ) -> tuple[int, pa.Table]:
     """Write the dataset (``SCHEMA``, provenance in its metadata); return its rows and the journals' malformed lines.
 
-    With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias has the rows of
-    the kernel that was measured for it (``stand_ins``, ``aliases.SCHEMA``).
+    With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias has the rows
+    of the kernel that was measured for it (``stand_ins``, ``aliases.SCHEMA``).
     """
     stand_ins = aliases.SCHEMA.empty_table() if stand_ins is None else stand_ins
     receipts = [Receipt.read(chunk.receipt) for chunk in chunks]
