@@ -110,8 +110,8 @@ def wins(result: OperationResult) -> Iterable[Row]:
 def best(results: Results) -> list[PageTable]:
     """The fastest candidate of every shape of every operation, in one table, and the model's pick beside it."""
     rows = [row for result in results.operations if result.measured for row in _best(result, result.measured, results)]
-    found = tables.table_of(f"The fastest candidate of each shape, {results.label}", rows)
-    return [replace(table, searched=True, filters=("operation", "pipeline")) for table in found]
+    fastest = tables.table_of(f"The fastest candidate of each shape, {results.label}", rows)
+    return [replace(table, searched=True, filters=("operation", "pipeline")) for table in fastest]
 
 
 def _best(result: OperationResult, seen: Measured, results: Results) -> Iterable[Row]:
@@ -142,11 +142,11 @@ def replay(result: OperationResult, label: Any, problem: str) -> str:
     """A command that measures one candidate on one problem again; empty for what no driver of ours can run."""
     if not label.tile:
         return ""
-    found = result.validation
-    variant, _, dtype = found.operation.rpartition("_")
+    report = result.validation
+    variant, _, dtype = report.operation.rpartition("_")
     device = (
-        f"--arch {target(found.arch)} --product {found.device}"
-        if found.device_kind == "simulated"
+        f"--arch {target(report.arch)} --product {report.device}"
+        if report.device_kind == "simulated"
         else "--driver driver.so --module kernels.so"
     )
     dims = tables.without_defaults(problem).replace(" ", ",")
@@ -159,11 +159,11 @@ def _label(row: Any) -> dict[str, Cell]:
 
 def _parts(result: OperationResult) -> Iterator[tuple[str, str, Stratum, float]]:
     """Each part of the problems, by kind, and its share of what is lost there against the possible mean."""
-    found = result.validation
+    report = result.validation
     kinds: dict[str, Mapping[str, Stratum]] = {
-        "layers": found.by_layer_kind,
-        "octaves to training": {_octaves(part): part for part in found.by_distance or ()},
-        "network": found.by_network,
+        "layers": report.by_layer_kind,
+        "octaves to training": {_octaves(part): part for part in report.by_distance or ()},
+        "network": report.by_network,
     }
     for kind, parts in kinds.items():
         lost = {
@@ -207,24 +207,24 @@ def following(results: Results) -> Iterable[Row]:
 
 
 def _next(result: OperationResult) -> Iterator[tuple[str, str]]:
-    found = result.validation
+    report = result.validation
     for kind, name, part, share in _parts(result):
-        of_problems = 100 * part.n_problems / found.n_problems
+        of_problems = 100 * part.n_problems / report.n_problems
         if kind in ("layers", "octaves to training") and share > LOUD * of_problems and share >= 10:
             yield (
                 f"measure more training problems, {kind}: {name}",
                 f"they are {of_problems:.0f} % of the problems and {share:.0f} % of what is lost",
             )
-    steps = [(share.problems, share.efficiency.mean) for share in found.learning_curve or ()]
+    steps = [(share.problems, share.efficiency.mean) for share in report.learning_curve or ()]
     for (before, low), (after, high) in list(pairwise(steps))[-1:]:
         if high - low >= STEEP:
             gained = f"the last ones, {before:,} to {after:,}, gained {high - low:.1f} points"
             yield "measure more training problems of all kinds", gained
-    if failed := sum(pick.pick_failed for pick in found.worst):
+    if failed := sum(pick.pick_failed for pick in report.worst):
         yield "find out why kernels fail that were picked", f"{failed} of the worst picks did not run"
-    if found.n_without_measurement:
-        yield "add kernels", f"no candidate can run {found.n_without_measurement} unseen layers"
-    floor = found.noise_floor.perfect_selector.efficiency.mean
+    if report.n_without_measurement:
+        yield "add kernels", f"no candidate can run {report.n_without_measurement} unseen layers"
+    floor = report.noise_floor.perfect_selector.efficiency.mean
     if floor < NOISY:
         yield "time candidates that are close more precisely", f"a perfect selector has {floor:.1f} % on these times"
 
@@ -264,12 +264,12 @@ def health(results: Results) -> Iterable[Row]:
     """Failures, noise and drift of all pairs."""
     for result in results.operations:
         if result.measured is not None:
-            told = result.measured.health
-            failed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in told["failed"].items())
+            pairs = result.measured.health
+            failed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in pairs["failed"].items())
             yield {
-                "operation": result.validation.operation, "pairs timed": told["timed"], "failed": failed or "none",
-                "median standard error of a time, %": _known(told["error"], ".2f"),
-                "pairs timed while the device had drifted, %": _known(told["drifted"], ".1f"),
+                "operation": result.validation.operation, "pairs timed": pairs["timed"], "failed": failed or "none",
+                "median standard error of a time, %": _known(pairs["error"], ".2f"),
+                "pairs timed while the device had drifted, %": _known(pairs["drifted"], ".1f"),
                 "roof, TFLOPS": result.measured.peak_tflops, "TB/s": result.measured.memory_tb_per_s,
             }  # fmt: skip
 
