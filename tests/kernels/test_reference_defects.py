@@ -1,7 +1,6 @@
 """The page of known defects is complete, and what needs the whole rule set to be shown is shown here."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,9 +59,3 @@ def test_emitted_kernels_have_their_true_layout(tmp_path):
         if config.ndim == 3:
             wrapper = tmp_path / f"gfx950/dispatcher_wrappers/dispatcher_wrapper_{name}.hpp"
             assert re.search(r'key\.layout +(\S+ )?= "ndhwgc";', wrapper.read_text())
-
-
-def test_a_true_label_changes_the_layout_alone():
-    config = kernel.parse("grouped_conv_fwd_bf16_nhwgc_3d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16")
-    assert config.built_as == replace(config, layout="ndhwgc")
-    assert replace(config, ndim=2).built_as == replace(config, ndim=2)

@@ -146,20 +146,11 @@ def test_a_rule_refuses_and_says_why(rule, changes, arch):
     assert reason and "{" not in reason
 
 
-def test_a_filter3x3_kernel_that_loads_single_channels_passes():
-    taps = a_kernel(specialization="filter3x3", vec_a=1, vec_b=1)
-    assert broken(taps) == {}
-
-
 @pytest.mark.parametrize("arch", ["gfx950", "gfx942", "gfx90a"])
 def test_a_legal_kernel_passes_every_rule(arch):
     assert broken(a_kernel(), arch) == {}
-
-
-def test_every_kernel_of_the_pool_round_trips_through_its_name():
-    for operation in ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"):
-        for kernel in enumerated("gfx950", operation, [2, 3]).kernels:
-            assert parse(kernel.name) == kernel
+    # It loads single channels.
+    assert broken(a_kernel(specialization="filter3x3", vec_a=1, vec_b=1), arch) == {}
 
 
 def test_kernels_with_a_known_defect_are_left_out_unless_they_are_asked_for():
