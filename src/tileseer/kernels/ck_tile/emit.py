@@ -101,12 +101,10 @@ class CkTileEmitter(Emitter):
         has = {one for one in kernels if not self.lack(one, arch)}
         for variant in VARIANTS:
             row = self._api.variants[variant]
-            own = sorted((one.name, is_registered(one)) for one in has if one.variant == variant)
-            every = [stem for stem, _ in own]
-            texts[f"include_all_grouped_conv_{row.short}_kernels.hpp"] = self._render(
-                "include_all.hpp.j2", variant=row, names=every
-            )
-            wrapped = [stem for stem, has_wrapper in own if has_wrapper]
+            names = sorted(one.name for one in has if one.variant == variant)
+            wrapped = sorted(one.name for one in has if one.variant == variant and is_registered(one))
+            path = f"include_all_grouped_conv_{row.short}_kernels.hpp"
+            texts[path] = self._render("include_all.hpp.j2", variant=row, names=names)
             registered.append((row, wrapped))
             texts |= self._registration_sources(row, wrapped, chunk_size or CHUNK_SIZE)
         texts[f"{WRAPPERS}/register_all_grouped_conv_kernels.hpp"] = self._render(
@@ -128,13 +126,11 @@ class CkTileEmitter(Emitter):
             return {}
         chunks = [names[start : start + chunk_size] for start in range(0, len(names), chunk_size)]
         common = {"variant": row, "includes": self._api.includes.registration, "chunks": len(chunks)}
-        texts = {
-            f"register_{row.short}_chunk_{number}.cpp": self._render(
-                "register_chunk.cpp.j2", **common, chunk=number, names=chunk
-            )
-            for number, chunk in enumerate(chunks)
-        }
-        texts[f"register_all_grouped_conv_{row.short}_kernels.cpp"] = self._render("register_variant.cpp.j2", **common)
+        every = self._render("register_variant.cpp.j2", **common)
+        texts = {f"register_all_grouped_conv_{row.short}_kernels.cpp": every}
+        for number, own in enumerate(chunks):
+            text = self._render("register_chunk.cpp.j2", **common, chunk=number, names=own)
+            texts[f"register_{row.short}_chunk_{number}.cpp"] = text
         return texts
 
     def _filled(self, template: str, kernel: Kernel, arch: str) -> str:

@@ -42,21 +42,14 @@ _EXPLICIT: dict[str, tuple[str, str]] = {
 """Keys of a line of the form ``explicit``, and the form of their values."""
 
 
-class DepthwiseFile(StrictModel):
-    """The one file of depthwise instances of a set; all data types share it."""
-
-    direction: str
-    name: str
-
-
 class Files(StrictModel):
-    """Where the instance files lie below the checkout."""
+    """Where the instance files are: ``paths`` of each direction below a folder of the checkout."""
 
     folder: str
-    directions: dict[str, str]
     layouts: dict[int, str]
-    names: dict[str, list[str]]
-    depthwise: DepthwiseFile
+    paths: dict[str, list[str]]
+    depthwise: str
+    """All data types share it."""
 
 
 class InstanceClass(StrictModel):

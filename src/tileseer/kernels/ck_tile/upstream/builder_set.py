@@ -37,10 +37,10 @@ def gemm_kernels(
     layout = rules.files.layouts.get(cell.ndim)
     if layout is None:
         return {}
-    folder = root / rules.files.folder / rules.files.directions[cell.variant] / rule_set
     lines = []
-    for name in rules.files.names[cell.variant]:
-        for line in read_lines(folder / name.format(layout=layout, dtype=cell.dtype), rules):
+    for form in rules.files.paths[cell.variant]:
+        path = form.format(set=rule_set, layout=layout, dtype=cell.dtype)
+        for line in read_lines(root / rules.files.folder / path, rules):
             if line.kind.form == "depthwise" or line.kind.variant != cell.variant:
                 raise UserError(f"{line.where}: an instance of {line.kind.variant} ({line.kind.form}) in this file")
             lines.append(line)
@@ -51,8 +51,8 @@ def depthwise_kernels(
     dtypes: Sequence[str], rule_set: str, root: Path, rules: BuilderRules
 ) -> Iterator[DepthwiseConfig]:
     """Yield the depthwise kernels, data types innermost."""
-    file = rules.files.depthwise
-    for line in read_lines(root / rules.files.folder / file.direction / rule_set / file.name, rules):
+    path = rules.files.depthwise.format(set=rule_set)
+    for line in read_lines(root / rules.files.folder / path, rules):
         if line.kind.form != "depthwise":
             raise UserError(f"{line.where}: an instance of {line.kind.variant} among the depthwise ones")
         for dtype in dtypes:
@@ -140,8 +140,7 @@ def native_files(
         if not line:
             without.append(kernel.name)
             continue
-        name = rules.files.names[kernel.variant][0]
-        path = f"{rules.files.directions[kernel.variant]}/{name}"
+        path = rules.files.paths[kernel.variant][0].replace("{set}/", "")
         path = path.format(layout=rules.files.layouts[kernel.ndim], dtype=kernel.dtype)
         texts[path] = f"{texts.get(path, '')}{line}\n"
     return texts, without

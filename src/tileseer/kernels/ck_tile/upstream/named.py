@@ -56,11 +56,9 @@ class RuleTables:
     @classmethod
     def read_folder(cls, folder: Path) -> Self:
         """Read the files of ``folder`` (config/rule_sets); a ``UserError`` names file, field and value."""
-        return cls(
-            read_yaml_table(folder / "default.yaml", DefaultRules),
-            read_yaml_table(folder / "full.yaml", FullRules),
-            read_yaml_table(folder / "builder.yaml", BuilderRules),
-        )
+        default = read_yaml_table(folder / "default.yaml", DefaultRules)
+        full = read_yaml_table(folder / "full.yaml", FullRules)
+        return cls(default, full, read_yaml_table(folder / "builder.yaml", BuilderRules))
 
 
 @dataclass(frozen=True)
