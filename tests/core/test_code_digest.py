@@ -39,7 +39,7 @@ def test_the_list_is_what_python_really_imports(stage):
         ("core.bundle", "compile headers libraries sources verdict_table verdicts"),
         ("compile.none", "compile libraries"),
         ("core.locks", "active benchmark dataset plans"),
-        ("measure.journal", "active benchmark dataset plans"),
+        ("measure.journal", "active benchmark dataset"),
         ("dataset.assembly", "dataset"),
         ("learn.fit", "active baseline model serving validation"),
         ("learn.validation", "validation"),
