@@ -49,7 +49,7 @@ SERVING_FILES = (SELECTOR, PICKER, KNOWN, KERNELS, SERVING, ESTIMATES)
 """What the serving stage leaves in its folder."""
 PROVENANCE = "provenance.json"
 """What made the models (``tileseer.serve.provenance``); a directory that was published by hand may lack it."""
-FORMAT = 2
+FORMAT: Literal[2] = 2
 
 
 class Entry(Document):

@@ -145,8 +145,8 @@ def compare_models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
         "device_kind": measurements.device_kind,
     }
     problems = problems.sort_values(["gain_points", "problem_key"], kind="stable", ignore_index=True)
-    sides = [_side(path, model.spec) for path, model in zip((path_a, path_b), models, strict=True)]
-    return Comparison("models", *sides, figures, problems)
+    side_a, side_b = (_side(path, model.spec) for path, model in zip((path_a, path_b), models, strict=True))
+    return Comparison("models", side_a, side_b, figures, problems)
 
 
 def _read_pairs(path: Path) -> tuple[Side, pd.DataFrame]:

@@ -100,8 +100,11 @@ def _with_times(ranking: list[dict[str, Any]], problem: Problem, dataset: Path, 
         index=data.candidates["candidate"].to_numpy()[data.candidate[here]],
     )
     measured = times.reindex([row["candidate"] for row in ranking]).astype(object)
-    records = measured.where(measured.notna(), None).to_dict("records")
-    return [row | record for row, record in zip(ranking, records, strict=True)]
+    records: list[Any] = measured.where(measured.notna(), None).to_dict("records")
+    return [
+        {**row, **{str(name): value for name, value in record.items()}}
+        for row, record in zip(ranking, records, strict=True)
+    ]
 
 
 def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str | None) -> dict[str, Any]:

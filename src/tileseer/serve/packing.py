@@ -14,10 +14,9 @@ from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import Tree
 from tileseer.problems.problem import DIMS
 from tileseer.serve.cascade import Cascade
-from tileseer.serve.forest import BITS, Forest
 from tileseer.serve.model_values import Split, SplitTable, float32_below, rule_values, start_value
 from tileseer.serve.program import Program
-from tileseer.serve.selector import ABOUT, DIMENSIONALITIES
+from tileseer.serve.selector import ABOUT, BITS, DIMENSIONALITIES, Forest
 
 
 def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin) -> dict[str, np.ndarray]:

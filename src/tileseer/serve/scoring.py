@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -140,8 +141,8 @@ def _paired(kernels: list[Named], rows: pd.DataFrame) -> ScoredPairs:
 def _of_operations(rows: pd.DataFrame, path: Path, listed: pd.Series, arch: str) -> ScoredPairs:
     """Every row with the kernels of its ``operation`` and dimensionality; a name may leave both out."""
     kernels: list[Named] = []
-    for operation, is_3d in rows.assign(is_3d=_is_3d(rows)).groupby(["operation", "is_3d"]).groups:
-        ndim = 3 if is_3d else 2
+    kinds = set(zip(rows["operation"], np.where(_is_3d(rows), 3, 2).tolist(), strict=True))
+    for operation, ndim in sorted(kinds):
         every = read_kernels(path, listed, arch, Operation.parse(operation), ndim).values()
         kernels += [one for one in every if _operation(one) == operation and one.kernel.ndim == ndim]
     return _paired(kernels, rows)
@@ -320,7 +321,7 @@ def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -
         dtype="category",
     ).assign(ndim=[one.kernel.ndim for one in pairs.kernels])
     rules = np.array(["", *(rule.name for rule in SUPPORT[family_of_arch(index.arch).name].rules)], object)
-    texts = {"rule": rules[values["rule"]], "arch": index.arch, "device_kind": index.device_kind}
+    texts: dict[str, Any] = {"rule": rules[values["rule"]], "arch": index.arch, "device_kind": index.device_kind}
     scored = values.assign(
         supported=values["rule"] == 0, rank=values["rank"].fillna(0), model_operation=values["model"], **texts
     ).astype(dict.fromkeys([*texts, "model_operation"], "category"))
