@@ -53,7 +53,7 @@ def opened(path: Path, arguments: list[str]) -> list[str]:
     folders = [arguments[at + 1] for at, word in enumerate(arguments) if word == "-I"]
     folders += [*os.environ.get("CPLUS_INCLUDE_PATH", "").split(":"), Path(sys.argv[0]).parent / "system"]
     found = []
-    for name in re.findall(r'#include [<"](.*)[>"]', path.read_text()):
+    for name in re.findall(r'^#include [<"](.*)[>"]', path.read_text(), re.M):
         header = next((Path(folder, name) for folder in folders if Path(folder, name).is_file()), None)
         if header is not None:
             found += [str(header), *opened(header, arguments)]
