@@ -35,14 +35,14 @@ RULES: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 """Pattern of a sentence, and what to do instead."""
 CEILINGS = {
-    "told": 27,
-    "asked": 31,
-    "wanted": 11,
-    "found": 170,
-    "given": 47,
-    "known": 247,
-    "said": 31,
-    "stands": 30,
+    "told": 2,
+    "asked": 30,
+    "wanted": 4,
+    "found": 24,
+    "given": 46,
+    "known": 176,
+    "said": 24,
+    "stands": 25,
     "lies": 16,
 }
 """Word to how often the code may hold it at most. Lower a number where it has fallen; never raise one."""
