@@ -124,7 +124,7 @@ class _Call:
         self.stage = self._script.stem
         self._text, self._plan = _read_plan(values["settings"])
         self._values = values | {"settings": self._plan.get("settings", self._plan)}
-        self._kinds = {name: _Kind.of(annotation) for name, annotation in _annotations(function).items()}
+        self._kinds = {name: _Parameter.of(annotation) for name, annotation in _annotations(function).items()}
 
     def run(self, cache: Cache | None) -> str:
         """Restore or compute the outputs; what to say of it."""
@@ -210,7 +210,7 @@ def content_digest(path: Path) -> str:
     return digest(path)
 
 
-class _Kind(NamedTuple):
+class _Parameter(NamedTuple):
     """What the annotation of a parameter says: ``list[Input]``, ``int | None``."""
 
     type: Any
@@ -219,7 +219,7 @@ class _Kind(NamedTuple):
     several: bool
 
     @classmethod
-    def of(cls, annotation: Any) -> "_Kind":
+    def of(cls, annotation: Any) -> "_Parameter":
         """That of an annotation."""
         if type(None) in get_args(annotation):
             annotation = get_args(annotation)[0]
@@ -243,7 +243,7 @@ def _parser(function: Callable[..., str]) -> argparse.ArgumentParser:
     default_of = dict(zip(reversed(own), reversed(function.__defaults__ or ()), strict=False))
     default_of |= dict.fromkeys(JOB.keys() - own.keys()) | {"settings": "{}"}
     for name, annotation in (JOB | own).items():
-        kind = _Kind.of(annotation)
+        kind = _Parameter.of(annotation)
         more: dict[str, Any] = {"required": True, "nargs": "+" if kind.several else None}
         if name in default_of:
             more = {"default": default_of[name], "nargs": "*" if kind.several else "?"}

@@ -82,7 +82,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class _Pool:
+class _MeasuredPool:
     """The pool of a model on the problems of its dataset."""
 
     measurements: Dataset
@@ -175,7 +175,7 @@ def serve_model(
     measurements: Dataset, model: Model, out_of_fold: pd.DataFrame, inputs: ServingInputs, threads: int = 1
 ) -> Served:
     """Make what serves ``model``; ``out_of_fold`` calibrates the guarantee."""
-    pool = _Pool(measurements, model, threads)
+    pool = _MeasuredPool(measurements, model, threads)
     cascade, known, unseen = pool.cascade(inputs.settings.walks), pool.known_problems(), pool.unseen()
     origin = Origin.of(measurements)
     kernels = _kernels(pool, inputs)
@@ -204,12 +204,12 @@ def serve_model(
 
 def header_of(measurements: Dataset, model: Model, template: Path, threads: int = 1) -> str:
     """The C++ header alone of a model, all of whose kernels are linked."""
-    pool = _Pool(measurements, model, threads)
+    pool = _MeasuredPool(measurements, model, threads)
     cascade, every = pool.cascade(ServingParameters().walks), np.ones(len(model.pool), bool)
     return header.render_header(template, cascade, every, pool.known_problems(), Origin.of(measurements))
 
 
-def _kernels(pool: _Pool, inputs: ServingInputs) -> serving_files.Kernels:
+def _kernels(pool: _MeasuredPool, inputs: ServingInputs) -> serving_files.Kernels:
     """The kernels of the pool and the pruned set."""
     measurements, kernels, allowed = pool.measurements, pool.model.pool, inputs.settings.pruned_loss
     number, names = pd.factorize(kernels["kernel"], sort=True)
@@ -248,7 +248,7 @@ def _entries(names: list[str], aliases: Mapping[str, str], api: Path, arch: str)
     ]
 
 
-def _cost(pool: _Pool, rows: np.ndarray, selector: Selector) -> serving_files.Cost:
+def _cost(pool: _MeasuredPool, rows: np.ndarray, selector: Selector) -> serving_files.Cost:
     """What serving costs on the validation problems ``rows``: full model, served model, served from the pruned set."""
     scores, dims = pool.scores[rows], pool.dims[rows]
 
