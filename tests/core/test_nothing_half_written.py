@@ -41,7 +41,7 @@ MODELS = "made/models"
 FOLDER = f"{MODELS}/grouped_conv_forward_bf16_gfx950"
 COMMANDS = {
     "score": f"score --model {MODELS} --problems config/layers.csv --kernels kernels.txt --out new/scores.parquet",
-    "provenance": f"provenance {MODELS} --ro-crate new/crate --date 2026-11-21",
+    "provenance": f"provenance {MODELS}",
     "compare": "compare made/dataset.parquet made/dataset.parquet",
     "compare models": f"compare {MODELS} {MODELS} --measured made/dataset.parquet",
     "codegen": f"codegen --arch gfx950 --rule-set tiny --variant forward --ndim 2 --dtype bf16 --templates "
