@@ -93,7 +93,7 @@ container-test:
 # remove .faults.
 faults: $(READY_DEV)
 	mkdir -p .faults
-	$(RUN) PYTHONPATH=src python tests/workflow/fault_suite.py --stage-kills 150 --compiler-kills 25 --worker-kills 20 \
+	$(RUN) PYTHONPATH=src:tests/builders python tests/workflow/fault_suite.py --stage-kills 150 --compiler-kills 25 --worker-kills 20 \
 	    --run-kills 16 --damages 100 --compiler-faults 40 --whole-disks --clocks 5 --times 3 \
 	    --folder "$(CURDIR)/.faults" --log .faults/log.jsonl --report docs/generated/faults.md
 

@@ -11,7 +11,7 @@ def test_no_fault_loses_anything():
     words = [word for name, number in few.items() for word in (f"--{name}", str(number))]
     run = subprocess.run(
         [sys.executable, "tests/workflow/fault_suite.py", *words],
-        cwd=ROOT, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
+        cwd=ROOT, env=environment() | {"PYTHONPATH": "src:tests/builders"}, capture_output=True, text=True,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
     assert "| **all** |" in run.stdout
