@@ -1,6 +1,6 @@
 """Inject faults into a workflow and count what becomes of them. The same seed injects the same faults.
 
-    PYTHONPATH=src:tests/builders python tests/workflow/fault_suite.py --stage-kills 200 --run-kills 20 --report docs/generated/faults.md
+    PYTHONPATH=src:tests/builders python tests/workflow/fault_suite.py --stage-kills 200 --report faults.md
 
 A fault is *recovered* if a plain rerun ends with the bytes of the undisturbed run; *refused* if the stage stops with a
 message that names the file, writes nothing, and gives those bytes once the file is as it was; *lost* otherwise. What
