@@ -65,7 +65,12 @@ struct Fake
             static_cast<float*>(tensors.c)[i] = reference_element(problem, tensors, i);
         }
         D::disturb(static_cast<float*>(tensors.c), sizes.c, launches);
-        tileseer_host_advance(D::microseconds(launches++));
+        HostClock& clock = host_clock(tensors);
+        if(D::hot_for > 0)
+        {
+            clock.hot_until = clock.now + D::hot_for;
+        }
+        clock.now += D::microseconds(launches++);
     }
 
     static ConvResourcesC resources() { return {32, 1024, 0, 256, 8}; }
@@ -75,6 +80,7 @@ struct Good
 {
     static constexpr const char* name         = "good";
     static constexpr std::int64_t workspace   = 0;
+    static constexpr double hot_for           = 0;
     static void disturb(float*, std::int64_t, int) {}
     static double microseconds(int) { return 10 * (1 + 0.01 * jitter()); }
 };
@@ -100,10 +106,7 @@ struct Slow : Good
 struct Heats : Good
 {
     static constexpr const char* name = "heats";
-    static void disturb(float*, std::int64_t, int)
-    {
-        *tileseer_host_hot_until() = *tileseer_host_clock() + 10000;
-    }
+    static constexpr double hot_for   = 10000;
 };
 
 // Slower by half until it is warm, then steady.

@@ -50,7 +50,7 @@ struct Host
         {
             c[0] = Bf16::from_float(1e6F);
         }
-        tileseer_host_advance(20 + D::rate * static_cast<double>(sizes.c));
+        host_clock(t).now += 20 + D::rate * static_cast<double>(sizes.c);
     }
 };
 """

@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import io
 import multiprocessing
 import os
@@ -10,8 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import filelock
 import pytest
 
+from tileseer.core import locks
 from tileseer.core.errors import UserError
 from tileseer.core.locks import device_locks, hold_first_free, holder_of, try_lock
 
@@ -50,7 +53,7 @@ def path(tmp_path):
 
 def test_a_free_lock_is_taken_at_once_and_left_clean(path):
     for _ in range(2):
-        with hold(path) as (_, waited_s):
+        with hold(path) as (_, _, waited_s):
             assert waited_s < 1
             assert re.match(rf"process {os.getpid()} of user {os.getuid()} on {HOST} since \d", holder_of(path))
             assert try_lock(path) is None
@@ -71,12 +74,66 @@ def test_a_waiting_process_says_who_holds_the_lock_and_gives_up_in_time(path, ca
 
 def test_of_several_devices_the_first_free_one_is_held(tmp_path):
     locks = device_locks(["gpu-1", "gpu-2"], tmp_path / "locks")
-    with hold(locks["gpu-1"]), hold_first_free(locks, timeout_s=1) as (device, _):
+    with hold(locks["gpu-1"]), hold_first_free(locks, timeout_s=1) as (device, _, _):
         assert device == "gpu-2"
         with pytest.raises(UserError, match="gpu-1, gpu-2 was busy"), hold_first_free(locks, timeout_s=0.2):
             pass
-    with hold_first_free(locks, timeout_s=1) as (device, _):
+    with hold_first_free(locks, timeout_s=1) as (device, _, _):
         assert device == "gpu-1"
+
+
+LOSSES = {
+    "lock removed": lambda path: path.unlink(),
+    "lock renamed": lambda path: path.rename(path.with_name("away")),
+    "lock replaced": lambda path: os.replace(shutil.copy(path, path.with_name("copy")), path),
+    "folder renamed": lambda path: path.parent.rename(path.parent.with_name("elsewhere")),
+    "folder removed": lambda path: shutil.rmtree(path.parent),
+    "folder replaced": lambda path: (path.parent.rename(path.parent.with_name("elsewhere")), path.parent.mkdir()),
+    "a file in place of the folder": lambda path: (shutil.rmtree(path.parent), path.parent.touch()),
+}
+
+
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
+def test_a_holder_learns_that_another_process_can_take_its_lock(tmp_path, lose):
+    path = device_locks(["toy"], tmp_path / "locks")["toy"]
+    with hold(path) as (_, lock, _):
+        lock.check()
+        lose(path)
+        with pytest.raises(UserError, match=f"^{re.escape(str(path))}: the lock was renamed or removed .*run again$"):
+            lock.check()
+    # What the loser leaves behind does not trouble the next one.
+    if not path.parent.is_file():
+        with hold(device_locks(["toy"], tmp_path / "locks")["toy"]) as (_, lock, _):
+            lock.check()
+
+
+def test_without_flock_a_holder_learns_that_its_marker_is_gone(path, monkeypatch):
+    def fails(*_, **__):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(filelock, "lock_descriptor", fails)
+    with hold(path) as (_, lock, _):
+        lock.check()
+        path.with_name("toy.lock.held").unlink()
+        with pytest.raises(UserError, match=r"toy\.lock\.held: the lock was renamed or removed"), hold(path):
+            lock.check()
+
+
+@pytest.mark.parametrize(
+    ("mode", "parent"), [(0o1777, "lock"), (0o777, "lock"), (0o755, None), (0o775, None), (0, None)]
+)
+def test_the_folder_of_locks_is_one_for_all_users_of_a_machine(tmp_path, monkeypatch, mode, parent):
+    """Debian's /run/lock is for everybody, that of RHEL for root: who asks, and their TMPDIR, makes no difference."""
+    monkeypatch.setattr(locks, "VAR_LOCK", tmp_path / "lock")
+    (tmp_path / "lock").mkdir()
+    (tmp_path / "lock").chmod(mode)
+    expected = (tmp_path / parent if parent else Path("/tmp")) / "tileseer"
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert locks.lock_folder(None) == expected
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert locks.lock_folder(None) == expected
+    assert locks.lock_folder("chosen") == Path("chosen")
 
 
 def write_foreign_note(path, host, boot):
@@ -211,6 +268,40 @@ def test_a_lock_folder_of_one_user_is_refused_with_the_fix(open_folder):
     assert str(folder) in message and "user 65534" in message and "lock.folder" in message
 
 
+@needs_root
+@pytest.mark.parametrize(
+    "make", [lambda path: path.touch(0o600), lambda path: os.mkfifo(path, 0o600)], ids=["file", "FIFO"]
+)
+def test_what_another_user_keeps_to_themselves_is_refused_with_the_fix(open_folder, make):
+    path = device_locks(["toy"], open_folder / "locks")["toy"]
+    make(path)
+    process, messages = start_as(NOBODY, path.parent)
+    message = messages.get(timeout=20)
+    process.join()
+    assert str(path) in message and "\n" not in message
+    assert (
+        f"user {NOBODY} cannot lock" in message
+        and "remove it as user 0 or root" in message
+        and "lock.folder" in message
+    )
+    path.unlink()
+    process, messages = start_as(NOBODY, path.parent)
+    assert messages.get(timeout=20) == ""
+    process.join()
+
+
+@needs_root
+def test_a_user_who_renames_the_lock_of_another_one_ends_its_holding(open_folder):
+    folder = open_folder / "locks"
+    with hold(device_locks(["toy"], folder)["toy"]) as (_, lock, _):
+        folder.rename(open_folder / "moved")
+        process, messages = start_as(NOBODY, folder)
+        assert messages.get(timeout=20) == "", "the new lock is free"
+        process.join()
+        with pytest.raises(UserError, match="the lock was renamed or removed"):
+            lock.check()
+
+
 PLANTED = {
     "a FIFO": os.mkfifo,
     "a link": lambda path: path.symlink_to(path.with_name("victim")),
@@ -227,9 +318,9 @@ def test_what_is_no_plain_file_is_named_and_not_touched(tmp_path, path, plant):
     victim.write_text("precious")
     victim.chmod(0o600)
     plant(path)
-    with pytest.raises(OSError) as error, hold(path):
+    advice = rf"^{re.escape(str(path))}: user .* no plain file .*remove it as user {os.getuid()} or root; .*lock.folder"
+    with pytest.raises(UserError, match=advice), hold(path):
         pass
-    assert error.value.filename == str(path)
     assert victim.read_text() == "precious" and victim.stat().st_mode & 0o777 == 0o600
     assert not (tmp_path / "nothing").exists()
 

@@ -17,6 +17,7 @@ from tileseer.compile.base import CompileUnit
 from tileseer.compile.none import NoToolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
+from tileseer.core.locks import try_lock
 from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset import assembly, schema
 from tileseer.dataset.dataset import Dataset
@@ -76,7 +77,8 @@ def chunk(tmp_path):
         [ProblemEntry(Problem.from_dims("forward", "bf16", C=c, K=64, Hi=8, Wi=8), "grid", "") for c in (64, 32, 3)], []
     )
     session = host_library.session(tmp_path / "journal.csv", seed=1)
-    batch = run.Batch(session, ToyDevice(), problems.to_pandas(), candidates.from_build(built))
+    lock = try_lock(tmp_path / "device.lock")
+    batch = run.Batch(session, ToyDevice(), lock, problems.to_pandas(), candidates.from_build(built))
     pairs = support_table.build_support_table(batch.problems, batch.candidates, "forward", gpu)
     files = assembly.ChunkFiles(tmp_path / "build.parquet", tmp_path / "support.parquet", tmp_path / "receipt.json")
     parquet.write_table(built, files.build)

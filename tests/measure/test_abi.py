@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from host_library import COMPILER, ROOT
+from host_library import COMPILER, ROOT, compiled
 
 from tileseer.compile import native
 from tileseer.measure.harness import abi
@@ -28,7 +29,7 @@ SHAPES = (
 @pytest.fixture(scope="module")
 def library(libraries):
     driver = abi.DriverLibrary(libraries[0])
-    ctypes.CDLL(libraries[1])
+    driver.load_module(libraries[1])
     return driver
 
 
@@ -181,6 +182,73 @@ def test_without_a_kernel_for_the_direction_that_is_the_code(libraries):
     )
     run = subprocess.run([sys.executable, "-c", code, libraries[0]], capture_output=True, text=True, check=True)
     assert run.stdout == f"{abi.NO_KERNEL} 0\n"
+
+
+def copied(path, folder):
+    """Driver of a copy: for the loader another library."""
+    folder.mkdir()
+    return abi.DriverLibrary(shutil.copy(path, folder))
+
+
+def run_once(driver):
+    """Milliseconds that the first kernel takes, in the driver's own time."""
+    memory = (ctypes.c_float * 100)()
+    problem = abi.ConvProblem(1, 1, 1, 1, *[1] * 9, 0, 0, 0, 1, 1, 1, 0, 1)
+    return driver.run(memory, memory, memory, ctypes.byref(problem), None)
+
+
+@pytest.mark.parametrize("beside", [ctypes.RTLD_LOCAL, ctypes.RTLD_GLOBAL], ids=["local", "global"])
+def test_a_module_registers_with_the_driver_that_it_is_handed_to(libraries, tmp_path, beside):
+    # What somebody else has loaded before, all its symbols visible, has no part in it.
+    ctypes.CDLL(shutil.copy(libraries[0], tmp_path / "earlier.so"), beside)
+    first, second, third = (copied(libraries[0], tmp_path / name) for name in ("first", "second", "third"))
+    second.load_module(libraries[1])
+    names = second.kernels()
+    assert "good" in names and first.kernels() == third.kernels() == []
+    for _ in range(2):
+        first.load_module(libraries[1])
+    assert first.kernels() == second.kernels() == names and third.kernels() == [], "each kernel once"
+    for driver in (first, second):
+        assert run_once(driver) == pytest.approx(0.01, rel=0.02), driver.error()
+    assert run_once(third) == abi.NO_KERNEL
+
+
+CONSTANT = """
+#include "host_runtime.hpp"
+struct Constant
+{
+    static constexpr const char* name = "constant";
+    static constexpr int direction = CONV_FORWARD, ndim = 3, dtype = CONV_FP32;
+    static bool supports(const ConvProblemC&, std::string&) { return true; }
+    static std::int64_t workspace_bytes(const ConvProblemC&) { return 0; }
+    static ConvResourcesC resources() { return tileseer::unknown_resources(); }
+    static void launch(const ConvProblemC&, const tileseer::Tensors& tensors)
+    {
+        tileseer::host_clock(tensors).now += MICROSECONDS;
+    }
+};
+static const tileseer::Registration<Constant> registration;
+"""
+
+
+def test_modules_with_kernels_of_one_name_keep_apart(libraries, tmp_path):
+    """An old and a new build of a kernel, in one process, each with its own driver."""
+    times = {}
+    for microseconds in (20, 70):
+        source = tmp_path / f"{microseconds}.cpp"
+        source.write_text(CONSTANT.replace("MICROSECONDS", str(microseconds)))
+        driver = copied(libraries[0], tmp_path / str(microseconds))
+        driver.load_module(compiled(source, source.with_suffix(".so")))
+        times[microseconds] = driver
+    assert [round(run_once(driver) * 1000) for driver in times.values()] == [20, 70]
+
+
+def test_a_library_without_kernels_is_refused(tmp_path):
+    (tmp_path / "other.cpp").write_text("int nothing() { return 0; }\n")
+    other = compiled(tmp_path / "other.cpp", tmp_path / "other.so")
+    driver = abi.DriverLibrary(compiled(ROOT / native.SOURCES / native.DRIVER_SOURCE, tmp_path / "driver.so"))
+    with pytest.raises(OSError, match=r"other\.so: the library has no kernels for this driver; build it again"):
+        driver.load_module(other)
 
 
 def test_a_library_of_another_version_is_refused(tmp_path):

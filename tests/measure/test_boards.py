@@ -27,7 +27,7 @@ def session(tmp_path, libraries):
 
 def test_the_simulated_device_is_the_product_of_the_settings_and_says_that_it_is_simulated(session):
     for product, arch in (("gfx950_mi355x", "gfx950"), ("sm_90_h200", "sm_90")):
-        with replace(session(), product=product, arch=arch).claim_device() as (device, _):
+        with replace(session(), product=product, arch=arch).claim_device() as (device, _, _):
             assert (device.kind, device.name) == ("simulated", product)
 
 
@@ -45,7 +45,7 @@ def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(s
     real = sessions.Supervisor
     monkeypatch.setattr(sessions, "Supervisor", lambda *args, **how: seen.append(args[1]) or real(*args, **how))
     other = hold_first_free(device_locks(["gpu-GPU-a"], tmp_path / "locks"), timeout_s=1)
-    with other, session(device="cuda").claim_device() as (device, _):
+    with other, session(device="cuda").claim_device() as (device, _, _):
         assert device.kind == "measured"
     assert seen == [{"CUDA_VISIBLE_DEVICES": "GPU-b"}]
 

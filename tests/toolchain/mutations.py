@@ -123,7 +123,7 @@ def main():
     driver, module, problems, count = sys.argv[1:]
     library = abi.DriverLibrary(driver)
     emulated = EmulatedDriver(library.handle)
-    ctypes.CDLL(module)
+    library.load_module(module)
     for name, numbers in json.loads(problems).items():
         index = library.find_kernel(name.encode())
         if index < 0:

@@ -18,13 +18,6 @@ NATIVE = Path(__file__).parents[2] / "workflow/native"
 FORWARD = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16"
 WEIGHT = "grouped_conv_bwd_weight_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_2stage"
 HOST_PASS = ("-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only")
-REGISTRY = """
-#include "tileseer_conv.h"
-static const ConvKernelC* kept[8];
-static int count;
-void conv_dispatcher_register(const ConvKernelC* kernel) { kept[count++] = kernel; }
-const ConvKernelC* registered(int index) { return index < count ? kept[index] : 0; }
-"""
 
 
 class Kernel(ctypes.Structure):
@@ -62,18 +55,17 @@ def kernels(hip, units, tmp_path_factory):
     for number, content in enumerate(hip.libraries.objects(units)):
         objects.append(folder / f"{number}.o")
         objects[-1].write_bytes(content)
-    (folder / "registry.c").write_text(REGISTRY)
-    run(["gcc", "-shared", "-fPIC", "-I", NATIVE, folder / "registry.c", "-o", folder / "registry.so"])
     run([hip.compiler.path, "-O1", *HOST_PASS, NATIVE / "hip_stand_in.cpp", "-o", folder / "stand_in.so"])
-    own = [folder / "registry.so", folder / "stand_in.so"]
-    run([hip.compiler.path, "-shared", "-fPIC", "-x", "none", *objects, *own, "-o", folder / "module.so"])
+    own = folder / "stand_in.so"
+    run([hip.compiler.path, "-shared", "-fPIC", "-x", "none", *objects, own, "-o", folder / "module.so"])
     stand_in = ctypes.CDLL(str(folder / "stand_in.so"))
-    registry = ctypes.CDLL(str(folder / "registry.so"))
-    # Its own libraries before those that other tests have loaded: they have functions of the same names.
-    ctypes.CDLL(str(folder / "module.so"), os.RTLD_NOW | os.RTLD_DEEPBIND)
-    registry.registered.restype = ctypes.POINTER(Kernel)
+    # Its own library before those that other tests have loaded: they have functions of the same names.
+    module = ctypes.CDLL(str(folder / "module.so"), os.RTLD_NOW | os.RTLD_DEEPBIND)
+    registered = []
+    add = ctypes.CFUNCTYPE(None, ctypes.POINTER(Kernel))(lambda kernel: registered.append(kernel.contents))
+    module.tileseer_register_kernels(add)
     # In the order of their names.
-    weight, forward = [registry.registered(index).contents for index in (0, 1)]
+    weight, forward = registered
     return [forward, weight], stand_in
 
 

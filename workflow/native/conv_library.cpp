@@ -20,6 +20,7 @@ using Runtime = EmulatedRuntime;
 
 #include "driver.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <new>
@@ -33,7 +34,6 @@ using namespace tileseer;
 
 std::string last_error;
 
-// Function statics: kernels register before this file's own initializers may have run.
 std::vector<const ConvKernelC*>& kernels()
 {
     static std::vector<const ConvKernelC*> registered;
@@ -270,7 +270,13 @@ const char* conv_dispatcher_backend(void) { return Runtime::backend; }
 
 const char* conv_dispatcher_last_error(void) { return last_error.c_str(); }
 
-void conv_dispatcher_register(const ConvKernelC* kernel) { kernels().push_back(kernel); }
+void conv_dispatcher_register(const ConvKernelC* kernel)
+{
+    if(std::find(kernels().begin(), kernels().end(), kernel) == kernels().end())
+    {
+        kernels().push_back(kernel);
+    }
+}
 
 int conv_dispatcher_find_kernel(const char* name)
 {

@@ -13,6 +13,8 @@ class EmulatedRuntime : public HostRuntime
     public:
     static constexpr const char* backend = "emulated";
 
+    static void* stream() { return nullptr; }
+
     static void* allocate(std::size_t bytes)
     {
         void* memory = HostRuntime::allocate(bytes);

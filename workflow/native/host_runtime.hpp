@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A device made of the host's memory and a simulated clock, for tests. A kernel advances the clock with
-// tileseer_host_advance(), so every time is exact and the same on every machine.
+// A device made of the host's memory and a simulated clock, for tests. A kernel advances the clock, which it finds behind
+// its stream, so every time is exact and the same on every machine.
 #pragma once
 
 #include "launcher.hpp"
@@ -12,32 +12,23 @@
 
 #define TILESEER_DEVICE
 
-extern "C" inline double* tileseer_host_clock()
-{
-    static double microseconds = 0;
-    return &microseconds;
-}
-
-extern "C" __attribute__((used)) inline void tileseer_host_advance(double microseconds)
-{
-    *tileseer_host_clock() += microseconds;
-}
-
-// Until when the clock of the compute units is lowered.
-extern "C" inline double* tileseer_host_hot_until()
-{
-    static double microseconds = 0;
-    return &microseconds;
-}
-
 namespace tileseer {
+
+// In microseconds: the time, and until when the clock of the compute units is lowered.
+struct HostClock
+{
+    double now       = 0;
+    double hot_until = 0;
+};
+
+inline HostClock& host_clock(const Tensors& tensors) { return *static_cast<HostClock*>(tensors.stream); }
 
 class HostRuntime
 {
     public:
     static constexpr const char* backend = "host";
 
-    static void* stream() { return nullptr; }
+    void* stream() { return &clock_; }
 
     static void* allocate(std::size_t bytes)
     {
@@ -70,20 +61,20 @@ class HostRuntime
     static void open_gate() {}
     static bool gate_timed_out() { return false; }
 
-    void begin() { begin_ = *tileseer_host_clock(); }
+    void begin() { begin_ = clock_.now; }
 
     void end()
     {
         // Events take time, however short the kernel.
-        tileseer_host_advance(0.01);
-        end_ = *tileseer_host_clock();
+        clock_.now += 0.01;
+        end_ = clock_.now;
     }
 
     double elapsed_ms() const { return (end_ - begin_) / 1000; }
 
-    static double clock_mhz() { return *tileseer_host_clock() < *tileseer_host_hot_until() ? 1500 : 2000; }
-    static void rest(double milliseconds) { tileseer_host_advance(1000 * milliseconds); }
-    static double wall_ms() { return *tileseer_host_clock() / 1000; }
+    double clock_mhz() const { return clock_.now < clock_.hot_until ? 1500 : 2000; }
+    void rest(double milliseconds) { clock_.now += 1000 * milliseconds; }
+    double wall_ms() const { return clock_.now / 1000; }
 
     static ConvDeviceC device()
     {
@@ -100,6 +91,7 @@ class HostRuntime
     private:
     static constexpr std::size_t memory_bytes = std::size_t{1} << 28;
 
+    HostClock clock_;
     double begin_ = 0;
     double end_   = 0;
 };

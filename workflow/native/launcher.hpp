@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a kernel family plugs in: a class with static members, and one object that registers it.
+// How a kernel family plugs in: a class with static members, and one object that lists it among the kernels of its
+// library. The library exports tileseer_register_kernels, which hands them to a driver.
 //
 //   struct MyKernel {
 //       static constexpr const char* name = "...";
@@ -11,7 +12,7 @@
 //   };
 //   static const tileseer::Registration<MyKernel> registration;
 //
-// Nothing but this header and tileseer_conv.h is needed; the driver is linked in or loaded before.
+// Nothing but this header and tileseer_conv.h is needed.
 #pragma once
 
 #include "tileseer_conv.h"
@@ -20,6 +21,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
 
 namespace tileseer {
 
@@ -62,11 +64,18 @@ inline bool has_depth(const ConvProblemC& p)
     return p.input_d != 1 || p.filter_z != 1 || p.stride_d != 1 || p.pad_d != 0 || p.dilation_d != 1;
 }
 
+// Hidden, as what is below: the loader would take that of the first library with the name for all of them.
+__attribute__((visibility("hidden"))) inline std::vector<const ConvKernelC*>& kernels_of_library()
+{
+    static std::vector<const ConvKernelC*> kernels;
+    return kernels;
+}
+
 template <typename K>
-class Registration
+class __attribute__((visibility("hidden"))) Registration
 {
     public:
-    Registration() { conv_dispatcher_register(&kernel_); }
+    Registration() { kernels_of_library().push_back(&kernel_); }
 
     private:
     static int supports(const ConvProblemC* problem, char* why, int size)
@@ -117,3 +126,12 @@ class Registration
 };
 
 } // namespace tileseer
+
+extern "C" __attribute__((visibility("default"), used)) inline void
+tileseer_register_kernels(void (*add)(const ConvKernelC* kernel))
+{
+    for(const ConvKernelC* kernel : tileseer::kernels_of_library())
+    {
+        add(kernel);
+    }
+}

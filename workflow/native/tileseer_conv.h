@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The C interface between a process that measures convolution kernels and the libraries that hold them.
 
-   A driver library exports all functions; kernels register themselves with it, from the same library or from modules
-   that are loaded after it (see launcher.hpp). The first ten functions carry the names of Composable Kernel's
+   A driver library exports all functions but the last one, which a module exports, a library of kernels (see
+   launcher.hpp): it registers them with the driver whose function it is given. The first ten functions carry the names of Composable Kernel's
    dispatcher bindings. Nothing touches the GPU before the first verify, measure, run, resources, device or probe.
 
    Tensors: input N [Di] Hi Wi G C/G, weight G K/G [Z] Y X C/G, output N [Do] Ho Wo G K/G, all contiguous.
@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define CONV_ABI_VERSION 2
+#define CONV_ABI_VERSION 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -175,7 +175,7 @@ float conv_dispatcher_run(const void* a, const void* b, void* c, const ConvProbl
 int conv_dispatcher_abi(void); /* CONV_ABI_VERSION */
 const char* conv_dispatcher_backend(void); /* cuda, hip or host */
 const char* conv_dispatcher_last_error(void);
-void conv_dispatcher_register(const ConvKernelC* kernel); /* kept by address */
+void conv_dispatcher_register(const ConvKernelC* kernel); /* kept by address, once */
 int conv_dispatcher_find_kernel(const char* name); /* index or CONV_NO_KERNEL */
 int conv_dispatcher_supports(int index, const ConvProblemC* problem); /* 1, 0 with the reason, or a code */
 int64_t conv_dispatcher_workspace_bytes(int index, const ConvProblemC* problem);
@@ -185,6 +185,9 @@ int conv_dispatcher_probe(void); /* a small computation with a known result */
 int conv_dispatcher_verify(int index, const ConvProblemC* problem, const ConvOptionsC* options, ConvCheckC* check);
 int conv_dispatcher_measure(int index, const ConvProblemC* problem, const ConvOptionsC* options, double* samples_ms,
                             int capacity, ConvResultC* result);
+
+/* Exported by a module: calls `add`, a driver's conv_dispatcher_register, for each of its kernels. */
+void tileseer_register_kernels(void (*add)(const ConvKernelC* kernel));
 
 #ifdef __cplusplus
 }

@@ -134,6 +134,6 @@ class LockSettings(Section):
     """The advisory lock that keeps two benchmarks off one GPU."""
 
     folder: str | None = None
-    """Folder shared by all users of the machine; by default /var/lock, or the system's temporary folder."""
+    """Folder shared by all users of the machine; by default in /var/lock, or in /tmp where not all can write to it."""
     timeout_s: float = Field(86400.0, gt=0, strict=False)
     """How long to wait for the GPU before giving up."""

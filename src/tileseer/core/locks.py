@@ -2,8 +2,8 @@
 
 ::
 
-    with hold_first_free({"GPU 0": path}, timeout_s=60) as (device, waited_s):   # waits, and says for whom
-        ...
+    with hold_first_free({"GPU 0": path}, timeout_s=60) as (device, lock, waited_s):   # waits, and says for whom
+        lock.check()            # ``UserError`` if the file was renamed or removed, so that another may have it too
     lock = try_lock(path)       # does not wait; None if another process has it, else lock.close() or ``with lock:``
     holder_of(path)             # "process 12 of user 1000 on nodeA since ...", or "" if nobody has it
 
@@ -18,11 +18,11 @@ another machine whether that process still runs: the message says which file to 
 import errno
 import os
 import re
+import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +30,8 @@ from tileseer.core.errors import UserError, printed
 from tileseer.core.shared_file import open_plain, open_shared
 
 Result = TypeVar("Result")
+VAR_LOCK = Path("/var/lock")
+"""For root alone, or a group, on some systems."""
 POLL_S = 0.1
 REPORT_EVERY_S = 30.0
 _NO_FLOCK = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
@@ -43,12 +45,38 @@ _MARKER = re.compile(r"(\d{1,10})\n([\w.-]{1,255})(\?\S*)?\n(\d{1,80}\n)?", re.A
 """What filelock writes into ``PATH.held``: process, host and container, and when the process began."""
 
 
-def try_lock(path: Path) -> ExitStack | None:
-    """Take the lock of a file if it is free; closing the result frees it. None if another process has the lock."""
+class Lock(AbstractContextManager["Lock"]):
+    """A lock that this process has until it closes it."""
+
+    def __init__(self, path: Path, handle: int, held: ExitStack) -> None:
+        """``handle`` is the open file that is locked; closing ``held`` frees it."""
+        self._path, self._handle, self._held = path, handle, held
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the lock."""
+        self._held.close()
+
+    def check(self) -> None:
+        """Raise a ``UserError`` if the file was renamed or removed: the next process would lock a new one."""
+        if not _is_still(self._path, self._handle):
+            raise UserError(
+                f"{self._path}: the lock was renamed or removed while this process held it, and another one may have "
+                "it now; what was measured up to then is in the journal, run again"
+            )
+
+
+def try_lock(path: Path) -> Lock | None:
+    """Take the lock of a file if it is free; closing the result frees it. None if another process has the lock.
+
+    ``UserError`` if the file is none that this user can lock.
+    """
     from filelock import lock_descriptor  # Not above: most jobs only read the cache, and need no lock.
 
     with ExitStack() as held:
-        handle = open_shared(path)
+        handle = _open(path)
         held.callback(os.close, handle)
         try:
             if not lock_descriptor(handle, blocking=False):
@@ -65,41 +93,65 @@ def try_lock(path: Path) -> ExitStack | None:
         owner, now = f"of user {os.getuid()} on {os.uname().nodename}", time.strftime("%Y-%m-%d %H:%M:%S")
         _write(handle, f"process {os.getpid()} {owner} since {now}\nboot {_boot()}\n")
         held.callback(_write, handle, "")
-        return held.pop_all()
+        return Lock(path, handle, held.pop_all())
+
+
+def _open(path: Path) -> int:
+    try:
+        return open_shared(path)
+    except OSError as error:
+        try:
+            state = path.lstat()
+        except OSError:
+            raise error from None
+        if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
+            reason = "it is no plain file with one name"
+        elif isinstance(error, PermissionError):
+            reason = f"its mode is {state.st_mode & 0o777:o} and not 666"
+        else:
+            raise
+        raise UserError(
+            f"{path}: user {os.getuid()} cannot lock this file of user {state.st_uid}: {reason}; while nothing runs, "
+            f"remove it as user {state.st_uid} or root; for a device's lock, lock.folder can be another one for all"
+        ) from None
 
 
 def _is_still(path: Path, handle: int) -> bool:
     """Whether the open file was not removed or replaced since."""
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
-    except FileNotFoundError:
+    except OSError:  # It is not there, its folder is not, or neither can be reached.
         return False
 
 
-def _try_marker(path: Path) -> ExitStack | None:
+def _try_marker(path: Path) -> Lock | None:
     from filelock import SoftFileLock, Timeout
 
-    lock, held = SoftFileLock(_marker_of(path), timeout=0, thread_local=False), ExitStack()
+    marker = _marker_of(path)
+    lock = SoftFileLock(marker, timeout=0, thread_local=False)
     try:
         lock.acquire()
     except Timeout:
         return None
     except PermissionError:
-        if _marker_of(path).exists():  # Another user's.
+        if marker.exists():  # Another user's.
             return None
         raise
-    held.callback(lock.release)
-    return held
+    with ExitStack() as held:
+        held.callback(lock.release)
+        handle = open_plain(marker)
+        held.callback(os.close, handle)
+        return Lock(marker, handle, held.pop_all())
 
 
 @contextmanager
-def hold_first_free(paths: Mapping[str, Path], *, timeout_s: float) -> Iterator[tuple[str, float]]:
-    """Hold the first free lock of several; yield its description, the key in ``paths``, and the seconds waited.
+def hold_first_free(paths: Mapping[str, Path], *, timeout_s: float) -> Iterator[tuple[str, Lock, float]]:
+    """Hold the first free lock of several; yield its description, the key in ``paths``, it, and the seconds waited.
 
     ``UserError`` after ``timeout_s``.
     """
 
-    def first_free() -> tuple[str, ExitStack] | None:
+    def first_free() -> tuple[str, Lock] | None:
         locks = ((description, try_lock(path)) for description, path in paths.items())
         return next(((description, lock) for description, lock in locks if lock), None)
 
@@ -108,7 +160,7 @@ def hold_first_free(paths: Mapping[str, Path], *, timeout_s: float) -> Iterator[
 
     (description, lock), waited_s = wait_for(", ".join(paths), first_free, holders, timeout_s)
     with lock:
-        yield description, waited_s
+        yield description, lock, waited_s
 
 
 def wait_for(
@@ -177,11 +229,20 @@ def _write(handle: int, text: str) -> None:
 
 
 def lock_folder(configured: str | None) -> Path:
-    """Folder of the locks of devices: the configured one, or one under /var/lock or the temporary folder."""
+    """Folder of the locks of devices: the configured one, or one under /var/lock where everybody can write, or /tmp.
+
+    What this user may do and ``TMPDIR`` make no difference: all users of a machine have to come to the same folder.
+    """
     if configured is not None:
         return Path(configured)
-    shared = Path("/var/lock")
-    return (shared if os.access(shared, os.W_OK) else Path(tempfile.gettempdir())) / "tileseer"
+    return (VAR_LOCK if _is_for_everybody(VAR_LOCK) else Path("/tmp")) / "tileseer"
+
+
+def _is_for_everybody(folder: Path) -> bool:
+    try:
+        return bool(folder.stat().st_mode & stat.S_IWOTH) and not os.statvfs(folder).f_flag & os.ST_RDONLY
+    except OSError:
+        return False
 
 
 def device_locks(devices: list[str], folder: Path) -> dict[str, Path]:
@@ -192,10 +253,11 @@ def device_locks(devices: list[str], folder: Path) -> dict[str, Path]:
     try:
         folder.mkdir(parents=True)
         folder.chmod(0o1777)
-    except FileExistsError:
+    except (FileExistsError, PermissionError):
         if not os.access(folder, os.W_OK | os.X_OK):
+            how = "chmod" if folder.exists() else "mkdir -p -m"
             raise UserError(
                 f"{folder}: the lock's folder is not writable for user {os.getuid()}; whoever shares the device has to "
-                f"be able to write there: chmod 1777 {folder}, or set lock.folder to another one, the same for all"
+                f"be able to write there: {how} 1777 {folder}, or set lock.folder to another one, the same for all"
             ) from None
     return {device: folder / f"tileseer-{re.sub(r'[^A-Za-z0-9_-]', '_', device)}.lock" for device in devices}

@@ -10,11 +10,10 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 from tileseer.core.errors import UserError
-from tileseer.core.locks import holder_of, try_lock
+from tileseer.core.locks import Lock, holder_of, try_lock
 
 RUN, JOBS = "tileseer.run.lock", "tileseer.jobs.lock"
 """Files in Snakemake's folder."""
@@ -27,7 +26,7 @@ CLOCKS_DIFFER_S = 60.0
 """How far the clocks of machines that share a folder may differ."""
 
 
-def begin_run(state: Path, *folders: Path) -> ExitStack:
+def begin_run(state: Path, *folders: Path) -> Lock:
     """Begin a run in the folder ``state`` (``.snakemake``); it lasts as long as the result lives.
 
     If the run before was killed, its jobs still write their outputs: they are waited for, on a cluster also those in

@@ -48,8 +48,8 @@ def choose_pairs(
     supports = [part.filter(alias_table.measured_mask(part, stand_ins)) for part in supports]
 
     assert session.journal is not None
-    with session.claim_device() as (device, _), journal.Journal(session.journal, session.lock_timeout_s) as book:
-        batch = run.Batch(session, device, entries, built)
+    with session.claim_device() as (device, lock, _), journal.Journal(session.journal, session.lock_timeout_s) as book:
+        batch = run.Batch(session, device, lock, entries, built)
         pool, pairs = pool_of(batch, supports)
         measured_now = 0
 

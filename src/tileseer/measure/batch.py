@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tileseer.core.locks import Lock
 from tileseer.core.progress import Progress
 from tileseer.measure import receipt
 from tileseer.measure.device import STATUSES, Device, Times
@@ -25,6 +26,8 @@ class Batch:
 
     session: Session
     device: Device
+    lock: Lock
+    """Of the device."""
     problems: pd.DataFrame
     candidates: pd.DataFrame
 
@@ -111,7 +114,8 @@ def measure_pairs(
 ) -> int:
     """Measure pairs and append each batch to the journal as soon as it is there; the number of measured pairs.
 
-    With a budget no batch is begun after it is spent.
+    With a budget no batch is begun after it is spent. ``UserError`` if another process may have the device: what was
+    measured beside it is not kept.
     """
     flops = implicit_gemm(batch.problems, batch.session.variant)["flops"].to_numpy()
     step = min(batch.session.settings.parameters.batch_pairs, batch.device.largest_batch)
@@ -120,7 +124,9 @@ def measure_pairs(
         while progress.done < len(problem) and not progress.is_spent:
             # No more than the budget still pays for: a batch is not left half measured.
             part = slice(progress.done, progress.done + progress.affordable(step))
+            batch.lock.check()
             times = batch.device.measure(batch.problems, batch.candidates, problem[part], candidate[part])
+            batch.lock.check()
             journal.append(journal_rows(batch, problem[part], candidate[part], times, flops))
             best = max(best, np.nanmax(flops[problem[part]] / times.latency_ms, initial=0.0) * 1e-9)
             failed = int(np.count_nonzero(times.status))

@@ -7,7 +7,7 @@ import ctypes
 from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from typing import Any
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 SIGNAL_BASE = 128
 """A worker's exit status above it: which signal ended it, as shells have it."""
 OK, BAD_ARGUMENT, NO_KERNEL, UNSUPPORTED, DEVICE_FAULT, OUT_OF_MEMORY = 0, -1, -2, -3, -4, -5
@@ -125,8 +125,10 @@ class DriverLibrary:
     """A driver library; its functions are attributes without the prefix ``conv_dispatcher_``."""
 
     def __init__(self, path: str) -> None:
-        # Global: modules that are loaded afterwards register their kernels with this very library.
-        self.handle = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        self.handle = ctypes.CDLL(path)
+        if self.has_stand_in:
+            # For the modules that are loaded afterwards, it is the HIP runtime.
+            ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
         for name, arguments in _ARGUMENTS.items():
             function = self.handle[f"conv_dispatcher_{name}"]
             function.restype, function.argtypes = _RESULTS.get(name, c_int), arguments
@@ -142,6 +144,15 @@ class DriverLibrary:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the interface has no function conv_dispatcher_{name}")
+
+    def load_module(self, path: str) -> None:
+        """Load a library of kernels and register them with this driver; ``OSError`` if it is none."""
+        module = ctypes.CDLL(path)
+        try:
+            register = module["tileseer_register_kernels"]
+        except AttributeError:
+            raise OSError(f"{path}: the library has no kernels for this driver; build it again") from None
+        register(self.handle["conv_dispatcher_register"])
 
     def kernels(self) -> list[str]:
         """Names of the registered kernels, in order of registration."""

@@ -40,7 +40,7 @@ class WorkerSession:
     def __init__(self, say: Say) -> None:
         self._say = say
         self._library: Any = None
-        self._modules: dict[str, ctypes.CDLL] = {}
+        self._modules: set[str] = set()
         self._plans: CudnnPlans | None = None
         self._emulated: Any = None
 
@@ -69,7 +69,8 @@ class WorkerSession:
                 self._plans = self._plans or CudnnPlans(self._library)
                 self._plans.require(path)
             elif path not in self._modules:
-                self._modules[path] = ctypes.CDLL(path)
+                self._library.load_module(path)
+                self._modules.add(path)
 
     def _outcome(self, code: int) -> Reply:
         return {"code": code, "error": "" if code >= 0 else self._library.error()}
