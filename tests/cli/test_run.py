@@ -3,7 +3,11 @@
 import json
 import logging
 import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -133,6 +137,72 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
     shown.close()
     printed = capsys.readouterr().err
     assert "0 of 2 jobs done" in printed and "train: 20 of 80 trees, 10 a second" in printed
+
+
+SNAKEMAKE = """
+import signal, subprocess, sys, time
+job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stderr=subprocess.DEVNULL)
+signals = []
+try:
+    print("started", job.pid, file=sys.stderr, flush=True)
+    job.wait()
+except KeyboardInterrupt:
+    signals.append("SIGINT")
+    signal.signal(signal.SIGINT, lambda *_: signals.append("SIGINT"))
+job.wait()
+time.sleep(0.5)
+print("ended after", *signals, file=sys.stderr, flush=True)
+"""
+"""A run whose one job takes a minute, and which ends half a second after that job when it is interrupted."""
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A run that has begun, in a process group of its own, and the process of its job."""
+    (tmp_path / "snakemake").mkdir()
+    (tmp_path / "snakemake/__init__.py").touch()
+    (tmp_path / "snakemake/__main__.py").write_text(SNAKEMAKE)
+    (tmp_path / "Snakefile").touch()
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tileseer.cli.main", "run"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+        stderr=subprocess.PIPE, text=True, process_group=0,
+    )  # fmt: skip
+    word, job = process.stderr.readline().split()
+    assert word == "started"
+    yield process, int(job)
+    process.kill()
+
+
+def state_of(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["to it alone", "to all that the terminal runs"])
+def test_an_interrupted_run_waits_for_its_snakemake_and_says_so_last(running, send, number):
+    process, job = running
+    send(process.pid, number)
+    _, printed = process.communicate(timeout=30)
+    assert printed == "ended after SIGINT\ninterrupted\n", "it has the signal once"
+    assert process.returncode == 130 and not Path(f"/proc/{job}").exists()
+
+
+def test_a_run_can_be_stopped_and_goes_on(running):
+    process, job = running
+    os.kill(process.pid, signal.SIGTSTP)
+    wait_until(lambda: state_of(process.pid) == state_of(job) == "T")
+    os.kill(process.pid, signal.SIGCONT)
+    wait_until(lambda: state_of(job) == "S")
+    os.kill(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=30)[1] == "ended after SIGINT\ninterrupted\n"
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def published(mean, config="c" * 64, **more):

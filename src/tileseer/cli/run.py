@@ -1,17 +1,19 @@
 """``tileseer run``: run the workflow and say what was made, how good it is and what to do next."""
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tileseer.cli import options
 from tileseer.config.config import Config
@@ -32,6 +34,8 @@ TAKES_MORE = True
 """What the parser does not know is Snakemake's."""
 OWN_CORES = ("-c", "--cores", "-j", "--jobs", "--profile", "--workflow-profile", "-e", "--executor")
 """Flags after which this command does not choose how many jobs run side by side."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals after which a run is to end."""
 ARCH = re.compile(r"results/(?:models|reports)/(\w+)")
 
 
@@ -62,13 +66,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder, Path(folder, "out").open("w+b") as out:
         view = ["--logger", "tileseer", "--logger-tileseer-summary", f"{folder}/summary.json"]
         command = [sys.executable, "-m", "snakemake", *view, *cores, *targets, *words]
-        process = subprocess.Popen(command, stdout=out, env=os.environ | {"PATH": path})
-        try:
-            process.wait()
-        except KeyboardInterrupt:
-            # Snakemake got the signal as well: it ends its jobs and removes what is half made.
-            process.wait()
-            raise
+        status = _call(command, out, os.environ | {"PATH": path})
         written = Path(folder, "summary.json")
         summary = json.loads(written.read_text()) if written.exists() else {"is_run": False}
         if not summary.pop("is_run"):
@@ -76,8 +74,52 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> int:
             out.seek(0)
             shutil.copyfileobj(out, sys.stdout.buffer)
             sys.stdout.flush()
-            return process.returncode
-    return process.returncode or _ended(args, summary, [*targets, *words])
+            return status
+    return status or _ended(args, summary, [*targets, *words])
+
+
+def _call(command: Sequence[str], out: IO[bytes], environment: Mapping[str, str]) -> int:
+    """Exit status of Snakemake; ``KeyboardInterrupt`` when it has ended because this process was asked to end.
+
+    It and its jobs have a session of their own: so they are interrupted once, whether the signal was for all that the
+    terminal runs or for this process alone. Snakemake then ends its jobs and removes what is half made.
+    """
+    started: list[int] = []
+    received: list[int] = []
+
+    def send(number: int) -> None:
+        for group in started:
+            # It may have ended this moment.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, number)
+
+    def end(number: int, _: object) -> None:
+        received.append(number)
+        send(signal.SIGINT)
+
+    def pause(*_: object) -> None:
+        send(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        send(signal.SIGCONT)
+
+    handlers = {**dict.fromkeys(ENDING, end), signal.SIGTSTP: pause}
+    # What is ignored, as under nohup, stays so.
+    before = {number: signal.getsignal(number) for number in handlers}
+    ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    try:
+        for number in ours:
+            signal.signal(number, handlers[number])
+        process = subprocess.Popen(command, stdout=out, env=environment, start_new_session=True)
+        started.append(process.pid)
+        if received:
+            send(signal.SIGINT)
+        process.wait()
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
+    if received:
+        raise KeyboardInterrupt
+    return process.returncode
 
 
 def _ended(args: argparse.Namespace, counts: dict[str, int], words: Sequence[str]) -> int:
