@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import os
+import random
 from itertools import groupby
 
 from hypothesis import settings
@@ -9,17 +10,30 @@ from hypothesis import settings
 settings.register_profile("tileseer", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("tileseer")
 
+SEED = "TILESEER_TEST_SEED"
+"""Variable with the seed of the order of modules; without it there is another order on every run."""
+LONGEST = ("test_fault_suite.py", "test_rebuild.py")
+
+
+def pytest_configure():
+    # In the environment, from where the workers of xdist have it: all need the same order.
+    os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**6)))
+
+
+def pytest_report_header():
+    return f"random order of modules: {SEED}={os.environ[SEED]}"
+
 
 def pytest_collection_modifyitems(items):
-    """Put the long tests where two workers begin: each takes one half, and steals from the end of the other's."""
+    """Shuffle the modules, since no test may depend on another module's.
+
+    The longest stand where two workers begin: each takes one half, and steals from the end of the other's.
+    """
     modules = [[*tests] for _, tests in groupby(items, key=lambda item: item.path)]
-    modules.sort(key=lambda tests: _ORDER.get(tests[0].path.name) or _ORDER.get(tests[0].path.parent.name, 9))
+    random.Random(os.environ[SEED]).shuffle(modules)
+    modules.sort(key=lambda tests: tests[0].path.name not in LONGEST)
     hands = [], []
     for tests in modules:
         min(hands, key=len).extend(tests)
     # The shorter hand comes last: so the second half begins at or before its first test.
     items[:] = [item for hand in sorted(hands, key=len, reverse=True) for item in hand]
-
-
-_ORDER = {"test_fault_suite.py": 1, "test_rebuild.py": 2, "workflow": 3, "report": 4, "toolchain": 5}
-"""Modules and folders with long tests."""

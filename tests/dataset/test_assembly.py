@@ -171,6 +171,33 @@ def test_a_spent_budget_leaves_pairs_skipped_and_a_larger_one_goes_on(chunk):
     assert len(chunk[4].read_text().splitlines()) == 1 + 6
 
 
+@pytest.mark.parametrize("when", ["before a batch", "in a batch"])
+def test_who_loses_the_device_stops_and_keeps_what_was_measured_alone(chunk, monkeypatch, when):
+    device, lock, calls = chunk[0].device, chunk[4].with_name("device.lock"), []
+
+    def measure(*words):
+        calls.append(words)
+        if len(calls) == 3 and when == "in a batch":
+            lock.rename(lock.with_name("away"))
+        return ToyDevice.measure(device, *words)
+
+    def append(self, rows):
+        appended(self, rows)
+        if len(calls) == 2 and when == "before a batch":
+            lock.unlink()
+
+    appended = journal.Journal.append
+    monkeypatch.setattr(device, "measure", measure)
+    monkeypatch.setattr(journal.Journal, "append", append)
+    with pytest.raises(UserError, match=f"{lock}: the lock was renamed or removed .* run again"):
+        measured(chunk, batch_pairs=1)
+    assert len(calls) == (3 if when == "in a batch" else 2)
+    assert journal.read_journal(chunk[4])[0].num_rows == 2
+    with try_lock(lock) as again:
+        measured((replace(chunk[0], lock=again), *chunk[1:]))
+    assert journal.read_journal(chunk[4])[0].num_rows == 6
+
+
 def test_a_kernel_with_a_wrong_result_has_no_times(chunk):
     chunk[0].device.status = "wrong_result"
     table, _ = assembled([measured(chunk)], chunk[3])
