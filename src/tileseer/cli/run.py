@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -84,42 +84,47 @@ def _call(command: Sequence[str], out: IO[bytes], environment: Mapping[str, str]
     It and its jobs have a session of their own: so they are interrupted once, whether the signal was for all that the
     terminal runs or for this process alone. Snakemake then ends its jobs and removes what is half made.
     """
-    started: list[int] = []
+    groups: list[int] = []
     received: list[int] = []
 
     def send(number: int) -> None:
-        for group in started:
+        for group in groups:
             # It may have ended this moment.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, number)
 
-    def end(number: int, _: object) -> None:
-        received.append(number)
-        send(signal.SIGINT)
+    def pass_on(number: int, _: object) -> None:
+        if number in ENDING:
+            received.append(number)
+            send(signal.SIGINT)
+        else:
+            send(signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            send(signal.SIGCONT)
 
-    def pause(*_: object) -> None:
-        send(signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        send(signal.SIGCONT)
-
-    handlers = {**dict.fromkeys(ENDING, end), signal.SIGTSTP: pause}
-    # What is ignored, as under nohup, stays so.
-    before = {number: signal.getsignal(number) for number in handlers}
-    ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    try:
-        for number in ours:
-            signal.signal(number, handlers[number])
+    with _handled((*ENDING, signal.SIGTSTP), pass_on):
         process = subprocess.Popen(command, stdout=out, env=environment, start_new_session=True)
-        started.append(process.pid)
+        groups.append(process.pid)
         if received:
             send(signal.SIGINT)
         process.wait()
-    finally:
-        for number in ours:
-            signal.signal(number, before[number])
     if received:
         raise KeyboardInterrupt
     return process.returncode
+
+
+@contextlib.contextmanager
+def _handled(signals: Sequence[signal.Signals], handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Handle signals, but for those that are ignored, as under nohup."""
+    before = {number: signal.getsignal(number) for number in signals}
+    ours = [number for number in signals if before[number] is not signal.SIG_IGN]
+    try:
+        for number in ours:
+            signal.signal(number, handler)
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 def _ended(args: argparse.Namespace, counts: dict[str, int], words: Sequence[str]) -> int:
