@@ -203,6 +203,16 @@ def test_without_flock_the_lock_of_another_machine_is_never_taken(path, no_flock
     assert f"held by process 7 on elsewhere (if that process has ended, delete {path}.held)" in message
 
 
+@pytest.mark.parametrize("make", [Path.touch, os.mkfifo])
+def test_without_flock_a_marker_that_names_nobody_is_refused_with_the_fix(path, no_flock, make):
+    marker = path.with_name("toy.lock.held")
+    make(marker)
+    message = try_elsewhere(path, no_flock).stderr
+    assert f"held by a process that left no note (if that process has ended, delete {marker})" in message
+    marker.unlink()
+    assert try_elsewhere(path, no_flock).stdout == "got it\n"
+
+
 ROOT, NOBODY = 0, 65534
 needs_root = pytest.mark.skipif(os.getuid() != ROOT, reason="only root can become another user")
 

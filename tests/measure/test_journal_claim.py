@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from test_journal import measurement, rows
@@ -111,6 +112,16 @@ def test_a_process_that_was_killed_before_it_said_who_it_is_stops_nobody(path):
     owner_file(path).touch()
     Claim(path, 10, LEASE_S).release()
     assert not owner_file(path).exists()
+
+
+@pytest.mark.parametrize("make", [Path.touch, os.mkfifo])
+def test_a_claim_that_names_nobody_is_refused_with_the_fix(path, make):
+    path.parent.mkdir(exist_ok=True)
+    make(owner_file(path))
+    with pytest.raises(UserError, match=rf"left no name \(delete {re.escape(str(owner_file(path)))} if it has ended\)"):
+        Claim(path, 0.1)
+    owner_file(path).unlink()
+    Claim(path, 1).release()
 
 
 def test_who_was_taken_for_dead_writes_nothing_any_more(path):

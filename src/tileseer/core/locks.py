@@ -192,9 +192,10 @@ def holder_of(path: Path) -> str:
 
 def _described_holder(path: Path) -> str:
     note, holder = _note(path), holder_of(path)
-    if not holder or (note and not _is_of_another_machine(note)):
-        return holder or "a process that left no note"
-    return f"{holder} (if that process has ended, delete {path if note else _marker_of(path)})"
+    lock = path if note else _marker_of(path)
+    if (note and not _is_of_another_machine(note)) or not os.path.lexists(lock):
+        return holder or "a process that left no note"  # It lives: the system knows.
+    return f"{holder or 'a process that left no note'} (if that process has ended, delete {lock})"
 
 
 def _note(path: Path) -> re.Match[str] | None:

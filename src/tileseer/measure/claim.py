@@ -58,7 +58,8 @@ class Claim:
         """Who holds the claim, as far as it is known; empty if nobody does."""
         if owner := self._lease.owner:
             return f"written by process {owner.pid} of {owner.hostname}"
-        return "written by a process that left no name" if Path(self._lease.lock_file).exists() else ""
+        lock = self._lease.lock_file
+        return f"written by a process that left no name (delete {lock} if it has ended)" if Path(lock).exists() else ""
 
     def check(self) -> None:
         """Raise a ``UserError`` if another process took over since."""
