@@ -236,7 +236,12 @@ def test_the_end_of_a_run_says_what_changed_since_the_publication_before():
     assert publication.changes_since_last([second, first], second.operations) is None
 
 
-def test_a_damaged_line_of_the_history_is_named(tmp_path, capsys):
-    (tmp_path / "history.jsonl").write_text("{\n")
-    assert main.main(["provenance", str(tmp_path / "models/gfx950"), "--history"]) == 2
-    assert "history.jsonl, line 1: this is no JSON" in capsys.readouterr().err
+@pytest.mark.parametrize("foreign", [b"{", b"null", b"{}", b"\xff\0", b"[" * 100_000, b'{"time": "2026'])
+def test_the_history_shows_all_lines_but_those_that_are_none(foreign, tmp_path, capsys):
+    lines = [published(mean).model_dump_json().encode() for mean in (94.0, 95.5)]
+    (tmp_path / "history.jsonl").write_bytes(lines[0] + b"\n" + foreign + b"\n" + lines[1] + b"\n" + lines[0][:40])
+    assert main.main(["provenance", str(tmp_path / "models/gfx950"), "--history"]) == 0
+    shown = capsys.readouterr()
+    assert [line.split()[6] for line in shown.out.splitlines()[1:]] == ["94.00", "95.50"]
+    warning = "history.jsonl, line 2 and 1 more: this is no publication and is skipped\n"
+    assert shown.err.startswith("warning: ") and shown.err.endswith(warning)

@@ -78,10 +78,36 @@ def test_run_shows_a_line_a_job_and_ends_with_four(copy):
     assert again.returncode == 0 and again.stdout.startswith("models:   results/models/gfx950\n")
     mean = json.loads(copy.read("results/validation/gfx950/forward_bf16.json"))["efficiency"]["mean"]
     assert "forward_bf16" in row and f" {mean:.2f} " in row
-    # A damaged history stops the publication before it writes anything.
+    # A line that a kill tore stops nothing, and what is published next has a line of its own.
     (copy.folder / "results/history.jsonl").write_text('{"time": "2026')
-    run = tileseer(copy, "run", "results/models/gfx950", "-R", "publish")
-    assert run.returncode == 1 and "results/history.jsonl, line 1: this is no JSON" in run.stderr
+    assert tileseer(copy, "run", "results/models/gfx950", "-R", "publish").returncode == 0
+    shown = tileseer(copy, "provenance", "results/models/gfx950", "--history")
+    assert shown.stdout.splitlines()[1].split()[1:] == row.split()[1:]
+    assert "results/history.jsonl, line 1: this is no publication and is skipped" in shown.stderr
+
+
+def test_published_files_that_were_damaged_are_written_again(copy):
+    path = copy.folder / "results/models/gfx950/grouped_conv_forward_bf16_gfx950/serving.json"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-9])
+    assert copy.make().jobs["publish"] == 1 and path.read_bytes() == sound
+    assert not copy.make().jobs
+
+
+def test_a_publication_that_is_refused_or_killed_leaves_the_models(copy):
+    models = copy.folder / "results/models/gfx950"
+    before = {path: path.read_bytes() for path in models.rglob("[!.]*") if path.is_file()}
+    inode = models.stat().st_ino
+    script = copy.folder / "workflow/scripts/publish.py"
+    sound = script.read_text()
+    for end in ("raise SystemExit(1)", "__import__('os').kill(__import__('os').getpid(), 9)"):
+        script.write_text(sound.replace("    index = ", f"    {end}\n    index = "))
+        copy.refuse(runs_jobs=True)
+        assert models.stat().st_ino == inode
+        assert {path: path.read_bytes() for path in models.rglob("[!.]*") if path.is_file()} == before
+    script.write_text(sound)
+    assert not list(models.parent.glob(".*")) and not list((copy.folder / ".snakemake/backups").rglob("index.json"))
+    copy.make()
 
 
 def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):

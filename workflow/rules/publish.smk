@@ -1,13 +1,28 @@
 # Stage 11: the directory that a client loads.
 #
-# update(): what was published stays until the new models replace it, and is there again if the job fails.
+# update(): what was published stays until the new models replace it.
 import json
 
 COMPILED_BY = registry.describe_toolchain(SETTINGS.compile, ROOTS)
 
 
+def written_again(wildcards):
+    """No file: published models that cannot be read, because a file was damaged, are written again."""
+    models = Path("results/models", wildcards.arch)
+    if models.is_dir():
+        # Not above: the first run of all has no use for it.
+        from tileseer.learn.model_files import read_index
+
+        try:
+            read_index(models)
+        except UserError:
+            workflow.dag.forcefiles.add(models.as_posix())
+    return []
+
+
 rule publish:
     input:
+        written_again,
         training=each_operation(*rules.model.output),
         serving=each_operation(*rules.serving.output),
         validation=each_operation("results/validation/{arch}/{operation}.json"),

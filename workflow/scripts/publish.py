@@ -24,15 +24,14 @@ def main(
     files: what stages read and none made, for the provenance
     history: file that each publication is appended to
     """
-    from tileseer.learn import model_files
     from tileseer.serve import provenance, publication
 
-    # First, so that a damaged history stops the stage before anything is published.
-    earlier = publication.read_history(history) if history else []
     about = arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
     made = provenance.collect_provenance(*about) if made_from else None
     index = publication.publish_models(training, validation, serving, models, made)
-    model_files.read_index(models)
     if history and made:
-        publication.append_publication(history, earlier, index, validation, made)
-    return f"published {', '.join(index.operations)}; device kind: {index.device_kind}"
+        publication.append_publication(history, index, validation, made)
+    kept = [name for name, entry in index.operations.items() if entry.provenance]
+    published = [name for name in index.operations if name not in kept]
+    words = [f"published {', '.join(published)}", *([f"kept {', '.join(kept)}"] if kept else [])]
+    return "; ".join([*words, f"device kind: {index.device_kind}"])

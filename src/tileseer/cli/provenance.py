@@ -2,11 +2,14 @@
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError
+from tileseer.learn import model_files
 from tileseer.serve import provenance, publication
 
 EXAMPLES = (
@@ -28,9 +31,21 @@ def run(args: argparse.Namespace) -> int:
     """Print the origin of the models, or their publications."""
     if args.history:
         return _history(args)
-    made = provenance.read_provenance(args.models).model_dump(mode="json")
-    shown = yaml.safe_dump({name: value for name, value in made.items() if name != "config"}, sort_keys=False)
-    return options.answer(args, {"provenance": made}, shown.splitlines())
+    last, earlier = model_files.of_one_version(args.models, lambda: _read(args.models))
+    content = {"provenance": last, **({"published_earlier": earlier} if earlier else {})}
+    shown = _without_config(last) | {name: _without_config(made) for name, made in earlier.items()}
+    return options.answer(args, content, yaml.safe_dump(shown, sort_keys=False).splitlines())
+
+
+def _read(models: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What made the models that were published last, and operations that were published earlier."""
+    earlier = provenance.read_earlier_provenance(models)
+    last = provenance.read_provenance(models).model_dump(mode="json")
+    return last, {name: made.model_dump(mode="json") for name, made in earlier.items()}
+
+
+def _without_config(made: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in made.items() if name != "config"}
 
 
 def _history(args: argparse.Namespace) -> int:

@@ -1,18 +1,25 @@
-"""Files appear whole or not at all: write to a temporary name in the same folder, then rename."""
+"""Files and folders appear whole or not at all: write to a temporary name in the same folder, then rename."""
 
+import ctypes
+import errno
+import fcntl
 import glob
+import math
 import os
+import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EIO
 from pathlib import Path
 
 from tileseer.core import seal
 
 LEFT_S = 3600.0
 """Silence after which the writer of a temporary file is taken for dead."""
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+"""Of Linux (man renameat2)."""
 
 
 @contextmanager
@@ -30,10 +37,7 @@ def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
     try:
         with naming(target):
             yield temporary
-            # mkstemp makes the file private; results are for the group as any other file is.
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)
+            _share(temporary, 0o666)
             if sealed:
                 seal.write_seal(target, temporary)
             os.replace(temporary, target)
@@ -41,13 +45,28 @@ def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _remove_left(target: Path) -> None:
-    """Remove what killed writers of ``target`` have left: files of this user that nobody has written to for long."""
+def _share(path: Path, mode: int) -> None:
+    """Give a temporary file or folder, which is private, the mode of any other one: results are for the group."""
+    umask = os.umask(0)
+    os.umask(umask)
+    path.chmod(mode & ~umask)
+
+
+def _remove_left(target: Path, silent_s: float = LEFT_S) -> None:
+    """Remove what killed writers of ``target`` have left: what is this user's and was not written to for so long."""
     for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         with suppress(FileNotFoundError):
             state = path.lstat()
-            if state.st_uid == os.getuid() and state.st_mtime < time.time() - LEFT_S:
-                path.unlink()
+            if state.st_uid == os.getuid() and state.st_mtime < time.time() - silent_s:
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder; what cannot be removed now, the next writer tries again."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -58,7 +77,7 @@ def naming(target: Path) -> Iterator[None]:
     except OSError as error:
         if error.filename:
             raise
-        raise OSError(error.errno or EIO, error.strerror or str(error), str(target)) from error
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(target)) from error
 
 
 def write_text(path: str | Path, text: str, sealed: bool = False) -> None:
@@ -76,15 +95,73 @@ def write_bytes(path: str | Path, content: bytes, sealed: bool = False) -> None:
 
 @contextmanager
 def building(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside ``folder``; on success it takes that place, on any error it is removed.
+    """Yield a new folder beside ``folder``; on success the two change places, on any error the new one is removed.
 
-    A reader sees what was there before, or the new folder.
+    A reader sees what was there before, or the new folder, and never none. One process builds at a time beside
+    ``folder``, and the next one removes what killed ones left.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
-        made = Path(name, "new")
-        made.mkdir()
-        yield made
-        if folder.exists():
-            os.rename(folder, Path(name, "old"))
-        os.rename(made, folder)
+    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
+    with naming(folder), _alone(folder.parent) as alone:
+        if replaced.exists() and not os.path.lexists(folder):
+            os.rename(replaced, folder)
+        _remove_left(folder, -math.inf if alone else LEFT_S)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+        try:
+            _share(made, 0o777)
+            yield made
+            _sync(made)
+            if not _exchange(made, folder):
+                _put_in_place(made, folder, replaced)
+        finally:
+            _remove(made)
+
+
+@contextmanager
+def _alone(parent: Path) -> Iterator[bool]:
+    """Wait until no other process builds in ``parent``; yield whether that is sure: not every disk has locks."""
+    handle = os.open(parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield _locked(handle, parent)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int, parent: Path) -> bool:
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process that writes to {parent}", file=sys.stderr, flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError:
+        return False
+    return True
+
+
+def _sync(folder: Path) -> None:
+    """Bring all files of a folder to the disk, so that a power cut after the rename loses none."""
+    for path in (*folder.rglob("*"), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _exchange(made: Path, folder: Path) -> bool:
+    """Let two folders change places at once; False where there is no second one or the system cannot do that."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return False
+    return bool(rename(_AT_FDCWD, os.fsencode(made), _AT_FDCWD, os.fsencode(folder), _RENAME_EXCHANGE) == 0)
+
+
+def _put_in_place(made: Path, folder: Path, replaced: Path) -> None:
+    """Rename twice; a kill between leaves the earlier folder at ``replaced``, from where the next writer takes it."""
+    _remove(replaced)
+    if os.path.lexists(folder):
+        os.rename(folder, replaced)
+    os.rename(made, folder)
+    _remove(replaced)

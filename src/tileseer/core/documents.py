@@ -49,13 +49,19 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
     seal.check_seal(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        return parse_json(path.read_bytes(), path)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such file; is this the right directory?") from error
+
+
+def parse_json(data: bytes, path: Path) -> Any:
+    """JSON that was read from ``path``, unchecked; ``UserError`` if it is damaged."""
+    try:
+        text = data.decode()
         content = json.loads(text)
         if "\\ud" in text.lower():
             # An escape of half a character, which JSON lets through and no table takes.
             json.dumps(content, ensure_ascii=False).encode()
         return content
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no such file; is this the right directory?") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is not JSON that can be read ({error}); make it again") from error

@@ -57,6 +57,10 @@ class Model:
         ``UserError`` for a file that is missing, damaged or does not fit the others, or for features that this
         release does not have. Files have seals beside them, those of a published folder are in the index above it.
         """
+        return model_files.of_one_version(folder.resolve().parent, lambda: cls._read_folder(folder))
+
+    @classmethod
+    def _read_folder(cls, folder: Path) -> Self:
         models = folder.resolve().parent
         if (models / model_files.INDEX).is_file():
             model_files.read_index(models)

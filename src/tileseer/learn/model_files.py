@@ -10,11 +10,13 @@
         selector.hpp  selector.npz  known_problems.parquet  kernels.json  serving.json
         resource_estimates.json  out_of_fold.parquet
 
+An operation that a later publication of others left as it was has the ``provenance.json`` of its own one in its folder.
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints
 
@@ -50,12 +52,17 @@ SERVING_FILES = (SELECTOR, PICKER, KNOWN, KERNELS, SERVING, ESTIMATES)
 PROVENANCE = "provenance.json"
 """What made the models (``tileseer.serve.provenance``); a directory that was published by hand may lack it."""
 FORMAT: Literal[2] = 2
+READS = 20
+"""How often a directory is read that is published anew each time."""
+Content = TypeVar("Content")
 
 
 class Entry(Document):
-    """The model of one operation; the pattern keeps a directory from naming files outside it."""
+    """The model of one operation; the patterns keep a directory from naming files outside it."""
 
     folder: Annotated[str, StringConstraints(pattern=r"^grouped_conv_\w+$")]
+    provenance: Annotated[str, StringConstraints(pattern=r"^grouped_conv_\w+/provenance\.json$")] | None = None
+    """File that says what made it; None: that of the directory."""
 
 
 _Operation = Annotated[str, StringConstraints(pattern=f"^({'|'.join(VARIANTS)})_({'|'.join(DTYPES)})$")]
@@ -74,12 +81,45 @@ class Index(Document):
 
 def read_index(models: Path) -> Index:
     """The index of a model directory; ``UserError`` names a file that is missing, changed or not listed."""
+    return of_one_version(models, lambda: _checked_index(models))
+
+
+def of_one_version(models: Path, read: Callable[[], Content]) -> Content:
+    """What ``read`` makes of a model directory: once more where another version was published meanwhile."""
+    for _ in range(READS):
+        before = _version(models)
+        try:
+            content = read()
+        except (UserError, OSError):
+            if _version(models) == before:
+                raise
+        else:
+            if _version(models) == before:
+                return content
+    return read()
+
+
+def _version(models: Path) -> tuple[int, int] | None:
+    """What tells one publication from the next, even one of the same bytes."""
+    try:
+        state = (models / INDEX).stat()
+    except OSError:
+        return None
+    return state.st_ino, state.st_ctime_ns
+
+
+def parse_index(models: Path) -> Index:
+    """The index of a model directory, whose files are not checked."""
     path = models / INDEX
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error}); is this a directory of models?") from error
-    index = validate_table(strict_json(text, str(path)), Index, str(path))
+    return validate_table(strict_json(text, str(path)), Index, str(path))
+
+
+def _checked_index(models: Path) -> Index:
+    index = parse_index(models)
     present = file_digests(models)
     for name, digest in index.sha256.items():
         if name not in present:

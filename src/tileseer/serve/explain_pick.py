@@ -53,6 +53,10 @@ def explain_pick(
     ranking has the times that it holds of this problem. ``UserError`` where nothing supports the problem, or
     ``against`` is not among what does.
     """
+    return model_files.of_one_version(models, lambda: _explain_pick(models, problem, top, against, dataset))
+
+
+def _explain_pick(models: Path, problem: Problem, top: int, against: str | None, dataset: Path | None) -> Explanation:
     selector = Selector.read(models, f"{problem.variant}_{problem.dtype}")
     ranked, model = selector.rank(problem), Model.read(selector.folder)
     if not ranked:

@@ -129,10 +129,22 @@ def _made(dataset: Path, *others: Path) -> Made:
     )
 
 
-def read_provenance(models: Path) -> Provenance:
-    """The provenance of a model directory, after all its hashes have been checked."""
-    index = model_files.read_index(models)
-    path = models / model_files.PROVENANCE
-    if model_files.PROVENANCE not in index.sha256:
-        raise UserError(f"{path}: there is no such file, so the models say nothing of their origin; publish them again")
-    return documents.read_document(path, Provenance)
+def read_provenance(models: Path, operation: str | None = None) -> Provenance:
+    """What made the models that were published last, or that of one operation; all hashes are checked first."""
+
+    def read() -> Provenance:
+        index = model_files.read_index(models)
+        name = (index.operations[operation].provenance if operation else None) or model_files.PROVENANCE
+        if name not in index.sha256:
+            raise UserError(
+                f"{models / name}: there is no such file, so the models say nothing of their origin; publish them again"
+            )
+        return documents.read_document(models / name, Provenance)
+
+    return model_files.of_one_version(models, read)
+
+
+def read_earlier_provenance(models: Path) -> dict[str, Provenance]:
+    """What made the operations that were published earlier than the others of a directory."""
+    entries = model_files.read_index(models).operations
+    return {name: read_provenance(models, name) for name, entry in entries.items() if entry.provenance}

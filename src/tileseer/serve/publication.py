@@ -3,13 +3,18 @@
 The history has times, so nothing is made from it and no hash covers it.
 """
 
+import errno
 import hashlib
 import json
+import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self, cast
+
+from pydantic import ValidationError
 
 from tileseer.core import documents, seal
 from tileseer.core.atomic import building
@@ -73,8 +78,9 @@ def publish_models(
 ) -> Index:
     """Write the model directory ``output`` from training folders, their reports and serving folders; return the index.
 
-    The directory is built beside its place and renamed into it. ``UserError`` unless there is one of each for every
-    operation, and all are of one arch, device and device kind.
+    The directory is built beside its place and changes places with it. Other operations of the device that were
+    published before stay in it. ``UserError`` unless there is one of each for every operation, and all are of one arch,
+    device and device kind; then what was published stays as it is.
     """
     kinds = ((trainings, SPEC), (validations, ""), (servings, SERVING))
     trained, reports, served = (_by_operation([path / name for path in paths]) for paths, name in kinds)
@@ -96,9 +102,48 @@ def publish_models(
         if provenance is not None:
             documents.write_document(made / PROVENANCE, provenance, sealed=False)
         device = first.model_dump(include=set(OF_A_DEVICE))
+        operations = dict(sorted((operations | _keep_others(output, made, operations, device)).items()))
         index = Index(format=model_files.FORMAT, **device, operations=operations, sha256=model_files.file_digests(made))
         documents.write_document(made / INDEX, index, sealed=False)
+        model_files.read_index(made)
     return index
+
+
+def _keep_others(output: Path, made: Path, new: Mapping[str, Entry], device: Mapping[str, str]) -> dict[str, Entry]:
+    """Copy the other operations of a device that are published at ``output``, each with its own provenance."""
+    folders = {entry.folder for entry in new.values()}
+    if not {path.name for path in output.glob("grouped_conv_*") if path.is_dir()} - folders:
+        return {}
+    try:
+        published = model_files.parse_index(output)
+    except UserError as error:
+        raise UserError(f"{error}; publish all operations again, or remove {output}") from error
+    if published.model_dump(include=set(OF_A_DEVICE)) != device:
+        return {}
+    kept = {}
+    for name, entry in published.operations.items():
+        # A user who does not want an operation any more removes its folder.
+        if name not in new and (output / entry.folder).is_dir():
+            own = [file for file in published.sha256 if Path(file).parent == Path(entry.folder)]
+            copies = dict(zip(own, own, strict=True))
+            if entry.provenance is None and PROVENANCE in published.sha256:
+                entry = entry.model_copy(update={"provenance": f"{entry.folder}/{PROVENANCE}"})
+                copies[PROVENANCE] = str(entry.provenance)
+            fix = f"add {name} to operations and publish it again, or remove {output / entry.folder}"
+            for file, copy in copies.items():
+                _copy_published(output / file, made / copy, published.sha256[file], fix)
+            kept[name] = entry
+    return kept
+
+
+def _copy_published(source: Path, copy: Path, digest: str, fix: str) -> None:
+    copy.parent.mkdir(exist_ok=True)
+    try:
+        shutil.copyfile(source, copy)
+    except FileNotFoundError as error:
+        raise UserError(f"{source}: the file is missing, which index.json lists; {fix}") from error
+    if seal.file_digest(copy) != digest:
+        raise UserError(f"{source}: the content does not match index.json; {fix}")
 
 
 def _by_operation(files: Sequence[Path]) -> dict[str, tuple[Path, Origin]]:
@@ -123,10 +168,11 @@ def _copy(source: Path, names: Sequence[str], folder: Path, fix: str) -> None:
         shutil.copyfile(source / name, folder / name)
 
 
-def append_publication(
-    path: Path, earlier: Sequence[Published], index: Index, reports: Sequence[Path], provenance: Provenance
-) -> None:
-    """Append a publication to the file of the earlier ones, unless the last one of the arch was the same."""
+def append_publication(path: Path, index: Index, reports: Sequence[Path], provenance: Provenance) -> None:
+    """Append a publication to the history, unless the last one of the arch was the same.
+
+    What is wrong with the history is a warning: it never stops what it tells of.
+    """
     config = json.dumps(provenance.config, sort_keys=True).encode()
     validated = [documents.read_document(report, Validation) for report in reports]
     entry = Published(
@@ -141,21 +187,51 @@ def append_publication(
             report.operation: PublishedFigures.of(report) for report in sorted(validated, key=lambda one: one.operation)
         },
     )
-    last = [one for one in earlier if one.arch == entry.arch][-1:]
+    last = [one for one in read_history(path) if one.arch == entry.arch][-1:]
     if [one.model_copy(update={"time": entry.time}) for one in last] != [entry]:
-        with path.open("a") as stream:
-            stream.write(entry.model_dump_json() + "\n")
+        try:
+            _append_line(path, entry.model_dump_json().encode())
+        except OSError as error:
+            print(f"warning: {path}: this publication is not in the history: {error}", file=sys.stderr, flush=True)
+
+
+def _append_line(path: Path, line: bytes) -> None:
+    """Append a line, on a new line even after one that was torn, and wait until it is on the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _open_history(path, "ab+") as stream:
+        if stream.seek(0, os.SEEK_END):
+            stream.seek(-1, os.SEEK_END)
+            line = (b"" if stream.read() == b"\n" else b"\n") + line
+        stream.write(line + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _open_history(path: Path, mode: str) -> BinaryIO:
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "this is no file; remove it", str(path))
+    return cast(BinaryIO, path.open(mode))
 
 
 def read_history(path: Path) -> list[Published]:
-    """All publications, the oldest first; none where there is no file."""
-    publications = []
-    for number, line in enumerate(path.read_text().splitlines() if path.exists() else (), 1):
+    """All publications, the oldest first; a warning names the lines that are none, such as one that a kill tore."""
+    publications, others = [], []
+    try:
+        with _open_history(path, "rb") as stream:
+            lines = stream.read().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        print(f"warning: the history cannot be read: {error}", file=sys.stderr, flush=True)
+        return []
+    for number, line in enumerate(lines, 1):
         try:
-            content = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{path}, line {number}: this is no JSON ({error}); remove the line") from error
-        publications.append(validate_table(content, Published, f"{path}, line {number}"))
+            publications.append(Published.model_validate_json(line))
+        except ValidationError:
+            others += [number] if line.strip() else []
+    if others:
+        numbers = f"line {others[0]}" + (f" and {len(others) - 1} more" if others[1:] else "")
+        print(f"warning: {path}, {numbers}: this is no publication and is skipped", file=sys.stderr, flush=True)
     return publications
 
 

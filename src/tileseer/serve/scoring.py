@@ -186,6 +186,10 @@ def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 def score_pairs(models: Path, pairs: ScoredPairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
     """One row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
+    return model_files.of_one_version(models, lambda: _score_pairs(models, pairs, threads))
+
+
+def _score_pairs(models: Path, pairs: ScoredPairs, threads: int) -> tuple[pa.Table, list[str]]:
     index = model_files.read_index(models)
     operation = np.array([_operation(one) for one in pairs.kernels], object)[pairs.name]
     values = pd.DataFrame({"name": pairs.name, "problem": pairs.problem, "operation": operation})

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from tileseer.core import atomic, documents
+from tileseer.core.documents import Content
 from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel
+from tileseer.core.tables import StrictModel, validate_table
 from tileseer.costmodel.scores import UNIT
 from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS, INT32_MAX, Problem
@@ -42,6 +43,8 @@ PARTS = (8, 64, 256)
 """Trees after which the remaining candidates go on: first few trees of many candidates, then many of few."""
 BLOCK = 1 << 16
 """Pairs ranked at a time: what a large batch costs in memory."""
+READ_LATER = (model_files.SERVING, model_files.SPEC, model_files.KERNELS)
+"""Files that few calls need."""
 BITS = 64
 """Most leaves of a tree: one bit each."""
 GATHERED = 1 << 17
@@ -121,10 +124,16 @@ class Selector:
     Its times may be ``simulated`` (``about.device_kind``): such choices are not advice for a real GPU.
     """
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], folder: Path = Path()) -> None:
-        """``arrays`` are those of ``serve.packing``; ``folder`` has the other files of the operation."""
+    def __init__(
+        self, arrays: Mapping[str, np.ndarray], folder: Path = Path(), files: Mapping[str, bytes] | None = None
+    ) -> None:
+        """``arrays`` are those of ``serve.packing``; ``folder`` has the other files of the operation.
+
+        ``files``: contents of ``READ_LATER``, which belong to the arrays whatever is published meanwhile.
+        """
         self._arrays = arrays
         self.folder = folder
+        self._files = files or {}
         self.about = about = About.model_validate_json(arrays[ABOUT].tobytes())
         """Where the model comes from, and what the arrays mean."""
         self.candidates, self.kernels = about.candidates, about.kernels
@@ -145,13 +154,19 @@ class Selector:
 
         ``arch``: the arch that the models have to be for; None: any.
         """
-        folder = model_files.operation_folder(models, operation, arch)
+        return model_files.of_one_version(
+            models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
+        )
+
+    @classmethod
+    def _read_folder(cls, folder: Path) -> Self:
         path = folder / model_files.PICKER
         try:
+            files = {name: (folder / name).read_bytes() for name in READ_LATER}
             with np.load(path, allow_pickle=False) as arrays:
-                return cls(dict(arrays), folder)
+                return cls(dict(arrays), folder, files)
         except FileNotFoundError as error:
-            raise UserError(f"{path}: there is no such file; publish the models again") from error
+            raise UserError(f"{error.filename}: there is no such file; publish the models again") from error
         except (ValueError, LookupError, OSError, zipfile.BadZipFile) as error:
             reason = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{path}: cannot be read by this release ({reason}); publish the models again") from error
@@ -230,7 +245,7 @@ class Selector:
     def _guarantee(self) -> Guarantee:
         from tileseer.serve.serving_files import Serving
 
-        return documents.read_document(self.folder / model_files.SERVING, Serving).guarantee
+        return self._document(model_files.SERVING, Serving).guarantee
 
     def fastest_measured(self, problem: Problem) -> str | None:
         """The candidate that was fastest when exactly this problem was measured."""
@@ -248,7 +263,7 @@ class Selector:
         from tileseer.learn.model_schema import FeatureSpec
         from tileseer.learn.own_choice import grouping
 
-        spec = documents.read_document(self.folder / model_files.SPEC, FeatureSpec)
+        spec = self._document(model_files.SPEC, FeatureSpec)
         if spec.own_margins is None:
             raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
         if library != spec.library:
@@ -270,8 +285,13 @@ class Selector:
     @cached_property
     def aliases(self) -> dict[str, list[str]]:
         """The other names of kernels that have some: kernels with the same machine code."""
-        entries = documents.read_json(self.folder / model_files.KERNELS)["kernels"]
+        path = self.folder / model_files.KERNELS
+        entries = documents.parse_json(self._files[path.name], path)["kernels"]
         return {entry["kernel"]: entry["aliases"] for entry in entries if entry.get("aliases")}
+
+    def _document(self, name: str, kind: type[Content]) -> Content:
+        path = self.folder / name
+        return validate_table(documents.parse_json(self._files[name], path), kind, str(path))
 
     def _fastest_measured(self, dims: np.ndarray) -> np.ndarray:
         """Place of the candidate that was fastest when exactly this problem was measured, or -1, [n]."""

@@ -38,7 +38,7 @@ class CheckResult:
 def check_path(path: Path, config: Path) -> list[CheckResult]:
     """The checks of what lies at ``path``; ``UserError`` if it is nothing of ours. ``config``: folder of the tables."""
     if (path / model_files.INDEX).is_file():
-        return _models(path)
+        return model_files.of_one_version(path, lambda: _models(path))
     if (path / recording.FILE).is_file():
         return _recording(path, config)
     if path.is_dir() and any((path / stage).is_dir() for stage in STAGES):
