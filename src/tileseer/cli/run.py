@@ -79,7 +79,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> int:
 
 
 def _call(command: Sequence[str], out: IO[bytes], environment: Mapping[str, str]) -> int:
-    """Exit status of Snakemake; ``KeyboardInterrupt`` when it has ended because this process was asked to end.
+    """Exit status of Snakemake; ``KeyboardInterrupt`` when it has ended after a signal to this process.
 
     It and its jobs have a session of their own: so they are interrupted once, whether the signal was for all that the
     terminal runs or for this process alone. Snakemake then ends its jobs and removes what is half made.
