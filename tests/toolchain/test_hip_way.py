@@ -14,8 +14,7 @@ from collections import Counter
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from small_workflow import lay_out
-from test_hip import layers
+from small_workflow import lay_out, layer_table, square
 from test_hip_modules import FORWARD
 
 from tileseer.core.cache import default_folder
@@ -54,7 +53,9 @@ def workflow(hip, tmp_path):
     tables = {"train": [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1)],
               "judge": [(8, 24, 4, 3), (16, 16, 5, 1)]}  # fmt: skip
     for name, sizes in tables.items():
-        (made.folder / f"config/problems/{name}.csv").write_text(layers(sizes))
+        (made.folder / f"config/problems/{name}.csv").write_text(
+            layer_table(("net", f"run {number % 2}", 1, square(*size)) for number, size in enumerate(sizes))
+        )
     train, judge = "config/problems/train.csv", "config/problems/judge.csv"
     own = yaml.safe_load((made.folder / "config/config.yaml").read_text())
     made.configure(
