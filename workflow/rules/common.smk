@@ -128,10 +128,6 @@ def forecast(jobs):
 onstart:
     try:
         RUN = runs.begin_run(Path(".snakemake"), Path("results"), Path("logs"))
-        # What publishes replaces the models at once or not at all. Snakemake would copy them before, and after a failure
-        # remove them to copy them back.
-        workflow.persistence.backup_output = lambda path: None
-        workflow.persistence.restore_output = Path.exists
         jobs = [job for job in workflow.dag.needrun_jobs() if job.rule.shellcmd]
         # The executor would try each job, or wait for ever for what it could not submit.
         if workflow.executor_plugin.name == "slurm":

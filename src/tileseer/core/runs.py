@@ -38,6 +38,8 @@ def begin_run(state: Path, *folders: Path) -> Lock:
         who = holder_of(state / RUN) or "a process"
         raise UserError(f"{who} runs in this folder; wait for its end, or run in another folder")
     _wait_for_jobs(state / JOBS)
+    # Snakemake fails on the copy of an updated output that a killed run has left.
+    shutil.rmtree(state / "backups", ignore_errors=True)
     _bring_to_present(*folders)
     return lock
 
