@@ -260,11 +260,11 @@ def drawn(graphs: Sequence[Mapping[str, float]], datasets: Sequence[Mapping[str,
 
 def fill_in(page: Path, mark: str, text: str) -> None:
     """Replace what stands between two marks of a page."""
-    before, begin, rest = page.read_text().partition(f"<!-- {mark} -->\n")
+    before, begin, rest = page.read_text(encoding="utf-8").partition(f"<!-- {mark} -->\n")
     _, end, after = rest.partition(f"<!-- end of {mark} -->")
     if not end:
         sys.exit(f"error: {page}: there are no marks for {mark}")
-    page.write_text(before + begin + text + end + after)
+    page.write_text(before + begin + text + end + after, encoding="utf-8")
 
 
 def main() -> None:

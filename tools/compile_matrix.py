@@ -450,7 +450,7 @@ def main(argv: list[str] | None = None) -> None:
             write_text(tried, verdicts_text(verdicts, pools))
     write_text(tried, verdicts_text(verdicts, pools, old))
     rows = lacks(verdicts)
-    write_text(API, API.read_text().partition(MARK)[0] + table_text(rows))
+    write_text(API, API.read_text(encoding="utf-8").partition(MARK)[0] + table_text(rows))
     write_text(Path(RULES.format(level=level)), page(rows, verdicts, old, cases, level, version))
 
 
@@ -458,7 +458,7 @@ def read_verdicts(path: Path, pools: Pools | None = None) -> Verdicts:
     """Verdicts of earlier runs; with ``pools``, without those of kernels that are written otherwise today."""
     if not path.exists():
         return {}
-    rows = csv.DictReader(path.read_text().splitlines(), dialect="excel-tab")
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines(), dialect="excel-tab")
     found = ((Case(row["arch"], KernelConfig.parse(row["kernel"])), row) for row in rows)
     return {case: row["error"] for case, row in found if pools is None or row["text"] == pools.text(case)}
 

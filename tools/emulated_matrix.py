@@ -138,7 +138,7 @@ def read_verdicts(path: Path) -> Verdicts:
     """Verdicts of earlier runs."""
     if not path.exists():
         return {}
-    rows = csv.DictReader(path.read_text().splitlines(), dialect="excel-tab")
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines(), dialect="excel-tab")
     return {
         Case(r["arch"], KernelConfig.parse(r["kernel"])): KernelVerdict(
             r["kernel"], r["verdict"], int(r["right"]), int(r["wrong"]), said=r["said"]
@@ -179,7 +179,7 @@ def main(argv: list[str] | None = None) -> None:
         verdicts |= zip(batch, results, strict=True)
         write_text(kept, verdicts_text(verdicts))
         requested = [case for case in requested if case not in batch]
-    before, rest = SHOWN.read_text().split(MARKS[0])
+    before, rest = SHOWN.read_text(encoding="utf-8").split(MARKS[0])
     write_text(SHOWN, before + MARKS[0] + matrix(pools, cases, verdicts) + MARKS[1] + rest.split(MARKS[1])[1])
 
 

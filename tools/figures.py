@@ -34,7 +34,9 @@ def refreshed(page: str, root: Path) -> str:
 
 
 def _output(command: str, root: Path) -> str:
-    done = subprocess.run(command, shell=True, cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, shell=True, cwd=root, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode:
         print(f"left as it is: {command.splitlines()[0]}: {done.stderr.strip()}", file=sys.stderr)
     return "" if done.returncode else done.stdout

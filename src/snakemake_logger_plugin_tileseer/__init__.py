@@ -85,7 +85,7 @@ class LogHandler(LogHandlerBase):
         elif self._jobs.total:
             self._say(f"{self._jobs.total:,} jobs would run")
         if summary := getattr(self.settings, "summary", ""):
-            Path(summary).write_text(json.dumps({"is_run": self._is_run, **self._jobs.counts()}))
+            Path(summary).write_text(json.dumps({"is_run": self._is_run, **self._jobs.counts()}), encoding="utf-8")
         super().close()
 
     def _begin(self, total: int) -> None:

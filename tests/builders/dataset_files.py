@@ -31,7 +31,7 @@ def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16", ar
             rows[field.name] = None if field.nullable else ""
     table = pa.table([pa.array(rows[field.name], from_pandas=True).cast(field.type) for field in SCHEMA], schema=SCHEMA)
     made = {
-        "schema_version": SCHEMA_VERSION, "arch": arch, "operation": operation, "device": "a product",
+        "schema_version": SCHEMA_VERSION, "arch": arch, "operation": operation, "device": "a_product",
         "device_kind": "simulated", "measurement_id": "0" * 16, "rows_by_status": counts or {},
     }  # fmt: skip
     parquet.write_table(table.replace_schema_metadata({"tileseer": json.dumps(made)}), path)

@@ -2,6 +2,7 @@
 
 import bz2
 import json
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -210,3 +211,31 @@ def test_features_know_the_problem_and_the_solver():
     assert np.isfinite(row).all()
     assert found["solver"] == 34 and found["out_h"] == 28 and found["pixels"] == 784
     assert found["fill_out_h_3"] == np.float32(28 / 30) and found["power_group_k"] == 128
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x" * 2**13, "a line of 4,096 bytes"),
+        ("\n" * (2**14 + 1), "more than 16,384 bytes"),
+        ("x\n" * 1001, "line 1001: there are more than 1,000 entries"),
+    ],
+    ids=["line", "size", "entries"],
+)
+def test_a_bomb_is_refused_before_it_fills_the_memory(text, message, read, monkeypatch):
+    monkeypatch.setattr(find_db, "LARGEST", 2**14)
+    monkeypatch.setattr(find_db, "LONGEST_LINE", 2**12)
+    monkeypatch.setattr(find_db, "MOST_ENTRIES", 1000)
+    with pytest.raises(UserError, match=message):
+        read(text, "a.fdb.txt.bz2")
+
+
+def test_a_bomb_of_zeros_takes_no_memory(tmp_path):
+    packer = bz2.BZ2Compressor()
+    path = tmp_path / "a.fdb.txt.bz2"
+    path.write_bytes(b"".join(packer.compress(bytes(2**20)) for _ in range(16)) + packer.flush())
+    tracemalloc.start()
+    with pytest.raises(UserError, match="this is no find-db"):
+        find_db.read_find_dbs([path], "gfx942", KNOWN)
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()

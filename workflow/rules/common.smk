@@ -5,19 +5,14 @@ import re
 import sys
 from pathlib import Path
 
-# A Snakefile that was copied with its src runs that code; one that was installed, the package that brings it.
-SRC = Path((lambda: 0).__code__.co_filename).resolve().parents[2] / "src"
-if SRC.is_dir():
-    sys.path.insert(0, str(SRC))
-
 from snakemake.exceptions import WorkflowError
 from tileseer.compile import registry, source_trees
 from tileseer.config.compile import LIBRARIES
-from tileseer.config.config import ARCH_PATTERN, check
+from tileseer.config.config import check
+from tileseer.config.names import ARCH_PATTERN
 from tileseer.config.operations import OPERATION_PATTERN, OPERATIONS
 from tileseer.core import code_digest, places, runs, slurm, stage_file as stage_files
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError
 from tileseer.core.script import RunEnvironment
 from tileseer.core.stage_store import digest
 
@@ -47,7 +42,6 @@ try:
         compiles=SETTINGS.compile.toolchain == "hipcc",
     )
 except UserError as error:
-    # One line, the last one on the screen.
     raise SystemExit(f"error: {error}") from None
 
 # Tables that no stage makes.

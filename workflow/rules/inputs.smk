@@ -1,6 +1,6 @@
 # Inputs and parameters that depend on the arch: operations, recordings, and the tables that models were made from.
-import json
-
+from tileseer.core.documents import read_json
+from tileseer.core.errors import shown
 from tileseer.gpus.hardware import target
 from tileseer.kernels.registry import family_of_arch
 from tileseer.measure.device import NO_TIMES
@@ -18,7 +18,17 @@ def recorded_operations(arch):
             f"{path}: there is no such file, but replays names it for {arch}; an installed package has no recordings: "
             "copy config/recorded of the repository into this folder, or give replays another folder"
         )
-    return json.loads(path.read_text())["operations"]
+    try:
+        content = read_json(path)
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+    operations = content.get("operations") if isinstance(content, dict) else None
+    words = operations if isinstance(operations, list) else [None]
+    if not all(re.fullmatch(OPERATION_PATTERN, str(word)) for word in words):
+        raise WorkflowError(
+            f"{path}: operations: should be a list such as [forward_bf16], but it is {shown(operations)}"
+        )
+    return operations
 
 
 def operations_of(wildcards):

@@ -19,6 +19,7 @@ from tileseer.cli import options
 from tileseer.config.config import Config
 from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.core.tables import check_config_file
 from tileseer.core.yaml_files import read_yaml
 from tileseer.learn import verdict
 from tileseer.learn.validation_report import Validation
@@ -59,6 +60,9 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> int:
     targets = [f"results/models/{args.arch}", f"results/reports/{args.arch}.html"] if args.arch else []
     if targets and words and not words[0].startswith("-"):
         raise UserError(f"--arch {args.arch} and {words[0]}: give one of them, an arch or a target")
+    for file in (Path("config/config.yaml"), *_config_files(words)):
+        if file.exists():
+            check_config_file(file)
     chosen = any(word.startswith(flag) for word in words for flag in OWN_CORES)
     cores = () if chosen else ("--cores", "all")
     # The jobs call `python`: this one, also where its environment is not active.
@@ -68,7 +72,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> int:
         command = [sys.executable, "-m", "snakemake", *view, *cores, *targets, *words]
         status = _call(command, out, os.environ | {"PATH": path})
         written = Path(folder, "summary.json")
-        summary = json.loads(written.read_text()) if written.exists() else {"is_run": False}
+        summary = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {"is_run": False}
         if not summary.pop("is_run"):
             # A dry run or a graph: what Snakemake prints is the answer. In a run its jobs print what their logs hold.
             out.seek(0)
@@ -136,12 +140,23 @@ def _ended(args: argparse.Namespace, counts: dict[str, int], words: Sequence[str
     return options.answer(args, {**counts, "made": made}, lines or [f"made: {' '.join(words)}"])
 
 
+def _config_files(words: Sequence[str]) -> Iterator[Path]:
+    """The configuration files that the flags of Snakemake name, in their order."""
+    names = False
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if word.startswith("-"):
+            names = flag in ("--configfile", "--configfiles")
+        if names and (equals or not word.startswith("-")):
+            yield Path(value if word.startswith("-") else word)
+
+
 def _configured_arch(words: Sequence[str]) -> str:
     """The arch of the configuration: that of ``--config``, of ``--configfile``, or of config/config.yaml."""
     for word in words:
         if word.startswith("arch="):
             return word.removeprefix("arch=")
-    files = [Path(word) for word in words if word.endswith((".yaml", ".yml"))]
+    files = list(_config_files(words))
     archs = [read_yaml(path).get("arch") for path in (*reversed(files), Path("config/config.yaml")) if path.exists()]
     return next(filter(None, archs), Config().arch)
 

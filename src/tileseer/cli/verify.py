@@ -105,7 +105,7 @@ def _emulated(args: argparse.Namespace) -> int:
 
 def _list(path: Path) -> list[str]:
     try:
-        names = [line.strip() for line in path.read_text().splitlines() if line.strip()]
+        names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: no list of kernel names: {error}; write one name a line") from error
     if not names:

@@ -235,7 +235,9 @@ def find_vendor_compiler(vendor: Vendor, named: str | None = None) -> Compiler:
 
 def _asked(path: Path, origin: str, vendor: Vendor) -> Compiler:
     try:
-        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=True)
+        answer = subprocess.run(
+            [path, "--version"], capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(f"{origin}: {path} --version does not answer ({error}); {vendor.how}") from error
     lines = [line for line in answer.stdout.splitlines() if line.strip() and not line.startswith("InstalledDir")]

@@ -39,7 +39,7 @@ def sources_digest(include: Path = SOURCES) -> str:
 def run_command(command_: Sequence[str]) -> None:
     """Run a compiler; its failure is a ``UserError`` with the end of what it printed."""
     try:
-        run = subprocess.run(command_, capture_output=True, text=True, check=False)
+        run = subprocess.run(command_, capture_output=True, encoding="utf-8", errors="replace", check=False)
     except OSError as error:
         raise UserError(f"{command_[0]}: cannot be run: {error.strerror}") from error
     if run.returncode:

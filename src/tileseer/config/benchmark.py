@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from tileseer.config.names import Product
 from tileseer.config.section import OnlySet, Section
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 """Units of time."""
 Budget = Annotated[str, StringConstraints(pattern=r"^(\d*[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)[smh]$")]
-Product = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 
 
 class Timing(Section):

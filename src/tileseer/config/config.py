@@ -2,21 +2,19 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, field_validator
 
 from tileseer.config.benchmark import BenchmarkSettings, LockSettings
 from tileseer.config.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 from tileseer.config.inputs import ConfigsSettings, ProblemsSettings
 from tileseer.config.model import ModelSettings, ServingSettings, ValidationSettings
+from tileseer.config.names import Arch
 from tileseer.config.operations import OPERATION_PATTERN
 from tileseer.config.section import Section, SourcePath
 from tileseer.core.tables import validate_table
 
-ARCH_PATTERN = r"gfx[0-9a-f]+(?:_[a-z0-9]+)?|sm_[0-9]+a?(?:_[a-z0-9]+)?"
-"""A GPU target; a recording of somebody else's measurements may append a word: ``gfx950_mi355x``."""
-Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
 _OF_THE_MACHINE: dict[str, Any] = {
     "cache": True, "lock": True, "ck": {"root"}, "cutlass": {"root"}, "compile": {"compiler"}
 }  # fmt: skip

@@ -30,4 +30,6 @@ def source_of(folder: Path, parts: Sequence[str] = (".",)) -> Source:
 
 def _git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(
+        command, check=True, capture_output=True, encoding="utf-8", errors="replace", timeout=60
+    ).stdout

@@ -1,6 +1,8 @@
 """The one exception that a user is meant to read."""
 
+import codecs
 import functools
+import io
 import reprlib
 import sys
 from collections.abc import Callable
@@ -35,6 +37,13 @@ def printed(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
+def _write_utf8() -> None:
+    """Let the standard streams take any text, whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
 def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
     """Wrap a command's ``main`` so that a ``UserError`` becomes one line on stderr and exit status 2, and Ctrl-C 130.
 
@@ -44,6 +53,7 @@ def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
 
     @functools.wraps(main)
     def wrapped(*args: object, **kwargs: object) -> int:
+        _write_utf8()
         try:
             return main(*args, **kwargs) or 0
         except BrokenPipeError:

@@ -72,7 +72,11 @@ def _slurm_jobs(folder: Path) -> list[str]:
     if not (folder / SLURM_LOGS).is_dir() or shutil.which("squeue") is None:
         return []
     asked = subprocess.run(
-        ["squeue", "--me", "--noheader", "--format=%i|%Z"], capture_output=True, text=True, timeout=SLURM_TIMEOUT_S
+        ["squeue", "--me", "--noheader", "--format=%i|%Z"],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=SLURM_TIMEOUT_S,
     )
     if asked.returncode:
         print(f"squeue failed, so queued jobs are not known: {asked.stderr.strip()}", file=sys.stderr, flush=True)

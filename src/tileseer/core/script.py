@@ -187,7 +187,7 @@ class _Call:
 def _read_plan(value: str) -> tuple[str, Mapping[str, Any]]:
     """Text and content of the option ``--settings``: JSON, or the path of a stage's file."""
     inline = value.lstrip().startswith("{")
-    text = value if inline else Path(value).read_text()
+    text = value if inline else Path(value).read_text(encoding="utf-8")
     try:
         return text, json.loads(text)
     except (ValueError, RecursionError) as error:

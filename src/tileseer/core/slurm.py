@@ -92,7 +92,7 @@ def _gpu_fault(resources: Mapping[str, Any], real_gpu: bool) -> str:
 
 def _run(*command: str, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+        return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=timeout_s)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 1, "", f"no answer within {timeout_s:.0f} s")
 

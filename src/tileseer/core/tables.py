@@ -12,10 +12,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWr
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from tileseer.core.errors import UserError, shown
-from tileseer.core.yaml_files import read_yaml
+from tileseer.core.yaml_files import read_utf8, read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item", bound=Hashable)
+TEMPLATE_KEY = "__use_yte__"
+"""With it Snakemake takes a configuration for a template."""
 _REASONS = {
     **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
@@ -111,6 +113,13 @@ def _fields(kind: Any, place: list[str | int]) -> list[str]:
         else:
             return list(kind.model_fields)
     return []
+
+
+def check_config_file(path: Path) -> None:
+    """``UserError`` for a configuration that Snakemake would read in silence, or with a traceback, or run."""
+    content = strict_json(read_utf8(path), str(path)) if path.suffix == ".json" else read_yaml(path)
+    if isinstance(content, dict) and TEMPLATE_KEY in content:
+        raise UserError(f"{path}: {TEMPLATE_KEY} lets the file run code; remove it, and write plain YAML")
 
 
 class _Object(list[tuple[str, Any]]):

@@ -1,24 +1,72 @@
 """Jinja2 templates: mistakes in them as user errors, and texts that are filled in once a *form*.
 
+What is filled in may come from files of others. So a C++ template prints plain words (names, types, numbers) and
+nothing else, unless a filter says what a text is: ``quoted`` for a string literal, ``comment``, or ``code``.
+
 Most kernels of a library differ in numbers and name alone. So the text of a form is rendered with a leaf in place of
 each such value and cut at the leaves (``Skeleton``); a kernel of the form is then one join.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import jinja2
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 
 _CUT = "\x1f"
+_PLAIN = re.compile(rf"(?!.*//)[A-Za-z0-9_:<>,./+ {_CUT}-]*")
+"""Names, types, numbers, paths and lists of them; leaves, whose values are checked when they are filled in."""
+_CODE = re.compile(r"(?!.*(?://|/\*))[A-Za-z0-9_:<>,./+ (){}\[\]=!?&|*%;-]*")
+"""Expressions and statements of one line, without strings and comments."""
+_WORD = re.compile(r"[A-Za-z0-9_-]*")
+
+
+class Written(str):
+    """Text that may stand in a file as it is."""
+
+    __slots__ = ()
+
+
+def quoted(value: str) -> Written:
+    """A C++ string literal of any text; what is no printable ASCII is an escape."""
+    return Written(f'"{"".join(map(_character, str(value).encode("utf-8", "replace")))}"')
+
+
+def _character(byte: int) -> str:
+    # Two question marks may begin a trigraph.
+    if chr(byte) in '\\"?':
+        return f"\\{chr(byte)}"
+    return chr(byte) if 32 <= byte < 127 or chr(byte) == _CUT else f"\\{byte:03o}"
+
+
+def comment(value: str) -> Written:
+    """A text in a comment: it cannot end the comment, nor continue it on the next line."""
+    return Written(re.sub(rf"[^ -~{_CUT}]|[\\?*]", "_", str(value)))
+
+
+def code(value: str) -> Written:
+    """C++ that Tileseer made; that nothing else is in it is checked."""
+    return _checked(value, _CODE)
+
+
+def _printed(value: object) -> object:
+    """What a template prints without a filter."""
+    return value if isinstance(value, (int, Written)) else _checked(str(value), _PLAIN)
+
+
+def _checked(text: str, allowed: re.Pattern[str]) -> Written:
+    if not allowed.fullmatch(text):
+        raise jinja2.TemplateRuntimeError(f"{shown(text)} cannot stand in C++ as it is")
+    return Written(text)
 
 
 def environment(folder: Path) -> jinja2.Environment:
-    """Environment of the C++ templates of a folder: a name without a value is a mistake."""
+    """Environment of the templates of a folder: a name without a value is a mistake."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
@@ -28,6 +76,13 @@ def environment(folder: Path) -> jinja2.Environment:
         autoescape=False,
         auto_reload=False,
     )
+
+
+def cpp_environment(folder: Path) -> jinja2.Environment:
+    """Environment of the C++ templates of a folder: text that is no plain word needs a filter."""
+    made = environment(folder).overlay(finalize=_printed)
+    made.filters = made.filters | {"quoted": quoted, "comment": comment, "code": code}
+    return made
 
 
 @contextmanager
@@ -47,6 +102,12 @@ def fill_template(template: Path, **values: object) -> str:
     """Text of a template with some values; a fault in it is a ``UserError``."""
     with mistakes_named(template):
         return environment(template.parent).get_template(template.name).render(values)
+
+
+def fill_cpp_template(template: Path, **values: object) -> str:
+    """The same of a C++ template."""
+    with mistakes_named(template):
+        return cpp_environment(template.parent).get_template(template.name).render(values)
 
 
 class Leaf(str):
@@ -80,7 +141,8 @@ class Skeleton:
         self._order = [place[name] for name in pieces[1::2]]
 
     def filled(self, values: Sequence[str]) -> str:
-        """Text with ``values`` in place of the leaves."""
+        """Text with ``values`` in place of the leaves, each a word or a number."""
+        _checked("".join(values), _WORD)
         pieces = self._pieces.copy()
         pieces[1::2] = [values[index] for index in self._order]
         return "".join(pieces)

@@ -18,15 +18,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target
+from tileseer.measure.device import are_times
 from tileseer.problems.problem import Problem
 
 VARIANTS = {"F": "forward", "B": "bwd_data", "W": "bwd_weight"}
 DTYPES = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
 LAYOUTS = {"NCHW": 2, "NCDHW": 3}
-FASTEST_MS, SLOWEST_MS = 1e-6, 3.6e6
-"""No kernel takes less or more: 1 ns and an hour."""
+LONGEST_LINE, LARGEST = 2**20, 2**28
+"""Bytes of a line and of a database, unpacked; MIOpen's largest database has a fifth of that."""
+MOST_ENTRIES = 1_000_000
+"""Read or refused, twice as many as MIOpen's largest database has."""
 _KEY = re.compile(
     r"(?P<sizes>\d+(?:-\d+){2,3})-(?P<filter>\d+(?:x\d+){1,2})-(?P<others>\d+(?:-\d+){3,4})-"
     r"(?P<pads>\d+(?:x\d+){1,2})-(?P<strides>\d+(?:x\d+){1,2})-(?P<dilations>\d+(?:x\d+){1,2})-\d+-"
@@ -74,6 +79,8 @@ def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> 
         before = len(database.times)
         for number, line in enumerate(_lines(path), start=1):
             _add(database, solvers, path.name, number, line)
+            if len(database.times) + len(database.refused) > MOST_ENTRIES:
+                raise UserError(f"{path}, line {number}: there are more than {MOST_ENTRIES:,} entries; split the file")
         if len(database.times) == before:
             why = next((f"; line {one.line}: {one.reason}" for one in database.refused if one.file == path.name), "")
             raise UserError(f"{path}: there is no measured time in it{why}; give a find-db (*.fdb.txt, *.ufdb.txt)")
@@ -82,12 +89,22 @@ def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> 
 
 def _lines(path: Path) -> Iterator[str]:
     """Lines of a file, unpacked; ``UserError`` where it is damaged."""
-    content = path.read_bytes()
-    try:
-        text = (bz2.decompress(content) if content.startswith(b"BZh") else content).decode()
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path}: is damaged or no text ({error}); fetch it again") from error
-    yield from text.splitlines()
+    size = 0
+    with path.open("rb") as file:
+        packed = file.read(3) == b"BZh"
+        file.seek(0)
+        with bz2.open(file) if packed else file as stream:
+            try:
+                while line := stream.readline(LONGEST_LINE):
+                    size += len(line)
+                    if len(line) == LONGEST_LINE or size > LARGEST:
+                        much = (
+                            f"a line of {LONGEST_LINE:,} bytes" if size <= LARGEST else f"more than {LARGEST:,} bytes"
+                        )
+                        raise UserError(f"{path}: has {much}, unpacked: this is no find-db")
+                    yield line.decode().rstrip("\r\n")
+            except (ValueError, EOFError, OSError) as error:
+                raise UserError(f"{path}: is damaged or no text ({error}); fetch it again") from error
 
 
 def _add(database: Database, solvers: frozenset[str], file: str, number: int, line: str) -> None:
@@ -138,7 +155,7 @@ def parse_key(key: str) -> Problem:
     try:
         problem = Problem.from_dims(VARIANTS[match["direction"]], DTYPES[match["dtype"]], **dims)
     except UserError as error:
-        raise _RefusedError("no convolution") from error
+        raise _RefusedError("no convolution, or too large a one") from error
     if problem.ndim != ndim:
         raise _RefusedError("a 3D problem without depth, which is a 2D one here")
     if list(problem.output[-ndim:]) != outputs:
@@ -158,7 +175,7 @@ def parse_value(value: str) -> tuple[str, float]:
         milliseconds = float(parts[0])
     except ValueError:
         raise _RefusedError("the time is no number") from None
-    if not FASTEST_MS <= milliseconds <= SLOWEST_MS:
+    if not are_times(np.array(milliseconds)):
         raise _RefusedError("the time is not between 1 ns and an hour")
     return before, milliseconds
 

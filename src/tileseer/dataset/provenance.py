@@ -7,6 +7,7 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
+from tileseer.config.names import Arch, Library, OperationName, Product
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, validate_table
 from tileseer.measure.device import DeviceKind
@@ -29,17 +30,16 @@ class BetweenRuns(StrictModel):
 class Recording(StrictModel):
     """The content of ``recording.json``."""
 
-    arch: str
-    device: str
-    """Product of ``config/hardware.yaml``."""
-    operations: Annotated[list[str], Field(min_length=1)]
-    library: str | None = None
-    """Library that offered the candidates, and its version, as programs tell it: ``cudnn 91900``."""
+    arch: Arch
+    device: Product
+    operations: Annotated[list[OperationName], Field(min_length=1)]
+    library: Library | None = None
+    """Library that offered the candidates."""
     latency: str
     """What ``latency_ms`` of the dataset is."""
     provenance: dict[str, str]
     """Everything else that a number depends on, in words."""
-    between_runs: dict[str, BetweenRuns] = Field(default_factory=dict)
+    between_runs: dict[OperationName, BetweenRuns] = Field(default_factory=dict)
     """By operation; absent where nothing was measured twice."""
 
     def description(self) -> dict[str, str]:
@@ -51,13 +51,13 @@ class DatasetProvenance(StrictModel):
     """Origin of the rows of a dataset."""
 
     schema_version: int = SCHEMA_VERSION
-    arch: str
-    operation: str
-    device: str
+    arch: Arch
+    operation: OperationName
+    device: Product
     device_kind: DeviceKind
     measurement_id: str
     rows_by_status: dict[str, int]
-    library: str | None = None
+    library: Library | None = None
     """Library that offered the candidates of a measured dataset, and its version."""
     recording: Recording | None = None
     """Of a replayed recording."""

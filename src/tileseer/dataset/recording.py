@@ -15,6 +15,7 @@ No time is estimated: a pair without a row has the reason of the support rule th
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,16 +23,17 @@ import pandas as pd
 import pyarrow as pa
 
 from tileseer.core import documents, parquet
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.costmodel.resources import RESOURCES
 from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.dataset.schema import BUILD, CODE, SCHEMA, typed
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels import candidates as candidate_tables
-from tileseer.kernels.registry import family_of_kernels
+from tileseer.kernels.registry import family_of_arch, family_of_kernels, parse_kernels
 from tileseer.kernels.support import SUPPORT, check_support
-from tileseer.measure.device import SLOWEST_MS, STATUSES
+from tileseer.measure.device import STATUSES, are_times
+from tileseer.problems import problem_table
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
@@ -70,6 +72,11 @@ TIMES = pa.schema(
 """The columns that every recording has."""
 
 
+PAIR = {name: PAIRS.field(name).type for name in ("problem", "kernel", "split_k", "status", "samples")}
+REPORTED = parquet.schema([(name, pa.int32()) for name in ("registers", "shared_bytes", "blocks")])
+"""What a compiler said of a kernel."""
+
+
 def read_recording(folder: Path) -> Recording:
     """Read the description of a recording; ``UserError`` if it is missing or damaged."""
     return documents.read_document(folder / FILE, Recording)
@@ -94,10 +101,8 @@ def recorded_dataset(
         )
     own = folder / str(operation)
     problems = _problems(own / "problems.parquet", operation)
-    kernels = parquet.read_table(own / "kernels.parquet").to_pandas()
-    pairs = _pairs(own / "pairs.parquet")
-    if not pairs["median_us"][pairs["status"] == "ok"].between(0, 1000 * SLOWEST_MS, "neither").all():
-        raise UserError(f"{own / 'pairs.parquet'}: a time in it is none; fetch it again")
+    kernels = _kernels(own / "kernels.parquet", recording.arch)
+    pairs = _pairs(own / "pairs.parquet", family_of_arch(recording.arch).offered)
     candidates = _candidates(kernels, pairs, recording.arch)
     if "registers" not in kernels:
         candidates = _estimated(candidates, hardware, coefficients)
@@ -123,23 +128,80 @@ def _without_wrong_kernels(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def _problems(path: Path, operation: Operation) -> pd.DataFrame:
     """Problems in the form of the problems stage; of those that are dimensions only, all are for training."""
-    table = parquet.read_table(path).to_pandas()
+    table = _read_table(path, {"problem_key": problem_table.SCHEMA}, _required(dict.fromkeys(DIMS, pa.int32())))
     try:
         made = problem_frame(problems_of_rows(operation.variant, operation.dtype, table[list(DIMS)].to_numpy()))
     except UserError as error:
         raise UserError(f"{path}: {error}; fetch it again") from error
     if "problem_key" not in table:
         return made.assign(split="train", network="", layer="")
+    _refuse(path, "split", table["split"], table["split"].isin(problem_table.SPLITS))
     if not (table[made.columns] == made).all(axis=None):
         raise UserError(f"{path}: keys of problems do not belong to their dimensions; fetch it again")
     return table
 
 
-def _pairs(path: Path) -> pd.DataFrame:
-    """Measured pairs with float64 for float32, by Arrow: damage leaves NaNs that NumPy only converts with a warning."""
-    table = parquet.read_table(path)
-    wide = [field.with_type(pa.float64()) if field.type == pa.float32() else field for field in table.schema]
-    return table.cast(pa.schema(wide)).to_pandas()
+def _kernels(path: Path, arch: str) -> pd.DataFrame:
+    """Kernels of the family of an arch, each with a name of its own."""
+    table = _read_table(path, {"registers": REPORTED}, _required({"kernel": pa.string()}))
+    try:
+        if family_of_kernels(table["kernel"].tolist()) != (family := family_of_arch(arch)):
+            raise UserError(f"kernels of {arch} have names that begin with {family.prefix}")
+        parse_kernels(table["kernel"].tolist())
+    except UserError as error:
+        raise UserError(f"{path}: {error}; fetch it again") from error
+    for name in REPORTED.names if "registers" in table else ():
+        _refuse(path, name, table[name], table[name] >= 0)
+    _refuse(path, "kernel", table["kernel"], ~table["kernel"].duplicated())
+    return table
+
+
+def _pairs(path: Path, ranked: bool) -> pd.DataFrame:
+    """Measured pairs whose numbers can be; ``ranked``: a library offered the kernels in an order."""
+    pairs = _read_table(path, {}, _required(PAIR))
+    for name in ("median_us", "cv", *(("rank",) if ranked else ()), *(("sentinel",) if "sentinel" in pairs else ())):
+        if name not in pairs or pairs[name].dtype.kind not in "fiu":
+            raise UserError(f"{path}: there is no column {name} with numbers; fetch it again")
+    ok = pairs["status"] == "ok"
+    _refuse(path, "status", pairs["status"], pairs["status"].isin(STATUSES))
+    _refuse(path, "split_k", pairs["split_k"], pairs["split_k"] >= 1)
+    _refuse(path, "samples", pairs["samples"], pairs["samples"] >= 0)
+    _refuse(path, "median_us", pairs["median_us"], ~ok | are_times(pairs["median_us"].to_numpy() / 1000))
+    for name in (name for name in ("cv", "rank", "sentinel") if name in pairs):
+        # Not known is no number.
+        _refuse(path, name, pairs[name], pairs[name].isna() | pairs[name].between(0, np.inf, "left"))
+    return pairs
+
+
+def _required(columns: Mapping[str, pa.DataType]) -> pa.Schema:
+    return parquet.schema(columns.items())
+
+
+def _read_table(path: Path, together: Mapping[str, pa.Schema], expected: pa.Schema) -> pd.DataFrame:
+    """A table of a recording with some rows, ``expected`` columns, and text that can be printed.
+
+    ``together``: columns that have to be there where another one is. Floats are float64, by Arrow: damage leaves NaNs
+    that NumPy only converts with a warning.
+    """
+    table = parquet.read_table(path, expected)
+    for name, others in together.items():
+        table = parquet.read_table(path, others) if name in table.column_names else table
+    if not table.num_rows:
+        raise UserError(f"{path}: there is no row in it; fetch it again")
+    wide = [field.with_type(pa.float64()) if pa.types.is_floating(field.type) else field for field in table.schema]
+    rows = table.cast(pa.schema(wide)).to_pandas()
+    for field in table.schema:
+        if any(kind(field.type) for kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)):
+            printable = {text: str(text).isprintable() for text in rows[field.name].unique()}
+            _refuse(path, field.name, rows[field.name], rows[field.name].astype(object).map(printable))
+    return rows
+
+
+def _refuse(path: Path, name: str, values: pd.Series, right: pd.Series) -> None:
+    """``UserError`` with the first of ``values`` that is not ``right``."""
+    if not right.all():
+        row = int(np.argmin(right.to_numpy()))
+        raise UserError(f"{path}: row {row}, {name} is {shown(values.tolist()[row])}, which cannot be; fetch it again")
 
 
 def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.DataFrame:

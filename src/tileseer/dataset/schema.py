@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
+from tileseer.measure.device import are_speeds, are_times
 from tileseer.problems.problem import DIMS
 from tileseer.problems.problem import FIELDS as PROBLEM_FIELDS
 
@@ -47,19 +49,32 @@ SCHEMA = pa.schema(
 """Columns of the dataset, documented in docs/data.md. Rows are ordered by problem, then by candidate. Rows
 with ``alias_of`` repeat those of that kernel; in memory they are only names of it."""
 
+TIMED = {"latency_ms": ("time", are_times), "tflops": ("speed", are_speeds)}
+"""Columns that every ``ok`` row has, what they are, and which values are possible."""
 BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupancy", *CODE)
 PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_FIELDS)
 
 
 def read_rows(path: Path) -> pa.Table:
-    """The rows of a dataset file; a ``UserError`` if one is ``ok`` and has no time."""
+    """The rows of a dataset file; a ``UserError`` if one has a number that cannot be, or is ``ok`` without a time."""
     table = parquet.read_table(path, SCHEMA)
-    ok = pc.equal(table["status"].cast("string"), "ok")
-    for name, what in (("latency_ms", "time"), ("tflops", "speed")):
-        timed = table[name].filter(ok)
-        if timed.null_count or pc.any(pc.less_equal(timed, 0)).as_py():
-            raise UserError(f"{path}: a row with status ok has no {what} in {name}; make the file again")
+    ok = np.asarray(pc.equal(table["status"].cast("string"), "ok"))
+    for field in SCHEMA:
+        if pa.types.is_floating(field.type):
+            column = table[field.name]
+            values = column.to_numpy()
+            wrong = ~np.isfinite(values) & ~np.asarray(column.is_null())
+            if field.name in TIMED:
+                wrong |= ok & ~TIMED[field.name][1](values)
+            _refuse(path, field.name, values, wrong)
     return table
+
+
+def _refuse(path: Path, name: str, values: np.ndarray, wrong: np.ndarray) -> None:
+    if wrong.any():
+        row = int(wrong.argmax())
+        what = f"a row with status ok has no {TIMED[name][0]}" if name in TIMED else "a number in it is none"
+        raise UserError(f"{path}: row {row}, {name} is {values[row]}: {what}; make the file again")
 
 
 def typed(table: pa.Table, used: pa.ChunkedArray | None = None) -> pa.Table:

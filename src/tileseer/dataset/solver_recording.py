@@ -1,6 +1,5 @@
 """A recording of MIOpen's solvers, from a find-db."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 from tileseer.core import documents
 from tileseer.core.atomic import building
 from tileseer.core.errors import UserError
+from tileseer.core.seal import file_digest
 from tileseer.dataset.find_db import Database
 from tileseer.dataset.provenance import Recording
 from tileseer.dataset.recording import FILE, TIMES
@@ -29,7 +29,7 @@ KERNELS = pa.schema([("kernel", pa.string())])
 
 def digests(paths: Sequence[Path]) -> str:
     """Names and SHA-256 of files, for the provenance."""
-    return ", ".join(f"{path.name} ({hashlib.sha256(path.read_bytes()).hexdigest()[:16]})" for path in paths)
+    return ", ".join(f"{path.name} ({file_digest(path)[:16]})" for path in paths)
 
 
 def write_solver_recording(

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tileseer.config.names import Arch, Product
 from tileseer.core import tables
 from tileseer.core.errors import UserError
 
@@ -22,8 +23,8 @@ def target(arch: str) -> str:
 class Hardware(tables.StrictModel):
     """One product; the fields and their units are explained at the head of config/hardware.yaml."""
 
-    name: str
-    arch: str
+    name: Product
+    arch: Arch
     compute_units: _Count
     clock_ghz: _Positive
     xcds: _Count
@@ -77,7 +78,7 @@ class Hardware(tables.StrictModel):
 
 
 class _File(tables.StrictModel):
-    products: Annotated[dict[str, Hardware], Field(min_length=1)]
+    products: Annotated[dict[Product, Hardware], Field(min_length=1)]
 
     @field_validator("products", mode="before")
     @classmethod

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import jinja2
 
-from tileseer.core.templates import environment, mistakes_named
+from tileseer.core.templates import cpp_environment, mistakes_named
 from tileseer.kernels.registry import LACK
 
 
@@ -25,7 +25,7 @@ class Emitter(ABC):
         An empty level is the newest.
         """
         self._where = templates / self.folder
-        self._environment = environment(self._where)
+        self._environment = cpp_environment(self._where)
 
     @classmethod
     def template_files(cls, templates: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints
 
-from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.config.names import Arch, OperationName, Product
 from tileseer.core import seal
 from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
@@ -60,22 +60,19 @@ Content = TypeVar("Content")
 class Entry(Document):
     """The model of one operation; the patterns keep a directory from naming files outside it."""
 
-    folder: Annotated[str, StringConstraints(pattern=r"^grouped_conv_\w+$")]
-    provenance: Annotated[str, StringConstraints(pattern=r"^grouped_conv_\w+/provenance\.json$")] | None = None
+    folder: Annotated[str, StringConstraints(pattern=r"^grouped_conv_[a-z0-9_]+$")]
+    provenance: Annotated[str, StringConstraints(pattern=r"^grouped_conv_[a-z0-9_]+/provenance\.json$")] | None = None
     """File that says what made it; None: that of the directory."""
-
-
-_Operation = Annotated[str, StringConstraints(pattern=f"^({'|'.join(VARIANTS)})_({'|'.join(DTYPES)})$")]
 
 
 class Index(Document):
     """What a model directory holds, and the SHA-256 of each of its files."""
 
     format: Annotated[Literal[2], expected(f"{FORMAT}, which this release reads: publish the models again")]
-    arch: str
-    device: str
+    arch: Arch
+    device: Product
     device_kind: DeviceKind
-    operations: Annotated[dict[_Operation, Entry], Field(min_length=1)]
+    operations: Annotated[dict[OperationName, Entry], Field(min_length=1)]
     sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
 
 

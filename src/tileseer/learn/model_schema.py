@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import AfterValidator, Field, RootModel
 
+from tileseer.config.names import Arch, Library, OperationName, Product
 from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
 from tileseer.costmodel.formula import FormulaPrior
@@ -43,9 +44,9 @@ class Summary(Document):
 class Origin(Document):
     """What a file of a model belongs to."""
 
-    operation: str
-    arch: str
-    device: str
+    operation: OperationName
+    arch: Arch
+    device: Product
     device_kind: DeviceKind
     """Where the times come from that the model learnt."""
 
@@ -74,11 +75,11 @@ class FeatureSpec(Document):
 
     op_type: str
     feature_encoding_version: int
-    operation: str
+    operation: OperationName
     variant: str
     dtype: str
-    arch: str
-    device: str
+    arch: Arch
+    device: Product
     device_kind: DeviceKind
     feature_set: FeatureSetName
     feature_names: list[str]
@@ -94,7 +95,7 @@ class FeatureSpec(Document):
     target_meaning: str | None = None
     formula: FormulaPrior | None = None
     """What scores start from, where it is the device's formula."""
-    library: str | None = None
+    library: Library | None = None
     """Library that offers the candidates, and its version: of another one the model knows nothing."""
     own_margins: list[float] | None = None
     """Lead of a score with which a candidate replaces the choice of the library that offers it, for each of

@@ -18,13 +18,20 @@ STATUSES = (
     *("run_timeout", "crash", "wrong_result", "throttled", "contended", "skipped"),
 )
 """Results of a pair; only ``ok`` rows have a time and take part in rankings."""
-SLOWEST_MS = 3.6e6
-"""An hour. No measurement takes that long, so a longer time is none."""
+TIMES_MS = (1e-6, 3.6e6)
+"""Between 1 ns and an hour: what a launch can take."""
+SPEEDS_TFLOPS = (1e-16, 1e6)
+"""From 2 FLOP an hour to more than any GPU has."""
 
 
 def are_times(milliseconds: np.ndarray) -> np.ndarray:
-    """Which numbers can be the times of launches, bool [n]: not what is endless, no number, 0 or less, or an hour."""
-    return (milliseconds > 0) & (milliseconds < SLOWEST_MS)
+    """Which numbers can be the times of launches, bool [n]."""
+    return (milliseconds >= TIMES_MS[0]) & (milliseconds <= TIMES_MS[1])
+
+
+def are_speeds(tflops: np.ndarray) -> np.ndarray:
+    """Which numbers can be the speeds of kernels, bool [n]."""
+    return (tflops >= SPEEDS_TFLOPS[0]) & (tflops <= SPEEDS_TFLOPS[1])
 
 
 DeviceKind = Literal["simulated", "recorded", "measured"]

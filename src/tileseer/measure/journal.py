@@ -24,7 +24,7 @@ import pyarrow.csv as pa_csv
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, printed
 from tileseer.measure.claim import Claim
-from tileseer.measure.device import STATUSES, are_times
+from tileseer.measure.device import STATUSES, are_speeds, are_times
 from tileseer.problems.problem import DIMS
 
 REFERENCE_COLUMNS = ("kernel", "problem_idx", *DIMS, "latency_ms", "tflops", "non_zero")
@@ -219,8 +219,10 @@ def _is_row(line: pa.Array) -> bool:
 
 def _are_possible(rows: pa.Table) -> np.ndarray:
     """Which rows a device can have given, bool [n]: a status that there is, and with ``ok`` a time and a speed."""
-    samples, speed = rows["samples"].to_pandas(), rows["tflops"].to_numpy()
-    timed = are_times(rows["latency_ms"].to_numpy()) & (speed > 0) & (speed < np.inf)
+    samples = rows["samples"].to_pandas()
+    timed = are_times(rows["latency_ms"].to_numpy()) & are_speeds(rows["tflops"].to_numpy())
+    for name in ("latency_cv", "sentinel"):
+        timed &= ~np.isinf(rows[name].to_numpy())
     possible = np.asarray(pc.is_in(rows["status"], pa.array(STATUSES))) & samples.between(0, 2**31 - 1).to_numpy()
     return possible & (timed | (rows["status"].to_numpy() != "ok"))
 

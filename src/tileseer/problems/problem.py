@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
@@ -80,6 +80,9 @@ class Problem:
         for axis, extent in zip("DHW", self.output, strict=True):
             if extent < 1:
                 return f"the output extent along {axis} is {extent}: the dilated filter is larger than the padded input"
+        for what, count in counted(self.__dict__).items():
+            if count > INT32_MAX:
+                return f"it is too large: {what} is {count}, and kernels count that in 32 bits, up to {INT32_MAX}"
         return ""
 
     @property
@@ -90,12 +93,7 @@ class Problem:
     @property
     def output(self) -> tuple[int, int, int]:
         """Output extents (Do, Ho, Wo): floor((i + 2 p - dilation (f - 1) - 1) / stride) + 1 per axis."""
-        axes = (
-            (self.Di, self.Z, self.stride_d, self.pad_d, self.dilation_d),
-            (self.Hi, self.Y, self.stride_h, self.pad_h, self.dilation_h),
-            (self.Wi, self.X, self.stride_w, self.pad_w, self.dilation_w),
-        )
-        do, ho, wo = ((i + 2 * p - d * (f - 1) - 1) // s + 1 for i, f, s, p, d in axes)
+        do, ho, wo = _output(self.__dict__)
         return do, ho, wo
 
     @property
@@ -134,6 +132,33 @@ class Problem:
         full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
         depth = (full["Di"], full["Z"], full["stride_d"], full["dilation_d"], full["pad_d"])
         return cls(variant=variant, dtype=dtype, ndim=2 if depth == (1, 1, 1, 1, 0) else 3, **full)
+
+
+_AXES = [
+    (image, extent, *(f"{name}_{axis}" for name in ("stride", "pad", "dilation")))
+    for axis, image, extent in zip("dhw", ("Di", "Hi", "Wi"), "ZYX", strict=True)
+]
+
+
+def _output(dims: Mapping[str, Any]) -> Iterator[Any]:
+    for image, extent, stride, pad, dilation in _AXES:
+        yield (dims[image] + 2 * dims[pad] - dims[dilation] * (dims[extent] - 1) - 1) // dims[stride] + 1
+
+
+def counted(dims: Mapping[str, Any]) -> dict[str, Any]:
+    """What kernels count in 32 bits of a convolution, by formula: numbers of one problem, or float64 columns.
+
+    The padded input, the rows of the matrix products, one image of input and output, and the filter.
+    """
+    inputs, outputs = dims["Di"] * dims["Hi"] * dims["Wi"], math.prod(_output(dims))
+    return {
+        **{f"{image} + 2 {pad}": dims[image] + 2 * dims[pad] for image, _, _, pad, _ in _AXES},
+        "N Di Hi Wi": dims["N"] * inputs,
+        "N Do Ho Wo": dims["N"] * outputs,
+        "C Di Hi Wi": dims["C"] * inputs,
+        "K Do Ho Wo": dims["K"] * outputs,
+        "K (C/G) Z Y X": dims["K"] * (dims["C"] // dims["G"]) * dims["Z"] * dims["Y"] * dims["X"],
+    }
 
 
 def problem_within(

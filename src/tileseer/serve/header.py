@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tileseer.core.errors import UserError
-from tileseer.core.templates import fill_template
+from tileseer.core.templates import fill_cpp_template
 from tileseer.costmodel.scores import UNIT
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import Tree
@@ -87,7 +87,7 @@ def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: p
         **_features_and_trees(spread, max(map(len, places)) // LANES),
         **_rules(spread),
     }
-    text = fill_template(template, **content)
+    text = fill_cpp_template(template, **content)
     return text.replace(CONTENT, f"model_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
 
 

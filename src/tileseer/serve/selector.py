@@ -27,7 +27,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, validate_table
 from tileseer.costmodel.scores import UNIT
 from tileseer.learn import model_files
-from tileseer.problems.problem import DIMS, INT32_MAX, Problem
+from tileseer.problems.problem import DIMS, INT32_MAX, Problem, counted
 from tileseer.serve.program import Inputs, Program, Step, Value
 
 if TYPE_CHECKING:
@@ -491,6 +491,11 @@ def checked_dims(dims: np.ndarray) -> np.ndarray:
     wrong |= (wide[:, _CHANNELS] % np.maximum(wide[:, _GROUPS], 1) != 0).any(axis=1)
     image, extent, padding, dilation = (wide[:, axes] for axes in _AXES)
     wrong |= (image + 2 * padding - dilation * (extent - 1) - 1 < 0).any(axis=1)
+    if not wrong.any():
+        # Products of floats do not overflow; those of one problem are quicker as Python's integers.
+        columns = wide[0].tolist() if len(wide) == 1 else wide.T.astype(np.float64)
+        for count in counted(dict(zip(DIMS, columns, strict=True))).values():
+            wrong |= count > INT32_MAX
     if wrong.any():
         row = int(wrong.argmax())
         try:

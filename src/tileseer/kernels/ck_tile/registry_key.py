@@ -5,6 +5,7 @@ It is made of the kernel, never of its name, and no two kernels share one.
 
 from typing import Any
 
+from tileseer.core.templates import quoted
 from tileseer.kernels.ck_tile.api import CkApi
 from tileseer.kernels.ck_tile.depthwise import LAYOUT, DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import KernelConfig
@@ -72,7 +73,7 @@ def depthwise_key(k: DepthwiseConfig, api: CkApi) -> Key:
 
 def key_text(key: Key) -> dict[str, str]:
     """Field to C++ expression."""
-    return {field: f'"{value}"' if type(value) is str else _plain(value) for field, value in key.items()}
+    return {field: quoted(value) if type(value) is str else _plain(value) for field, value in key.items()}
 
 
 def _plain(value: object) -> str:

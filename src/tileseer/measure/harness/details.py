@@ -45,7 +45,7 @@ def provenance() -> dict[str, Any]:
 def read_details(path: Path) -> list[dict[str, Any]]:
     """Events of a log, without a line torn by a dying writer."""
     events = []
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         with suppress(ValueError):
             events.append(json.loads(line))
     return events

@@ -186,7 +186,7 @@ def _keep(worker: int) -> int:
     status = 0
     # An orphan becomes a child of its keeper.
     while True:
-        with open(f"/proc/self/task/{os.getpid()}/children") as children:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="utf-8") as children:
             for pid in children.read().split():
                 os.kill(int(pid), signal.SIGKILL)
         try:
@@ -211,7 +211,7 @@ def start() -> Say:
     _prctl(pr_set_pdeathsig, signal.SIGKILL)
     _limit(memory_mib << 20)
     os.set_inheritable(pipe, False)
-    replies = os.fdopen(pipe, "w")
+    replies = os.fdopen(pipe, "w", encoding="utf-8")
 
     def say(reply: Reply) -> None:
         replies.write(json.dumps({"token": token, "pid": os.getpid(), **reply}) + "\n")

@@ -1,0 +1,16 @@
+"""Names that files bring, of others too. Each has a pattern: it ends up in paths, pages and C++."""
+
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from tileseer.config.operations import OPERATION_PATTERN
+
+ARCH_PATTERN = r"gfx[0-9a-f]+(?:_[a-z0-9]+)?|sm_[0-9]+a?(?:_[a-z0-9]+)?"
+"""A GPU target; a recording of somebody else's measurements may append a word: ``gfx950_mi355x``."""
+Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
+Product = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$", max_length=100)]
+"""A key of ``config/hardware.yaml``."""
+OperationName = Annotated[str, StringConstraints(pattern=f"^{OPERATION_PATTERN}$")]
+Library = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+( [A-Za-z0-9_.+-]+)?$", max_length=100)]
+"""A library and its version, as programs tell it: ``cudnn 91900``."""

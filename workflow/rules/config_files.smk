@@ -1,0 +1,20 @@
+# Snakemake keeps the last of two equal keys, and runs what a template in a configuration says: so the files are looked
+# at before it reads them.
+import sys
+from pathlib import Path
+
+# A Snakefile that was copied with its src runs that code; one that was installed, the package that brings it.
+SRC = Path((lambda: 0).__code__.co_filename).resolve().parents[2] / "src"
+if SRC.is_dir():
+    sys.path.insert(0, str(SRC))
+
+from tileseer.core.errors import UserError
+from tileseer.core.tables import check_config_file
+
+try:
+    for path in [Path("config/config.yaml"), *map(Path, workflow.configfiles)]:
+        if path.exists():
+            check_config_file(path)
+except UserError as error:
+    # One line, the last one on the screen.
+    raise SystemExit(f"error: {error}") from None
