@@ -40,7 +40,7 @@ def test_a_signal_is_an_image_of_height_one_and_a_dilation_of_one_pixel_is_none(
     ("changes", "told"),
     [
         ({"batch": 2**10, "image": (1024, 1024)}, "2 GiB or more"),
-        ({"batch": 2**20, "image": (1024, 1024)}, "too large: N Di Hi Wi is"),
+        ({"batch": 2**20, "image": (1024, 1024)}, "too large, since N Di Hi Wi is"),
         ({"image": (1, 1), "pad": (0, 0)}, "larger than the padded input"),
         ({"filter": (1, 1)}, "a pad exceeds the reach"),
         ({"batch": 2**40}, "N is 1099511627776"),

@@ -94,7 +94,7 @@ def test_damaged_bytes_in_a_recording(data, recorded):
     [
         ("problems", "stride_h", 0, "stride_h is 0"),
         ("problems", "N", 7, "keys of problems"),
-        ("problems", "N", 2**31 - 1, "too large: N Di Hi Wi is"),
+        ("problems", "N", 2**31 - 1, "too large, since N Di Hi Wi is"),
         ("problems", "ndim", 3, "keys of problems"),
         ("pairs", "median_us", 0, "row 0, median_us is 0.0, which cannot be"),
         ("pairs", "median_us", float("inf"), "median_us is inf"),

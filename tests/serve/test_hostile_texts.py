@@ -159,5 +159,5 @@ def test_the_header_returns_nothing_for_what_python_refuses_as_too_large(rendere
         else:
             assert pick == served.selector.select(np.array([row])).candidate[0]
     assert refused > 30
-    with pytest.raises(UserError, match=r"problems, row 60: .* too large: N Di Hi Wi is \d+, and kernels count"):
+    with pytest.raises(UserError, match=r"problems, row 60: .* too large, since N Di Hi Wi is \d+, and kernels count"):
         served.selector.select(np.concatenate([shapes, large[-1:]]))

@@ -82,7 +82,7 @@ class Problem:
                 return f"the output extent along {axis} is {extent}: the dilated filter is larger than the padded input"
         for what, count in counted(self.__dict__).items():
             if count > INT32_MAX:
-                return f"it is too large: {what} is {count}, and kernels count that in 32 bits, up to {INT32_MAX}"
+                return f"it is too large, since {what} is {count}, and kernels count that in 32 bits, up to {INT32_MAX}"
         return ""
 
     @property
