@@ -25,6 +25,8 @@ from tileseer.measure.harness.cudnn_plans import CudnnPlans
 PRINTED_BYTES = 1 << 24
 """Largest file that a worker may write: it ends a kernel that prints for ever."""
 
+EMULATED = b"emulated"
+"""Backend of the driver whose GPU is emulated; another backend may run on the emulator's HIP runtime too."""
 EMULATED_ORDERS = 3
 """Orders of the waves in which each pair is executed on an emulated GPU."""
 
@@ -113,7 +115,7 @@ class WorkerSession:
         if index < 0:
             return self._outcome(index)
         pair = index, ctypes.byref(problem), ctypes.byref(options)
-        if self._emulated is not None:
+        if self._library.backend() == EMULATED:
             return self._emulate(pair)
         reply: Reply = {"check": None, "result": None, "samples_ms": [], "resources": None, "verify_s": 0.0}
         if request["verify"]:
