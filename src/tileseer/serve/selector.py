@@ -285,13 +285,15 @@ class Selector:
     @cached_property
     def aliases(self) -> dict[str, list[str]]:
         """The other names of kernels that have some: kernels with the same machine code."""
-        path = self.folder / model_files.KERNELS
-        entries = documents.parse_json(self._files[path.name], path)["kernels"]
+        entries = self._parsed(model_files.KERNELS)["kernels"]
         return {entry["kernel"]: entry["aliases"] for entry in entries if entry.get("aliases")}
 
     def _document(self, name: str, kind: type[Content]) -> Content:
+        return validate_table(self._parsed(name), kind, str(self.folder / name))
+
+    def _parsed(self, name: str) -> Any:
         path = self.folder / name
-        return validate_table(documents.parse_json(self._files[name], path), kind, str(path))
+        return documents.parse_json(self._files.get(name) or path.read_bytes(), path)
 
     def _fastest_measured(self, dims: np.ndarray) -> np.ndarray:
         """Place of the candidate that was fastest when exactly this problem was measured, or -1, [n]."""
