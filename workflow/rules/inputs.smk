@@ -176,3 +176,17 @@ def tables_read(wildcards):
         for arch in recorded or same_target(wildcards.arch, each):
             tables |= {*recording_of(arch, each)}
     return [local(path) for path in sorted(tables)]
+
+
+def damage_of_models(wildcards):
+    """What is wrong with the published models, or nothing. Other params make Snakemake run the job: it writes them again."""
+    models = Path("results/models", wildcards.arch)
+    if models.is_dir():
+        # Not above: the first run of all has no use for it.
+        from tileseer.learn.model_files import read_index
+
+        try:
+            read_index(models)
+        except UserError as error:
+            return str(error)
+    return ""

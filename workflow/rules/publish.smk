@@ -6,20 +6,6 @@ import json
 COMPILED_BY = registry.describe_toolchain(SETTINGS.compile, ROOTS)
 
 
-def damage(wildcards):
-    """What is wrong with the published models, or nothing. Snakemake runs a rule whose params changed: so it is mended."""
-    models = Path("results/models", wildcards.arch)
-    if models.is_dir():
-        # Not above: the first run of all has no use for it.
-        from tileseer.learn.model_files import read_index
-
-        try:
-            read_index(models)
-        except UserError as error:
-            return str(error)
-    return ""
-
-
 rule publish:
     input:
         training=each_operation(*rules.model.output),
@@ -36,7 +22,7 @@ rule publish:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        damage=damage,
+        damage=damage_of_models,
         training=folders_of("training"),
         serving=folders_of("serving"),
         operations=operations_of,

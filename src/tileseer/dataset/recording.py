@@ -74,7 +74,7 @@ TIMES = pa.schema(
 
 PAIR = {name: PAIRS.field(name).type for name in ("problem", "kernel", "split_k", "status", "samples")}
 REPORTED = parquet.schema([(name, pa.int32()) for name in ("registers", "shared_bytes", "blocks")])
-"""What a compiler said of a kernel."""
+"""A compiler's message about a kernel."""
 
 
 def read_recording(folder: Path) -> Recording:
@@ -168,7 +168,7 @@ def _pairs(path: Path, ranked: bool) -> pd.DataFrame:
     _refuse(path, "samples", pairs["samples"], pairs["samples"] >= 0)
     _refuse(path, "median_us", pairs["median_us"], ~ok | are_times(pairs["median_us"].to_numpy() / 1000))
     for name in (name for name in ("cv", "rank", "sentinel") if name in pairs):
-        # Not known is no number.
+        # A missing value is no number.
         _refuse(path, name, pairs[name], pairs[name].isna() | pairs[name].between(0, np.inf, "left"))
     return pairs
 
