@@ -10,7 +10,7 @@ from tileseer.config.benchmark import BenchmarkSettings, LockSettings
 from tileseer.config.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 from tileseer.config.inputs import ConfigsSettings, ProblemsSettings
 from tileseer.config.model import ModelSettings, ServingSettings, ValidationSettings
-from tileseer.config.names import Arch
+from tileseer.config.names import ConfiguredArch
 from tileseer.config.operations import OPERATION_PATTERN
 from tileseer.config.section import Section, SourcePath
 from tileseer.core.tables import validate_table
@@ -23,7 +23,7 @@ _OF_THE_MACHINE: dict[str, Any] = {
 class Config(Section):
     """What the workflow builds, and how."""
 
-    arch: Arch = "gfx950"
+    arch: ConfiguredArch = "gfx950"
     """The arch that a plain ``snakemake`` builds; ``results/models/ARCH`` asks for another one."""
     operations: list[str] | None = Field(None, min_length=1)
     """Learning tasks: DIRECTION_DTYPE, one model each. Without it the three directions in bf16; of a replayed arch, all

@@ -8,7 +8,9 @@ from tileseer.config.operations import OPERATION_PATTERN
 
 ARCH_PATTERN = r"gfx[0-9a-f]+(?:_[a-z0-9]+)?|sm_[0-9]+a?(?:_[a-z0-9]+)?"
 """A GPU target; a recording of somebody else's measurements may append a word: ``gfx950_mi355x``."""
-Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
+ConfiguredArch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
+Arch = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)]
+"""One in a file, where another family of kernels may have targets of its own."""
 Product = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$", max_length=100)]
 """A key of ``config/hardware.yaml``."""
 OperationName = Annotated[str, StringConstraints(pattern=f"^{OPERATION_PATTERN}$")]
