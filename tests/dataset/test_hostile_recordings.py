@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +98,8 @@ def test_a_hostile_recording_is_replayed_or_refused_in_one_line(data, sound, tmp
         content = changed(content, where, data.draw(VALUES), rename=data.draw(st.booleans()))
         path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
     else:
-        pq.write_table(hostile_table(data, pq.read_table(path)), path)
+        with suppress(pa.ArrowNotImplementedError):  # Parquet holds no struct without fields.
+            pq.write_table(hostile_table(data, pq.read_table(path)), path)
     try:
         table = replayed(folder)
     except UserError as error:
