@@ -43,8 +43,8 @@ PARTS = (8, 64, 256)
 """Trees after which the remaining candidates go on: first few trees of many candidates, then many of few."""
 BLOCK = 1 << 16
 """Pairs ranked at a time: what a large batch costs in memory."""
-READ_LATER = (model_files.SERVING, model_files.SPEC, model_files.KERNELS)
-"""Files that few calls need."""
+PARSED_LATER = (model_files.SERVING, model_files.SPEC, model_files.KERNELS)
+"""Files that few calls need: read with the arrays, so that all are of one version, and parsed when needed."""
 BITS = 64
 """Most leaves of a tree: one bit each."""
 GATHERED = 1 << 17
@@ -129,7 +129,7 @@ class Selector:
     ) -> None:
         """``arrays`` are those of ``serve.packing``; ``folder`` has the other files of the operation.
 
-        ``files``: contents of ``READ_LATER``, which belong to the arrays whatever is published meanwhile.
+        ``files``: contents of ``PARSED_LATER``, which belong to the arrays whatever is published meanwhile.
         """
         self._arrays = arrays
         self.folder = folder
@@ -162,7 +162,7 @@ class Selector:
     def _read_folder(cls, folder: Path) -> Self:
         path = folder / model_files.PICKER
         try:
-            files = {name: (folder / name).read_bytes() for name in READ_LATER}
+            files = {name: (folder / name).read_bytes() for name in PARSED_LATER}
             with np.load(path, allow_pickle=False) as arrays:
                 return cls(dict(arrays), folder, files)
         except FileNotFoundError as error:
