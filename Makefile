@@ -61,7 +61,7 @@ cuda-toolchain: $(READY)
 compile-matrix: $(READY_DEV)
 	$(RUN) python tools/compile_matrix.py
 
-# Which kinds of kernels compute right, executed on the emulated GPU, for docs/emulated.md. It goes on where it was
+# Which kinds of kernels compute right, executed on the emulated GPU, for docs/internals/emulated.md. It goes on where it was
 # stopped; four kernels take 2 to 4 minutes.
 emulated-matrix: $(READY_DEV)
 	$(RUN) python tools/emulated_matrix.py

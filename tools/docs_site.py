@@ -17,8 +17,8 @@ from mkdocs.structure.pages import Page
 from tileseer.cli import main
 
 ROOT = Path(__file__).parents[1]
-FIRST = ["tutorial.md", "results.md", "costs.md"]
-"""Pages that lead the navigation, behind the README as the first page."""
+FIRST = "tutorial.md"
+"""The page that leads the navigation, behind the README as the first page."""
 _LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 
 
@@ -26,14 +26,16 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """List every page of docs/ in its section, so that a new page needs no entry anywhere."""
     docs = Path(config.docs_dir)
     pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
-    generated = sorted(page for page in pages if page.startswith("generated/"))
-    rest = sorted(pages - set(FIRST) - set(generated))
+    folders = {
+        name: sorted(page for page in pages if page.startswith(f"{name}/")) for name in ("internals", "generated")
+    }
     config.nav = [
         "index.md",
-        *FIRST,
-        {"Pages": rest},
+        FIRST,
+        *sorted(page for page in pages - {FIRST} if "/" not in page),
         {"Command line": ["reference/command-line.md"]},
-        {"Tables": generated},
+        {"Internals": folders["internals"]},
+        {"Tables": folders["generated"]},
         {"Python": [f"reference/{room}.md" for room in _rooms()]},
     ]
     return config

@@ -31,7 +31,7 @@ from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 
 NATIVE, KEPT = Path("workflow/native"), "docs/generated/emulated-{level}.tsv"
 COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", "said")
-SHOWN = Path("docs/emulated.md")
+SHOWN = Path("docs/internals/emulated.md")
 MARKS = ("<!-- matrix -->\n", "<!-- end of matrix -->\n")
 ROUND = 4
 """Kernels of one arch and direction that are compiled together."""

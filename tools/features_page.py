@@ -7,7 +7,7 @@ from tileseer.learn.features.features import CODE_COLUMNS, FEATURE_SETS
 PAGE = Path(__file__).parents[1] / "docs/generated/features.md"
 HEAD = """# Features
 
-Written by `make schema`. [Learning](../learning.md#what-a-model-learns) says when each set is used.
+Written by `make schema`. [Learning](../internals/learning.md#what-a-model-learns) says when each set is used.
 """
 SOURCES = {"problem": "problem", "candidate": "kernel name, split-K", "pair": "both"}
 FROM_BUILD = ("vgprs", "lds_bytes", "occupancy")

@@ -1,7 +1,7 @@
 """Refresh the figures of the documentation from ``results/`` and ``logs/`` (make figures).
 
 A block between ``<!-- figures -->`` and ``<!-- end of figures -->`` is the output of the command above it, or has
-lines of logs. The first table of docs/results.md follows from validation reports. Pictures have tools of their own.
+lines of logs. The first table of docs/internals/results.md follows from validation reports. Other tools draw pictures.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def _logged(text: str, root: Path) -> str:
 
 
 def with_results(page: str, root: Path) -> str:
-    """docs/results.md with the rows of its first table that show one operation of one arch."""
+    """docs/internals/results.md with the rows of its first table that show one operation of one arch."""
     for row in re.findall(r"^\| \w+, \w+ \w+ \|.*\|$", page, re.MULTILINE):
         gpu, _, operation = row.split("|")[1].strip().partition(", ")
         path = root / f"results/validation/{ARCHS.get(gpu, gpu)}/{operation.replace(' ', '_')}.json"
@@ -86,7 +86,7 @@ def main() -> int:
     for path in plain_english.pages():
         before = path.read_text()
         after = refreshed(before, ROOT)
-        if path == ROOT / "docs/results.md":
+        if path == ROOT / "docs/internals/results.md":
             after = with_results(after, ROOT)
         if after != before:
             path.write_text(after)

@@ -1,4 +1,4 @@
-"""Draw the first table of docs/results.md, without its simulated rows: docs/results.svg."""
+"""Draw the first table of docs/internals/results.md, without its simulated rows: docs/results.svg."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import altair
 import vl_convert
 
 ROOT = Path(__file__).parents[1]
-PAGE, PICTURE = ROOT / "docs/results.md", ROOT / "docs/results.svg"
+PAGE, PICTURE = ROOT / "docs/internals/results.md", ROOT / "docs/results.svg"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 COLORS = {"the model's first pick": "#1a6fb5", "one fixed choice": "#b0b0b0"}
 

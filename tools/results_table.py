@@ -1,4 +1,4 @@
-"""Print the table of docs/results.md from validation reports: every figure with its interval and its noise floor."""
+"""Print the table of docs/internals/results.md from validation reports: each figure with interval and noise floor."""
 
 import argparse
 from pathlib import Path

@@ -41,7 +41,7 @@ HEAD = """# JSON files
 
 A schema for each JSON file that one stage writes and another one, or you, read. `make schema` writes them from the
 types in the code, which check every file that is read. The columns of the dataset are in
-[data.md](../../data.md#dataset).
+[data.md](../../internals/data.md#dataset).
 
 | file | where | content |
 |---|---|---|

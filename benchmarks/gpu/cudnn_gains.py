@@ -1,4 +1,4 @@
-"""Time of cuDNN's first plan and of PyTorch over that of a model's picks, from the journals of docs/results.md.
+"""Time of cuDNN's first plan and of PyTorch over that of a model's picks, as docs/internals/results.md shows them.
 
     python benchmarks/gpu/cudnn_gains.py benchmarks/gpu/logs/cudnn/retime/*.jsonl.xz
 

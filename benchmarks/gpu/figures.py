@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print the figures of docs/results.md about the model's picks, against one kernel and against cuDNN.
+"""Print the figures of docs/internals/results.md about the model's picks, against one kernel and against cuDNN.
 
 It reads ``results/`` after ``snakemake --cores 16 results/models/sm_90``, and the recording.
 """

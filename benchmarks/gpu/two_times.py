@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Why a pair has two times: one pair of the recording, measured over and over, in every way that may matter.
 
-The pair is the sentinel of a job whose time jumped between 54 and 59 µs (docs/results.md). Each line is one
+The pair is the sentinel of a job whose time jumped between 54 and 59 µs (docs/internals/results.md). Each line is one
 measurement: its median, launches a sample, clock after the samples, and the way it was measured in:
 
 again      one after the other, by one worker

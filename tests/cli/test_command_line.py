@@ -13,7 +13,7 @@ import pytest
 from tileseer.cli import main, options, score
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/command-line.md").read_text()
+PAGE = (ROOT / "docs/internals/command-line.md").read_text()
 MEANINGS = {
     "--dtype": "data type", "--variant": "direction", "--config": "folder of the tables", "--json": "one JSON object",
     "--problem": "dimensions",
@@ -64,7 +64,7 @@ def test_numbers_that_are_not_known_are_null(capsys):
 
 
 def documented():
-    """Return the fields of each call that docs/command-line.md lists."""
+    """Return the fields of each call that docs/internals/command-line.md lists."""
     rows = re.findall(r"^\| `([\w -]+)` \| (.*) \|$", PAGE.split("\n## JSON\n")[1], re.MULTILINE)
     return {call: set(re.findall(r"`(\w+)`", fields)) for call, fields in rows}
 

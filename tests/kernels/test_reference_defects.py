@@ -14,7 +14,7 @@ from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.upstream.named import Enumerator, RuleTables
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/reference.md").read_text()
+PAGE = (ROOT / "docs/internals/reference.md").read_text()
 SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
 ENUMERATOR = Enumerator(SPECS, RuleTables.read_folder(ROOT / "config/rule_sets"))
 API = ck_api.read_api(ROOT / "config/ck_api.yaml")

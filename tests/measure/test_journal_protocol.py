@@ -1,4 +1,4 @@
-"""The protocol of docs/reliability.md as a state machine: writers crash in a write, stall, and take over.
+"""The protocol of docs/internals/reliability.md as a state machine: writers crash in a write, stall, and take over.
 
 Journal, reader and receipt are the real ones. The claim is a model of its contract on a clock of its own; the
 real claim is tested in ``test_journal_claim.py``. The numbers of the invariants are those of the page.

@@ -150,7 +150,7 @@ def test_crashes_are_rare_and_the_same_for_every_seed():
 
 
 def test_noise_is_as_large_as_measured():
-    """Two runs of one kernel, by time: see the replicate table in docs/simulated-device.md (rms)."""
+    """Two runs of one kernel, by time: see the replicate table in docs/internals/simulated-device.md (rms)."""
     (one, ran, truth), (two, *_) = measured(11), measured(12)
     apart = np.log(one.latency_ms[ran] / two.latency_ms[ran]) / np.sqrt(2)
     for low, high, rms in ((0, 7, 0.032), (7, 12, 0.024), (12, 25, 0.02), (25, 60, 0.011), (60, 1e9, 0.0062)):

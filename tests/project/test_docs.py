@@ -58,18 +58,18 @@ def anchors(page):
     ("heading", "columns"), [("Dataset", SCHEMA), ("Journal", journal.SCHEMA)], ids=["dataset", "journal"]
 )
 def test_every_column_is_documented_with_its_type_and_in_order(heading, columns):
-    text = section((DOCS / "data.md").read_text(), heading)
+    text = section((DOCS / "internals/data.md").read_text(), heading)
     said = [(name, type_) for names, type_ in table_rows(text) for name in names]
     assert said == [(field.name, word(field.type)) for field in columns]
 
 
 def test_every_status_is_documented():
-    rows = table_rows(section((DOCS / "data.md").read_text(), "Statuses"))
+    rows = table_rows(section((DOCS / "internals/data.md").read_text(), "Statuses"))
     assert {name for names, _ in rows for name in names} == set(STATUSES)
 
 
 def test_kernel_names_lists_every_word():
-    page = section((DOCS / "kernels.md").read_text(), "Kernel names")
+    page = section((DOCS / "internals/kernels.md").read_text(), "Kernel names")
     for word_ in (*kernel.PIPELINES, *kernel.EPILOGUES, *kernel.SCHEDULERS):
         assert f"`{word_}`" in page
     for word_ in (*kernel.SPECIALIZATIONS[1:], *(f"streamk_{name}" for name in kernel.STREAMK[1:])):
@@ -89,7 +89,7 @@ def test_kernel_names_in_the_documentation_are_names():
 
 
 def test_the_architecture_page_has_every_stage_and_counts_the_rules():
-    page = (DOCS / "architecture.md").read_text()
+    page = (DOCS / "internals/architecture.md").read_text()
     for path in (ROOT / "workflow/rules").glob("*.smk"):
         assert f"`{path.name}`" in page
     for path in (ROOT / "workflow/scripts").glob("*.py"):
@@ -158,7 +158,7 @@ def fields_of(schema: dict) -> set[str]:
 
 
 def test_every_field_of_the_validation_report_is_documented():
-    page = (DOCS / "learning.md").read_text().split("\n## The validation report\n")[1]
+    page = (DOCS / "internals/learning.md").read_text().split("\n## The validation report\n")[1]
     fields = fields_of(Validation.model_json_schema())
     assert len(fields) > 60
     for field in fields:
@@ -170,7 +170,8 @@ def test_every_field_of_the_validation_report_is_documented():
 
 def test_the_picture_of_the_readme_shows_the_table_of_the_results():
     cells = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in (DOCS / "results.md").read_text().splitlines()
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (DOCS / "internals/results.md").read_text().splitlines()
     ]
     real = [row for row in cells if len(row) == 9 and row[1] == "recorded"]
     marks = re.findall(

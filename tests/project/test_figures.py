@@ -59,5 +59,5 @@ def test_a_row_of_the_results_has_the_figures_of_its_report():
 
 
 def test_rows_without_a_report_stay(tmp_path):
-    page = (figures.ROOT / "docs/results.md").read_text()
+    page = (figures.ROOT / "docs/internals/results.md").read_text()
     assert figures.with_results(page, tmp_path) == page

@@ -90,7 +90,7 @@ def test_a_page_from_a_file_is_searched_and_fits_a_phone(site):
         expect(page.locator(".md-search-result__item").first).to_be_visible(timeout=60_000)
         assert "learning.html" in page.locator(".md-search-result__link").first.get_attribute("href")
         page.set_viewport_size({"width": 390, "height": 844})
-        for name in ("index.html", "results.html", "generated/configuration.html"):
+        for name in ("index.html", "internals/results.html", "generated/configuration.html"):
             page.goto((site / name).as_uri())
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         browser.close()

@@ -1,4 +1,4 @@
-"""The examples of docs/command-line.md and of every help text run, after a small workflow and with fake kernels."""
+"""The examples of docs/internals/command-line.md and of every help text run, after a small workflow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import help_examples
 import host_library
 from test_replay import find_db_lines
 
-PAGE = (ROOT / "docs/command-line.md").read_text().split("\n## Examples\n")[1]
+PAGE = (ROOT / "docs/internals/command-line.md").read_text().split("\n## Examples\n")[1]
 COMMANDS = [
     line
     for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

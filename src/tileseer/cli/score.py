@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out = ("--out", "--output")
     parser.add_argument(*out, dest="out", required=True, type=Path, metavar="FILE", help=".parquet or .csv to write")
     parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
-    parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/serving.md."
+    parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/internals/serving.md."
 
 
 def run(args: argparse.Namespace) -> int:

@@ -124,6 +124,6 @@ def _kernels(args: argparse.Namespace) -> tuple[str, list[Checked]]:
     from tileseer.measure.harness import library_check
 
     if args.driver is None:
-        raise UserError(f"{args.path}: add --driver DRIVER, which runs the kernels (docs/gpu.md)")
+        raise UserError(f"{args.path}: add --driver DRIVER, which runs the kernels (docs/internals/measuring.md)")
     device, records = library_check.check_library(args.driver, args.path, options.problem(args), args.split_k)
     return device, [(record["status"] == "ok", record["kernel"], record) for record in records]

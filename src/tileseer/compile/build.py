@@ -46,7 +46,7 @@ SCHEMA = parquet.schema(
     may_be_empty=[*(field.name for field in fields(Resources)), *(f"n_{kind}" for kind in _IN_CODE)],
 )
 """``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a
-CU; ``resources_from`` estimated|code_object; the other columns are explained in docs/data.md. Kernels with the same
+CU; ``resources_from`` estimated|code_object; docs/internals/data.md explains the other columns. Kernels with the same
 ``code_hash`` have the same machine code (``aliases``)."""
 
 LIBRARY = "library"

@@ -13,7 +13,7 @@ Budget = Annotated[str, StringConstraints(pattern=r"^(\d*[1-9]\d*(\.\d+)?|0\.\d*
 
 
 class Timing(Section):
-    """How pairs are timed; docs/gpu.md explains the method. The defaults are the preset ``standard``."""
+    """How pairs are timed (method: docs/internals/measuring.md). The defaults are the preset ``standard``."""
 
     cache: Literal["cold", "warm"] = "cold"
     """``cold``: operands rotate through more memory than the last-level cache holds. ``warm``: always the same."""

@@ -1,6 +1,6 @@
 """CK Tile kernels in the terms of the simulated device: what a block costs, whatever the problem.
 
-Cycles of a k-step, of prologue and epilogue. Formulas and their basis: docs/simulated-device.md.
+Cycles of a k-step, of prologue and epilogue. Formulas and their basis: docs/internals/simulated-device.md.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What a kernel takes of a compute unit, by formulas with assumed coefficients (docs/simulated-device.md).
+"""What a kernel takes of a compute unit, by formulas with assumed coefficients (docs/internals/simulated-device.md).
 
 The figures stand in for the compiler's where nothing is compiled; the simulated device times kernels by them.
 """

@@ -1,7 +1,6 @@
 """CUTLASS kernels in the words of the simulated device, which was made for CK Tile.
 
-Nothing here was fitted: each kernel is timed as the CK Tile kernel that comes nearest. docs/simulated-device.md says
-how far its times are from an H200's.
+Nothing here was fitted: each kernel is timed as the nearest CK Tile kernel (docs/internals/simulated-device.md).
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """The time of a kernel on a problem by formula: blocks over compute units, caches, reduction.
 
 All arrays are float32 and every operation is elementwise, so a pair's time does not depend on its neighbours.
-Formulas and their basis: docs/simulated-device.md.
+Formulas and their basis: docs/internals/simulated-device.md.
 """
 
 from collections.abc import Mapping

@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
         *(pa.field(name, pa.int32()) for name in CODE),
     ]
 )
-"""Columns of the dataset, documented in docs/data.md. Rows are ordered by problem, then by candidate. Rows
+"""Columns of the dataset, documented in docs/internals/data.md. Rows are ordered by problem, then by candidate. Rows
 with ``alias_of`` repeat those of that kernel; in memory they are only names of it."""
 
 TIMED = {"latency_ms": ("time", are_times), "tflops": ("speed", are_speeds)}

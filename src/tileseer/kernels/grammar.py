@@ -93,7 +93,7 @@ class Grammar(Generic[AnyKernel]):
         """Kernel called ``text``; any text that is not exactly its name is a ``UserError``."""
         match = self._whole.fullmatch(text)
         if not match:
-            raise UserError(f"kernel name {text!r}: {self._fault(text)}\n(the grammar is in docs/kernels.md)")
+            raise UserError(f"kernel name {text!r}: {self._fault(text)}\n(the grammar is in docs/internals/kernels.md)")
         kernel = self._kind(**{field: self._value(field, word) for field, word in match.groupdict().items() if word})
         if kernel.name != text:
             raise UserError(f"kernel name {text!r} is not canonical; the kernel is called {kernel.name!r}")

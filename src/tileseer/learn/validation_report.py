@@ -1,6 +1,6 @@
 """Schema of the validation report, ``results/validation/ARCH/OPERATION.json``.
 
-All efficiencies, shares and intervals are in percent with four decimals. docs/learning.md explains the fields.
+Efficiencies, shares and intervals are in percent with four decimals. docs/internals/learning.md explains the fields.
 """
 
 from typing import Annotated, Generic, TypeVar

@@ -1,6 +1,6 @@
 """A real GPU, or the host backend in its place: pairs are measured in worker processes through the C interface.
 
-The process that holds this object never touches the GPU. Method: docs/gpu.md.
+The process that holds this object never touches the GPU. Method: docs/internals/measuring.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A simulated GPU. Every time that it returns is SIMULATED and says so.
 
 The model is fitted for one GPU, data type and direction and assumed for everything else; see
-docs/simulated-device.md for what may and may not be read into its numbers.
+docs/internals/simulated-device.md for what may and may not be read into its numbers.
 """
 
 from __future__ import annotations

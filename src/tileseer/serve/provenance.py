@@ -37,7 +37,7 @@ class Measurements(StrictModel):
     device: str
     device_kind: str
     measurement_id: str
-    """Digest of the device and of how it measures; see docs/architecture.md."""
+    """Digest of the device and of how it measures; see docs/internals/architecture.md."""
     pairs_by_status: dict[str, int]
     recording: Recording | None = None
     """Of a recorded arch: where the recording comes from."""

@@ -1,7 +1,8 @@
 """Kernels that the reference enumerates but that are known to be wrong, unsupported or impossible to compile.
 
 A flagged kernel keeps its place in a rule set; it is left out of a build unless its flag is asked for. A flag is a
-legality rule that the kernel breaks, or a defect of the table here. Numbers such as B7 are those of docs/reference.md.
+legality rule that the kernel breaks, or a defect of the table here. Numbers such as B7 are those of
+docs/internals/reference.md.
 """
 
 from collections.abc import Collection, Sequence
@@ -61,7 +62,7 @@ DEFECTS = (
     ),
 )
 NUMBERS = {"half_zero_output": "B7", "streamk_async_fp32": "B8", "async_layout": "B8", "narrow_warp_tile": "B16"}
-"""Of the defects in docs/reference.md."""
+"""Of the defects in docs/internals/reference.md."""
 PIPELINE_REPLACED = "pipeline_replaced"
 """Flag of a kernel of an instance file that asks for another pipeline (B26)."""
 DEPTHWISE_FAULT = "depthwise_fault"

@@ -50,7 +50,7 @@ def gemm_key(k: KernelConfig, api: CkApi) -> Key:
 
 
 def depthwise_key(k: DepthwiseConfig, api: CkApi) -> Key:
-    """The same for a depthwise kernel; its sizes take the GEMM's places (docs/kernels.md)."""
+    """The same for a depthwise kernel; its sizes take the GEMM's places (docs/internals/kernels.md)."""
     sizes = (k.tile_h, k.tile_w, k.filter_size, k.stride_h, k.stride_w, 0, k.pad, k.pad, k.batches)
     return {
         **_operation(k, LAYOUT, api),
