@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MOST_WORDS = 35
 """Words of a sentence."""
-MOST_PAGES, MOST_TOTAL, MOST_README = 20, 30_000, 900
-"""Bounds of all pages: how many, their words together, and the words of the README."""
+MOST_README, MOST_USER, MOST_INTERNAL = 900, 9_000, 24_000
+"""Bounds on words: of the README, of the pages for users with the README, and of those for developers."""
 RULES: tuple[tuple[str, str], ...] = (
     (r"^(What|Who|Whoever|Whatever) (?!.*\?$)", "begin with the subject, not with 'what' or 'who'"),
     (r"^(Of|Among|To|From|In|On|With) (the|a|an|its|these|this|those|each|such) [^,:]*,? (is|are|was|were) [a-z]+",
@@ -57,6 +57,11 @@ def pages() -> list[Path]:
     docs = ROOT / "docs"
     found = [path for path in docs.rglob("*.md") if "generated" not in path.relative_to(docs).parts]
     return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(found)]
+
+
+def user_pages() -> list[Path]:
+    """The README and the pages in docs/ itself, without the guide for contributors."""
+    return [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {ROOT / "docs/CONTRIBUTING.md"})]
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -113,14 +118,16 @@ def main() -> int:
     ]
     if not chosen:
         words = {path: len(path.read_text().split()) for path in pages()}
+        user = sum(words[path] for path in user_pages())
+        internal = sum(words.values()) - user - words[ROOT / "CHANGELOG.md"]
         for what, count, most in (
-            ("pages", len(words), MOST_PAGES),
-            ("words", sum(words.values()), MOST_TOTAL),
-            ("words in README.md", words[ROOT / "README.md"], MOST_README),
+            ("README.md", words[ROOT / "README.md"], MOST_README),
+            ("the pages for users", user, MOST_USER),
+            ("the pages for developers", internal, MOST_INTERNAL),
         ):
             if count > most:
-                found.append(f"{count:,} {what} are written by hand; at most {most:,} are wanted")
-        print(f"{len(words)} pages, {sum(words.values()):,} words", file=sys.stderr)
+                found.append(f"{what}: {count:,} words; write at most {most:,}")
+        print(f"{user:,} words for users, {internal:,} for developers", file=sys.stderr)
         counts = private_words(code())
         print(f"in src and workflow: {', '.join(f'{word} {n}' for word, n in counts.items())}", file=sys.stderr)
         found += [
