@@ -98,8 +98,17 @@ def recording_of(arch, operation):
     return [local(f"{RECORDINGS[arch]}/{name}") for name in ("recording.json", *tables)]
 
 
+def library_times(wildcards):
+    """Times of other libraries on the problems of a recording, as far as it has them."""
+    folder = f"{RECORDINGS.get(wildcards.arch)}/{wildcards.operation}"
+    chosen = ["rivals.parquet", "problems.parquet"]
+    names = chosen if os.path.exists(f"{folder}/rivals.parquet") else []
+    names += ["cudnn.csv"] if os.path.exists(f"{folder}/cudnn.csv") else []
+    return [local(f"{folder}/{name}") for name in names]
+
+
 def recorded_tables(wildcards):
-    """How a recording was made, and what its kernels are compared with, as far as it has that."""
+    """How a recording was made, and times of other libraries on its problems, as far as it has them."""
     folder = RECORDINGS.get(wildcards.arch)
     names = ["recording.json"]
     names += [
@@ -176,6 +185,25 @@ def tables_read(wildcards):
         for arch in recorded or same_target(wildcards.arch, each):
             tables |= {*recording_of(arch, each)}
     return [local(path) for path in sorted(tables)]
+
+
+def refuse_replacement(wildcards):
+    """No files. Models of a GPU's times are not replaced by others: it is said before the first job."""
+    from tileseer.serve import publication
+
+    kind = (
+        "recorded"
+        if wildcards.arch in RECORDINGS
+        else "measured" if MEASURED else "simulated"
+    )
+    models = Path("results/models", wildcards.arch)
+    try:
+        publication.refuse_replacement(
+            models, wildcards.arch, kind, SETTINGS.publish.replace
+        )
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+    return []
 
 
 def damage_of_models(wildcards):

@@ -13,6 +13,9 @@ rule publish:
         validation=each_operation("results/validation/{arch}/{operation}.json"),
         made_from=made_from,
         tables=tables_read,
+        template=source("workflow/templates/models.md.j2"),
+        # None: it only refuses to replace models of a GPU's times by others.
+        replaced=refuse_replacement,
         settings=stage_file("publish", [*PORTABLE]),
     output:
         models=update(directory("results/models/{arch}")),
@@ -34,6 +37,6 @@ rule publish:
     shell:
         'python "$SCRIPTS"/publish.py --arch {wildcards.arch} --operations {params.operations}'
         " --training {params.training} --serving {params.serving} --validation {input.validation}"
-        " --made-from {input.made_from} --files {input.tables:q} --compiler {params.compiler:q}"
+        " --made-from {input.made_from} --files {input.tables:q} --template {input.template:q} --compiler {params.compiler:q}"
         " --workflow {params.workflow:q} --history {params.history} --settings {input.settings}"
         " --models {output.models} 2>&1 | tee {log}"

@@ -10,6 +10,7 @@ rule report:
         validation=each_operation("results/validation/{arch}/{operation}.json"),
         dataset=each_operation("results/datasets/{arch}/{operation}.parquet"),
         kernels=each_operation("results/serving/{arch}/{operation}/kernels.json"),
+        evaluation=each_operation("results/serving/{arch}/{operation}/evaluation.json"),
         tables=recorded_tables,
         template=source("workflow/templates/report.html.j2"),
         scripts=PAGE_SCRIPTS,
@@ -31,5 +32,5 @@ rule report:
         "Show what came out for {wildcards.arch}"
     shell:
         'python "$SCRIPTS"/report.py --arch {wildcards.arch} --training {params.training} --validation {input.validation}'
-        " --dataset {input.dataset} --kernels {input.kernels} --tables {input.tables}"
+        " --dataset {input.dataset} --kernels {input.kernels} --evaluation {input.evaluation} --tables {input.tables}"
         " --template {input.template:q} --settings {input.settings} --page {output.page} 2>&1 | tee {log}"

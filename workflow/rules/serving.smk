@@ -1,8 +1,12 @@
-# Stage 10: what a dispatcher runs of a model: a C++ header, arrays for Python, known problems and a kernel list.
+# Stage 10: what a dispatcher runs of a model: a C++ header, arrays for Python, known problems and a kernel list; and how
+# good the picks are that this ships.
 rule serving:
     input:
         dataset="results/datasets/{arch}/{operation}.parquet",
         training=rules.model.output,
+        validation=rules.validation.output.validation,
+        uses="results/problems/{operation}.uses.parquet",
+        library_times=library_times,
         template=source("workflow/templates/serving/selector.hpp.j2"),
         api=API,
         coefficients=COEFFICIENTS,
@@ -14,6 +18,7 @@ rule serving:
         known="results/serving/{arch}/{operation}/known_problems.parquet",
         kernels="results/serving/{arch}/{operation}/kernels.json",
         figures="results/serving/{arch}/{operation}/serving.json",
+        evaluation="results/serving/{arch}/{operation}/evaluation.json",
         estimates="results/serving/{arch}/{operation}/resource_estimates.json",
     log:
         "logs/{arch}/{operation}/serving.log",
@@ -27,6 +32,7 @@ rule serving:
         "Make what serves the model of {wildcards.operation} for {wildcards.arch}"
     shell:
         'python "$SCRIPTS"/serving.py --arch {wildcards.arch} --operation {wildcards.operation}'
-        " --dataset {input.dataset} --training {params.training} --template {input.template:q} --api {input.api:q}"
+        " --dataset {input.dataset} --training {params.training} --validation {input.validation}"
+        " --uses {input.uses} --library-times {input.library_times:q} --template {input.template:q} --api {input.api:q}"
         " --coefficients {input.coefficients:q} --layers {input.layers:q} --settings {input.settings}"
         " --output {params.folder} --threads {threads} 2>&1 | tee {log}"

@@ -7,7 +7,8 @@ from tileseer.core.script import Folder, Input, Journal, Output, Settings, stage
 # Not stored: files are only copied, and a restored copy would have the provenance of an earlier run.
 @stage_script(stored=False)
 def main(
-    training: list[Input], validation: list[Input], serving: list[Input], models: Output, settings: Settings,
+    training: list[Input], validation: list[Input], serving: list[Input], template: Input, models: Output,
+    settings: Settings,
     arch: str = "", operations: list[str] = (), made_from: list[Input] = (), compiler: str = "{}",
     workflow: Folder | None = None, files: list[Input] = (), history: Journal | None = None,
 ) -> str:  # fmt: skip
@@ -16,6 +17,7 @@ def main(
     validation: reports of the validation stage, any order
     training: folders that the model stage wrote
     serving: folders of the serving stage, any order
+    template: of the README.md of the directory
     models: model directory to write
     operations: those that made_from is about
     made_from: tables that the models were made from, as many for each operation, its dataset first
@@ -24,13 +26,16 @@ def main(
     files: what stages read and none made, for the provenance
     history: file that each publication is appended to
     """
+    from tileseer.config.publish import PublishSettings
     from tileseer.serve import provenance, publication
+
+    replace = PublishSettings.of(settings, "publish").replace
 
     about = arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
     made = provenance.collect_provenance(*about) if made_from else None
-    index = publication.publish_models(training, validation, serving, models, made)
+    index = publication.publish_models(training, validation, serving, models, made, page=template, replace=replace)
     if history and made:
-        publication.append_publication(history, index, validation, made)
+        publication.append_publication(history, models, made)
     kept = [name for name, entry in index.operations.items() if entry.provenance]
     published = [name for name in index.operations if name not in kept]
     words = [f"published {', '.join(published)}", *([f"kept {', '.join(kept)}"] if kept else [])]

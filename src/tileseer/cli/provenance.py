@@ -55,21 +55,25 @@ def _history(args: argparse.Namespace) -> int:
     published = [one for one in publication.read_history(path) if one.arch == models.name]
     if not published:
         raise UserError(f"{path}: it has no publication of {models.name}; run tileseer run")
-    lines = options.table_lines(list(_history_rows(published)))
-    return options.answer(args, {"published": [one.model_dump() for one in published]}, lines)
+    rows = list(_history_rows(published, publication.digest_of_models(models)))
+    return options.answer(args, {"published": [one.model_dump() for one in published]}, options.table_lines(rows))
 
 
-def _history_rows(published: list[publication.Published]) -> Iterator[dict[str, str]]:
+def _history_rows(published: list[publication.Published], on_disk: str) -> Iterator[dict[str, str]]:
+    """A row for each publication; of each operation the mean, and how it changed. ``on_disk``: digest of the models."""
     means: dict[str, float] = {}
-    for one in published:
-        commit = "-" if one.commit is None else one.commit[:9] + ("+" if one.changed_files else "")
-        origin = {"time": one.time, "times": one.device_kind, "commit": commit, "config": one.config_sha256[:8]}
-        for name, figures in one.operations.items():
-            change = f"{figures.mean - means[name]:+.2f}" if name in means else "-"
-            means[name] = figures.mean
-            efficiencies = {
-                f"{field.replace('_', ' ')}, %": f"{value:.2f}"
-                for field, value in figures.model_dump(exclude={"n_problems"}).items()
-            }
-            data = one.data_sha256.get(name, "-")[:8]
-            yield {**origin, "data": data, "operation": name, **efficiencies, "change": change}
+    current = max((at for at, one in enumerate(published) if one.models_sha256 == on_disk != ""), default=-1)
+    for at, one in enumerate(published):
+        figures = []
+        for name, own in one.operations.items():
+            change = f" ({own.mean - means[name]:+.2f})" if name in means else ""
+            means[name] = own.mean
+            figures.append(f"{name} {own.mean:.2f}{change}")
+        yield {
+            "time": one.time,
+            "times": one.device_kind,
+            "commit": "-" if one.commit is None else one.commit[:9] + ("+" if one.changed_files else ""),
+            "config": one.config_sha256[:8],
+            "on disk": "yes" if at == current else "",
+            "mean efficiency, %": ", ".join(figures),
+        }

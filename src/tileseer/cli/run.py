@@ -13,17 +13,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tileseer.cli import options
+from tileseer.cli.run_summary import lines_of, summary_of
 from tileseer.config.config import Config
-from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.core.tables import check_config_file
 from tileseer.core.yaml_files import read_yaml
-from tileseer.learn import verdict
-from tileseer.learn.validation_report import Validation
-from tileseer.serve import publication
 
 EXAMPLES = (
     "tileseer run",
@@ -135,8 +132,8 @@ def _ended(args: argparse.Namespace, counts: dict[str, int], words: Sequence[str
     archs = list(dict.fromkeys(arch for word in words for arch in ARCH.findall(word)))
     if not archs and (not words or words[0].startswith("-")):
         archs = [_configured_arch(words)]
-    made: list[dict[str, Any]] = [_made(arch) for arch in archs]
-    lines = [line for one in made for line in _lines(one)]
+    made = [summary_of(arch) for arch in archs]
+    lines = [line for one in made for line in lines_of(one)]
     return options.answer(args, {**counts, "made": made}, lines or [f"made: {' '.join(words)}"])
 
 
@@ -159,37 +156,3 @@ def _configured_arch(words: Sequence[str]) -> str:
     files = list(_config_files(words))
     archs = [read_yaml(path).get("arch") for path in (*reversed(files), Path("config/config.yaml")) if path.exists()]
     return next(filter(None, archs), Config().arch)
-
-
-def _made(arch: str) -> dict[str, Any]:
-    """What exists of an arch; None where it does not."""
-    models, report = Path("results/models", arch), Path(f"results/reports/{arch}.html")
-    reports = sorted(Path("results/validation", arch).glob("*.json")) if models.exists() else []
-    validated = [documents.read_document(path, Validation) for path in reports]
-    figures = {report.operation: publication.PublishedFigures.of(report) for report in validated}
-    published = [one for one in publication.read_history(Path("results/history.jsonl")) if one.arch == arch]
-    return {
-        "arch": arch,
-        "models": models if models.exists() else None,
-        "report": report if report.exists() else None,
-        "operations": {
-            report.operation: figures[report.operation].model_dump() | {"verdict": verdict.verdict_words(report)}
-            for report in validated
-        },
-        "since": publication.changes_since_last(published, figures),
-        "next": f"tileseer select {models} --problem {options.EXAMPLE}" if models.exists() else "tileseer run",
-    }
-
-
-def _lines(made: dict[str, Any]) -> Iterator[str]:
-    good = "; ".join(
-        f"{name} {figures['mean']:.1f} % of the fastest on {figures['n_problems']:,} unseen problems, without a model "
-        f"{figures['without_model']:.1f}: {figures['verdict']}"
-        for name, figures in made["operations"].items()
-    )
-    yield f"models:   {made['models'] or 'not made'}"
-    yield f"report:   {made['report'] or 'not made; tileseer run --arch ' + made['arch']}"
-    yield f"how good: {good or 'not known'}"
-    if made["since"]:
-        yield f"since:    {made['since']}"
-    yield f"next:     {made['next']}"

@@ -12,6 +12,7 @@ from tileseer.config.inputs import ConfigsSettings, ProblemsSettings
 from tileseer.config.model import ModelSettings, ServingSettings, ValidationSettings
 from tileseer.config.names import ConfiguredArch
 from tileseer.config.operations import OPERATION_PATTERN
+from tileseer.config.publish import PublishSettings
 from tileseer.config.section import Section, SourcePath
 from tileseer.core.tables import validate_table
 
@@ -51,6 +52,7 @@ class Config(Section):
     model: ModelSettings = ModelSettings()
     validation: ValidationSettings = ValidationSettings()
     serving: ServingSettings = ServingSettings()
+    publish: PublishSettings = PublishSettings()
 
     def portable(self) -> dict[str, Any]:
         """Settings without those that only say where things are on a machine."""

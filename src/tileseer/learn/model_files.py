@@ -4,11 +4,12 @@
 
     MODELS/index.json                                 hashes of all files, arch, operations, device kind
     MODELS/provenance.json                            what made them
+    MODELS/README.md                                  what they are, how good, and how to use them
     MODELS/grouped_conv_{operation}_{arch}/
         model_tflops.lgbm  feature_spec.json  train_manifest.json  cv_metrics_tflops.json
         feature_importances_tflops.json  candidates.parquet  hardware.json  validation.json
         selector.hpp  selector.npz  known_problems.parquet  kernels.json  serving.json
-        resource_estimates.json  out_of_fold.parquet
+        evaluation.json  resource_estimates.json  out_of_fold.parquet
 
 An operation that a later publication of others left as it was has the ``provenance.json`` of its own one in its folder.
 No file holds a time, a host or a path, so the same models publish to the same bytes.
@@ -45,10 +46,14 @@ PICKER = "selector.npz"
 KNOWN = "known_problems.parquet"
 KERNELS = "kernels.json"
 SERVING = "serving.json"
+EVALUATION = "evaluation.json"
+"""How good the picks are that ship."""
 ESTIMATES = "resource_estimates.json"
 """Coefficients by which a kernel outside the pool gets its registers, LDS and occupancy."""
-SERVING_FILES = (SELECTOR, PICKER, KNOWN, KERNELS, SERVING, ESTIMATES)
+SERVING_FILES = (SELECTOR, PICKER, KNOWN, KERNELS, SERVING, EVALUATION, ESTIMATES)
 """What the serving stage leaves in its folder."""
+PAGE = "README.md"
+"""What the models are, how good, and how to use them."""
 PROVENANCE = "provenance.json"
 """What made the models (``tileseer.serve.provenance``); a directory that was published by hand may lack it."""
 FORMAT: Literal[2] = 2

@@ -172,10 +172,11 @@ def learnt(picked: np.ndarray) -> dict[str, Any]:
 def metrics(ranked: np.ndarray) -> dict[str, Any]:
     """Fields of ``validation_report.Ranking``: efficiency of each problem's candidates in their order, [R, Q]."""
     picked = ranked[:, 0]
-    first = {k: ranked[:, :k].max(axis=1) for k in (1, 3, 5)}
+    first = {k: ranked[:, :k].max(axis=1) for k in (1, 2, 3, 5)}
     return {
         **figures(picked),
-        **{f"top{k}": efficiency.percent(np.mean(best >= 1.0)) for k, best in first.items()},
+        **{f"top{k}": efficiency.percent(np.mean(first[k] >= 1.0)) for k in (1, 3, 5)},
+        "efficiency_best_of_2": Summary.of(first[2]),
         "efficiency_best_of_3": Summary.of(first[3]),
         "efficiency_best_of_5": Summary.of(first[5]),
         "within_2_percent": within(picked),

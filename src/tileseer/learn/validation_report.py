@@ -46,6 +46,7 @@ class Ranking(PickFigures):
     top1: float
     top3: float
     top5: float
+    efficiency_best_of_2: Summary
     efficiency_best_of_3: Summary
     efficiency_best_of_5: Summary
     within_2_percent: float

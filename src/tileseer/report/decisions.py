@@ -12,12 +12,12 @@ import pandas as pd
 from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.gpus.hardware import target
 from tileseer.kernels.registry import family_of_arch
-from tileseer.learn import verdict as verdicts
 from tileseer.learn.validation_report import Distance, Stratum, WorstPick
 from tileseer.report import tables
 from tileseer.report.measured import LABEL, Measured, classes, records, short
 from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Cell, Copied, PageTable, Row, each_operation, together
+from tileseer.serve import verdict as verdicts
 
 FEW = 3
 """Worst networks in the verdict, kernels of a class, parts of each kind."""
@@ -33,15 +33,16 @@ NOISY = 99.0
 def verdict(results: Results) -> Iterable[Row]:
     """Whether each model is good enough, and why."""
     for result in results.operations:
-        report = result.validation
-        networks = sorted(report.by_network.items(), key=lambda item: (item[1].efficiency.mean, item[0]))[:FEW]
+        if (shipped := result.evaluation) is None:
+            continue
         yield {
-            "operation": report.operation, "verdict": verdicts.verdict_words(report), "mean, %": report.efficiency.mean,
-            "interval of the mean, %": tables.interval(report.interval["mean"]),
-            "10th percentile, %": report.efficiency.p10,
-            "possible mean, %": report.noise_floor.best.efficiency.mean,
-            "unseen layers": report.n_problems, "layers that no candidate can run": report.n_without_measurement,
-            "worst networks": ", ".join(f"{name} {part.efficiency.mean:.1f} %" for name, part in networks),
+            "operation": shipped.operation, "verdict": verdicts.verdict_words(shipped), "mean, %": shipped.first.mean,
+            "10th percentile, %": shipped.first.p10, "best of 2, mean, %": shipped.best_of_2.mean,
+            "best of 3, mean, %": shipped.best_of_3.mean, "by time, %": shipped.by_time,
+            "possible mean, %": shipped.possible.mean, "layers": shipped.layers,
+            "layers without a candidate": shipped.without_candidate, "time covered, %": shipped.covered_time,
+            "worst layer, %": shipped.worst_layer.efficiency,
+            "worst networks": ", ".join(f"{one.network} {one.efficiency:.1f} %" for one in shipped.networks[:FEW]),
         }  # fmt: skip
 
 
@@ -115,7 +116,8 @@ def best(results: Results) -> list[PageTable]:
 
 
 def _best(result: OperationResult, seen: Measured, results: Results) -> Iterable[Row]:
-    has_library = any(one.library_us for one in results.operations)
+    has_library = any("cuDNN" in one.library_us for one in results.operations)
+    library_us = result.library_us.get("cuDNN", pd.Series(dtype=float)).to_dict()
     labels = {row.candidate: row for row in records(seen.candidates)}
     for shape in records(seen.shapes.sort_values(["network", "layer", "problem"], kind="stable")):
         pick = result.validation.picks.get(shape.problem_key)
@@ -133,7 +135,7 @@ def _best(result: OperationResult, seen: Measured, results: Results) -> Iterable
             "pick": "the best" if same else short(labels[pick.candidate]) if pick else "",
             "pick, %": pick.efficiency if pick else "",
         }
-        library = {"cuDNN, µs": result.library_us.get(shape.problem_key, "")} if has_library else {}
+        library = {"cuDNN, µs": library_us.get(shape.problem_key, "")} if has_library else {}
         line = replay(result, label, shape.problem)
         yield cells | library | ({"replay": Copied(line, "Copy")} if line else {})
 

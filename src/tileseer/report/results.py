@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from tileseer.config.operations import VARIANTS
-from tileseer.core import documents, parquet
+from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.dataset import recording
+from tileseer.dataset import library_times, recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
 from tileseer.learn import model_files
@@ -17,17 +17,10 @@ from tileseer.learn.model_schema import Importances, Manifest, Origin, Summary, 
 from tileseer.learn.validation_report import Validation
 from tileseer.problems.operation import Operation
 from tileseer.report.measured import Measured, measured_of
+from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.serving_files import Kernels
 
 ONE_DEVICE = "one report shows one device"
-RIVALS = {
-    "first_us": "cuDNN's first plan",
-    "torch_us": "PyTorch's default",
-    "torch_benchmark_us": "PyTorch's benchmark",
-}
-"""In a recording, by operation, ``rivals.parquet``: columns with the time of what others run, and what that is."""
-LIBRARY = "cudnn.csv"
-"""In a recording, by operation: the times of cuDNN on the same problems."""
 PUBLISHED_FOR = "gfx950"
 PUBLISHED = {
     "forward_bf16": {"mean": 93.05, "median": 96.8, "p10": 79.9},
@@ -49,10 +42,10 @@ class OperationResult:
     """What its dataset shows, if one was given."""
     kernels: Kernels | None = None
     """The kernels that a dispatcher knows, and the few that are enough, if they were given."""
-    library_us: dict[str, float] = field(default_factory=dict)
-    """Time of cuDNN by problem key, microseconds, where a recording has it."""
-    rivals_us: pd.DataFrame | None = None
-    """Times in microseconds of ``RIVALS`` by problem key, where a recording has them."""
+    evaluation: Evaluation | None = None
+    """How good the picks are that ship, if it was given."""
+    library_us: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """Microseconds of other libraries by problem key, a column for each that a recording has."""
 
     @property
     def label(self) -> str:
@@ -98,12 +91,14 @@ def read_results(
     datasets: Sequence[Path] = (),
     recorded: Path | None = None,
     served: Sequence[Path] = (),
+    evaluated: Sequence[Path] = (),
 ) -> Results:
     """Read validation reports, the training folders of their models and their datasets, in any order.
 
-    ``recorded`` is the folder of a recording, for its making and for cuDNN's times; ``served`` are kernel lists of the
-    serving stage. Datasets and lists are not needed. ``UserError`` when a file is missing or has another form, when a
-    report and a training have no partner, or when they differ in arch, device or device kind.
+    ``recorded`` is the folder of a recording, for its making and for the times of libraries; ``served`` are kernel
+    lists and ``evaluated`` evaluations of the serving stage. Datasets, lists and evaluations are not needed.
+    ``UserError`` when a file is missing or has another form, when a report and a training have no partner, or when they
+    differ in arch, device or device kind.
     """
     reports = [(path, documents.read_document(path, Validation)) for path in validations]
     first_path, first = reports[0]
@@ -114,7 +109,7 @@ def read_results(
         if origin.operation not in operations:
             raise UserError(f"{path}: operation is {origin.operation!r}, but the reports have {', '.join(operations)}")
 
-    trained, shown, lists = {}, {}, {}
+    trained, shown, lists, evaluations = {}, {}, {}, {}
     for folder in trainings:
         manifest = documents.read_document(folder / model_files.MANIFEST, Manifest)
         check(folder, manifest)
@@ -133,6 +128,10 @@ def read_results(
         kernels = documents.read_document(path, Kernels)
         check(path, kernels)
         lists[kernels.operation] = kernels
+    for path in evaluated:
+        evaluation = documents.read_document(path, Evaluation)
+        check(path, evaluation)
+        evaluations[evaluation.operation] = evaluation
     results = []
     for path, validation in reports:
         check(path, validation)
@@ -143,32 +142,18 @@ def read_results(
             documents.read_document(folder / model_files.IMPORTANCES, Importances).root,
             shown.get(validation.operation),
             lists.get(validation.operation),
+            evaluations.get(validation.operation),
             _library_times(recorded, validation.operation),
-            _rivals(recorded, validation.operation),
         )
         results.append(result)
     making = {} if recorded is None else recording.read_recording(recorded).description()
     return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)), making)
 
 
-def _library_times(recorded: Path | None, operation: str) -> dict[str, float]:
-    """Median times of cuDNN in microseconds by problem key; nothing where a recording has none."""
-    if recorded is None or not (path := recorded / operation / LIBRARY).is_file():
-        return {}
-    try:
-        times = pd.read_csv(path, dtype={"problem_key": str}).dropna(subset="median_us")
-        return dict(zip(times["problem_key"], times["median_us"].astype(float), strict=True))
-    except (KeyError, ValueError) as error:
-        raise UserError(f"{path}: needs the columns problem_key and median_us ({error}); fetch it again") from error
-
-
-def _rivals(recorded: Path | None, operation: str) -> pd.DataFrame | None:
-    """Times of ``RIVALS`` by problem key; None where a recording has none."""
-    if recorded is None or not (recorded / operation / "rivals.parquet").is_file():
-        return None
-    rivals, problems = (parquet.read_table(recorded / operation / f"{name}.parquet") for name in ("rivals", "problems"))
-    keys = problems["problem_key"].to_numpy()[rivals["problem"].to_numpy()]
-    return rivals.select(list(RIVALS)).to_pandas().set_index(pd.Index(keys, name="problem_key"))
+def _library_times(recorded: Path | None, operation: str) -> pd.DataFrame:
+    names = (library_times.CUDNN, library_times.CHOICES)
+    paths = [] if recorded is None else [recorded / operation / name for name in names]
+    return library_times.read_library_times([path for path in paths if path.is_file()])
 
 
 def _order(result: OperationResult) -> tuple[int, str]:

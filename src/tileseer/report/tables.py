@@ -10,7 +10,7 @@ import pandas as pd
 from tileseer.learn.model_schema import Summary
 from tileseer.learn.validation_report import Validation
 from tileseer.problems.problem_csv import DEFAULTS
-from tileseer.report.results import RIVALS, OperationResult, Results
+from tileseer.report.results import OperationResult, Results
 
 
 @dataclass(frozen=True)
@@ -162,17 +162,17 @@ def without_defaults(problem: str) -> str:
 def rivals(results: Results) -> Iterable[Row]:
     """Against the choice of a library and of PyTorch, on the unseen problems; nothing where none was timed."""
     for result in results.operations:
-        if result.rivals_us is None or result.measured is None:
+        if result.measured is None:
             continue
         best = result.measured.shapes.set_index("problem_key")["latency_ms"]
         picks = {key: 1e5 * best[key] / p.efficiency for key, p in result.validation.picks.items() if p.efficiency > 0}
-        for column, name in RIVALS.items():
-            times = pd.DataFrame({"theirs": result.rivals_us[column], "ours": pd.Series(picks)}).dropna()
+        for name in result.library_us:
+            times = pd.DataFrame({"theirs": result.library_us[name], "ours": pd.Series(picks)}).dropna()
             gain = times["theirs"] / times["ours"]
             if len(gain):
                 yield {
                     "operation": result.validation.operation,
-                    "against": name,
+                    "against": str(name),
                     "layers": len(gain),
                     "geometric mean": f"{np.exp(np.log(gain).mean()):.3f}",
                     "10th percentile": f"{np.percentile(gain, 10):.3f}",

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 from pydantic import ValidationError
 
@@ -22,34 +22,37 @@ from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
 from tileseer.core.tables import validate_table
 from tileseer.learn import model_files
-from tileseer.learn.model_files import INDEX, PROVENANCE, SERVING, SPEC, Entry, Index
+from tileseer.learn.model_files import INDEX, PAGE, PROVENANCE, SERVING, SPEC, Entry, Index
 from tileseer.learn.model_schema import OF_A_DEVICE, Origin, same_origin
-from tileseer.learn.validation_report import Validation
+from tileseer.serve.evaluation import Evaluation
+from tileseer.serve.model_page import model_page, read_evaluations
 from tileseer.serve.provenance import Provenance
 
 
 class PublishedFigures(Document):
-    """How good the model of one operation is, efficiencies in percent."""
+    """How good the picks of one operation are, efficiencies in percent."""
 
     n_problems: int
+    without_candidate: int = 0
+    """More layers that no candidate can run."""
     mean: float
     median: float
     p10: float
+    min: float | None = None
     without_model: float
     """Mean of the best choice that needs no model, such as one fixed kernel."""
     best_possible: float
     """Mean of a perfect model, or where that is unknown of a perfect selector."""
 
     @classmethod
-    def of(cls, report: Validation) -> Self:
-        """The figures of a validation report."""
+    def of(cls, evaluation: Evaluation) -> Self:
+        """The figures of an evaluation."""
         return cls(
-            n_problems=report.n_problems,
-            mean=report.efficiency.mean,
-            median=report.efficiency.median,
-            p10=report.efficiency.p10,
-            without_model=max(baseline.efficiency.mean for baseline in report.baselines.values()),
-            best_possible=report.noise_floor.best.efficiency.mean,
+            n_problems=evaluation.layers,
+            without_candidate=evaluation.without_candidate,
+            **evaluation.first.model_dump(),
+            without_model=evaluation.without_model.mean,
+            best_possible=evaluation.possible.mean,
         )
 
 
@@ -67,6 +70,24 @@ class Published(Document):
     data_sha256: dict[str, str]
     """Of each operation's dataset."""
     operations: dict[str, PublishedFigures]
+    models_sha256: str = ""
+    """Of the index of the directory, which has the hashes of all files: it tells which publication is on disk."""
+
+
+KEPT_KIND = "measured"
+"""Models of such times are replaced by others of their kind only."""
+
+
+def refuse_replacement(models: Path, arch: str, device_kind: str, replace: bool) -> None:
+    """``UserError`` if models of times of a GPU would be replaced by those of recorded or simulated times."""
+    if replace or device_kind == KEPT_KIND or not (models / INDEX).is_file():
+        return
+    published = model_files.parse_index(models)
+    if published.device_kind == KEPT_KIND:
+        raise UserError(
+            f"{models}: its models are of {KEPT_KIND} times ({published.device}), and this run makes models of "
+            f"{device_kind} times for {arch}: move the folder away to keep it, or give --config publish.replace=true"
+        )
 
 
 def publish_models(
@@ -75,11 +96,15 @@ def publish_models(
     servings: Sequence[Path],
     output: Path,
     provenance: Provenance | None = None,
+    *,
+    page: Path,
+    replace: bool = False,
 ) -> Index:
     """Write the model directory ``output`` from training folders, their reports and serving folders; return the index.
 
     The directory is built beside its place and changes places with it. Other operations of the device that were
-    published before stay in it. ``UserError`` unless there is one of each for every operation, and all are of one arch,
+    published before stay in it. ``page`` is the template of its ``README.md``; ``replace``: models of a GPU's times may
+    be replaced by others. ``UserError`` unless there is one of each for every operation, and all are of one arch,
     device and device kind; then what was published stays as it is.
     """
     kinds = ((trainings, SPEC), (validations, ""), (servings, SERVING))
@@ -92,6 +117,7 @@ def publish_models(
     (first_file, first), *others = (*trained.values(), *reports.values(), *served.values())
     for file, origin in others:
         same_origin(file, origin, first, first_file, "one directory holds the models of one device")
+    refuse_replacement(output, first.arch, first.device_kind, replace)
     with building(output) as made:
         operations = {name: Entry(folder=f"grouped_conv_{name}_{first.arch}") for name in sorted(trained)}
         for name, entry in operations.items():
@@ -103,10 +129,20 @@ def publish_models(
             documents.write_document(made / PROVENANCE, provenance, sealed=False)
         device = first.model_dump(include=set(OF_A_DEVICE))
         operations = dict(sorted((operations | _keep_others(output, made, operations, device)).items()))
-        index = Index(format=model_files.FORMAT, **device, operations=operations, sha256=model_files.file_digests(made))
+        index = _index(made, device, operations)
+        recordings = (
+            {name: one.measurements.recording for name, one in provenance.operations.items()} if provenance else {}
+        )
+        (made / PAGE).write_text(model_page(made, index, page, output.as_posix(), recordings), encoding="utf-8")
+        index = _index(made, device, operations)
         documents.write_document(made / INDEX, index, sealed=False)
         model_files.read_index(made)
     return index
+
+
+def _index(made: Path, device: Mapping[str, Any], operations: Mapping[str, Entry]) -> Index:
+    files = model_files.file_digests(made)
+    return Index(format=model_files.FORMAT, **device, operations=dict(operations), sha256=files)
 
 
 def _keep_others(output: Path, made: Path, new: Mapping[str, Entry], device: Mapping[str, str]) -> dict[str, Entry]:
@@ -168,13 +204,14 @@ def _copy(source: Path, names: Sequence[str], folder: Path, fix: str) -> None:
         shutil.copyfile(source / name, folder / name)
 
 
-def append_publication(path: Path, index: Index, reports: Sequence[Path], provenance: Provenance) -> None:
-    """Append a publication to the history, unless the last one of the arch was the same.
+def append_publication(path: Path, models: Path, provenance: Provenance) -> None:
+    """Append the publication of ``models`` to the history.
 
-    What is wrong with the history is a warning: it never stops what it tells of.
+    What is wrong with the history is a warning: it never stops a publication.
     """
     config = json.dumps(provenance.config, sort_keys=True).encode()
-    validated = [documents.read_document(report, Validation) for report in reports]
+    index = model_files.parse_index(models)
+    evaluations = read_evaluations(models, index)
     entry = Published(
         time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         arch=index.arch,
@@ -184,15 +221,20 @@ def append_publication(path: Path, index: Index, reports: Sequence[Path], proven
         config_sha256=hashlib.sha256(config).hexdigest(),
         data_sha256={name: next(iter(made.inputs.values())) for name, made in provenance.operations.items()},
         operations={
-            report.operation: PublishedFigures.of(report) for report in sorted(validated, key=lambda one: one.operation)
+            name: PublishedFigures.of(evaluations[name]) for name in provenance.operations if name in evaluations
         },
+        models_sha256=digest_of_models(models),
     )
-    last = [one for one in read_history(path) if one.arch == entry.arch][-1:]
-    if [one.model_copy(update={"time": entry.time}) for one in last] != [entry]:
-        try:
-            _append_line(path, entry.model_dump_json().encode())
-        except OSError as error:
-            print(f"warning: {path}: this publication is not in the history: {error}", file=sys.stderr, flush=True)
+    try:
+        _append_line(path, entry.model_dump_json().encode())
+    except OSError as error:
+        print(f"warning: {path}: this publication is not in the history: {error}", file=sys.stderr, flush=True)
+
+
+def digest_of_models(models: Path) -> str:
+    """The SHA-256 of the index of a model directory; empty without one."""
+    path = models / INDEX
+    return seal.file_digest(path) if path.is_file() else ""
 
 
 def _append_line(path: Path, line: bytes) -> None:
@@ -235,13 +277,14 @@ def read_history(path: Path) -> list[Published]:
     return publications
 
 
-def changes_since_last(publications: Sequence[Published], shown: Mapping[str, PublishedFigures]) -> str | None:
-    """What differs from the publication before; None unless the last of the same arch has the figures ``shown``."""
-    if len(publications) < 2 or publications[-1].operations != shown:
+def changes_since_last(publications: Sequence[Published], models_sha256: str) -> str | None:
+    """What differs from the last publication of other models; None unless the last one is that of ``models_sha256``."""
+    others = [one for one in publications if one.models_sha256 != models_sha256]
+    if not others or publications[-1].models_sha256 != models_sha256:
         return None
-    before, last = publications[-2:]
+    before, last = others[-1], publications[-1]
     old = {name: f"{figures.mean:.2f} ->" for name, figures in before.operations.items()}
-    means = ", ".join(f"{name} {old.get(name, 'new:')} {figures.mean:.2f} %" for name, figures in shown.items())
+    means = ", ".join(f"{name} {old.get(name, 'new:')} {one.mean:.2f} %" for name, one in last.operations.items())
     pairs = {
         "commit": (before.commit, last.commit),
         "config": (before.config_sha256, last.config_sha256),

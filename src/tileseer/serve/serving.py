@@ -3,7 +3,7 @@
 C++ header, arrays for Python, known problems, kernel list and figures of one operation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from tileseer.core.script import Settings
 from tileseer.costmodel.coefficients import Coefficients, load_coefficients
 from tileseer.costmodel.resources import REGISTERS
 from tileseer.dataset.dataset import Dataset
+from tileseer.dataset.library_times import read_library_times
 from tileseer.gpus.hardware import target
 from tileseer.kernels import candidates
 from tileseer.kernels.emission import EMITTERS
@@ -28,13 +29,20 @@ from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import efficiency, model_files, own_choice, ranking
 from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin, Summary
+from tileseer.learn.validation_report import Validation
 from tileseer.problems import layers as layer_tables
 from tileseer.problems.problem import DIMS
-from tileseer.serve import header, kernel_set, packing, serving_files
+from tileseer.problems.problem_table import USES
+from tileseer.serve import evaluation, header, kernel_set, packing, serving_files
 from tileseer.serve.cascade import Cascade
+from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.guarantee import make_guarantee
 from tileseer.serve.selector import Selector
 from tileseer.serve.serving_files import KernelEntry
+
+SERVED = "layers of networks that no model was trained on; picks of the served model"
+SCORED_WHOLE = "layers of networks that no model was trained on; picks among all that the library offers"
+LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,24 @@ class ServingInputs:
 
 
 @dataclass(frozen=True)
+class EvaluationInputs:
+    """What the picks that ship are evaluated with."""
+
+    report: Validation
+    """Of the model with all its trees."""
+    uses: pd.DataFrame
+    """The problems of each run of a network (``problem_table.USES``)."""
+    libraries: pd.DataFrame
+    """Microseconds of other libraries by problem key."""
+
+    @classmethod
+    def read(cls, report: Path, uses: Path, library_times: Sequence[Path]) -> Self:
+        """Read the files of the stage."""
+        table = parquet.read_table(uses, USES).to_pandas()
+        return cls(documents.read_document(report, Validation), table, read_library_times(library_times))
+
+
+@dataclass(frozen=True)
 class Served:
     """What the stage writes."""
 
@@ -70,6 +96,8 @@ class Served:
     kernels: serving_files.Kernels
     figures: serving_files.Serving
     estimates: Coefficients | serving_files.NoEstimates
+    evaluation: Evaluation | None = None
+    """None where the model was not validated."""
 
     def save(self, folder: Path) -> None:
         """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
@@ -78,6 +106,8 @@ class Served:
         documents.write_document(folder / model_files.KERNELS, self.kernels)
         documents.write_document(folder / model_files.SERVING, self.figures)
         documents.write_document(folder / model_files.ESTIMATES, self.estimates)
+        if self.evaluation is not None:
+            documents.write_document(folder / model_files.EVALUATION, self.evaluation)
         parquet.write_table(self.known, folder / model_files.KNOWN)
 
 
@@ -144,36 +174,33 @@ class _MeasuredPool:
         return rows[self.measurements.best_tflops[rows] > 0]
 
 
-def serve_training(dataset: Path, training: Path, inputs: ServingInputs, threads: int) -> tuple[Served, str]:
-    """C++ header, known problems, kernel list and figures of a trained model; and a line about them."""
+def serve_training(
+    dataset: Path, training: Path, inputs: ServingInputs, evaluated_with: EvaluationInputs, threads: int
+) -> tuple[Served, str]:
+    """What serves a trained model, evaluated; and a line about it."""
     measurements = Dataset.read(dataset)
     model = Model.read_for(training, measurements, dataset)
-    served = serve_model(measurements, model, read_out_of_fold(training), inputs, threads)
-    return served, _summary(served, own_choice.library_choices(measurements) is not None)
+    served = serve_model(measurements, model, read_out_of_fold(training), inputs, threads, evaluated_with)
+    return served, _summary(served)
 
 
-def _summary(served: Served, by_library: bool) -> str:
-    """A line about what was made; ``by_library``: a library offers the candidates."""
-    cost, kernels = served.figures.validation, served.kernels
-    if by_library:
-        loss = "all that the library offers is scored, by all trees"
-    elif cost is None:
-        loss = "no problems were set aside to judge the served model"
-    else:
-        reached = cost.efficiency.served_model
-        loss = (
-            f"{cost.n_problems} unseen problems, served efficiency mean {reached.mean:.2f} %, p10 {reached.p10:.2f} %, "
-            f"{cost.loss_of_mean.served_model:.2f} points of the mean below the full model"
-        )
+def _summary(served: Served) -> str:
+    """A line about what was made."""
+    kernels, shipped = served.kernels, served.evaluation
+    words = f"{kernels.pruned_size} of {kernels.pool_size} kernels stay within {100 * kernels.allowed_loss:g} % of all"
+    if shipped is None:
+        return words
     return (
-        f"{loss} ({kernels.device_kind}); {kernels.pruned_size} of {kernels.pool_size} kernels are enough for a loss "
-        f"of {100 * kernels.allowed_loss:g} %"
+        f"picks on {shipped.layers} layers: efficiency mean {shipped.first.mean:.2f} %, P10 {shipped.first.p10:.2f} %, "
+        f"minimum {shipped.first.min:.2f} %; {shipped.without_candidate} more layers without a candidate "
+        f"({kernels.device_kind}); {words}"
     )
 
 
 def serve_model(
-    measurements: Dataset, model: Model, out_of_fold: pd.DataFrame, inputs: ServingInputs, threads: int = 1
-) -> Served:
+    measurements: Dataset, model: Model, out_of_fold: pd.DataFrame, inputs: ServingInputs, threads: int = 1,
+    evaluated_with: EvaluationInputs | None = None,
+) -> Served:  # fmt: skip
     """Make what serves ``model``; ``out_of_fold`` calibrates the guarantee."""
     pool = _MeasuredPool(measurements, model, threads)
     cascade, known, unseen = pool.cascade(inputs.settings.walks), pool.known_problems(), pool.unseen()
@@ -199,7 +226,43 @@ def serve_model(
             guarantee=make_guarantee(measurements.problems, unseen, out_of_fold, inputs.families, pairs),
         ),
         estimates=inputs.coefficients if cascade.family.name in REGISTERS else serving_files.NoEstimates(),
+        evaluation=_evaluate(pool, selector if judged else None, unseen, evaluated_with) if evaluated_with else None,
     )
+
+
+def _evaluate(
+    pool: _MeasuredPool, selector: Selector | None, unseen: np.ndarray, inputs: EvaluationInputs
+) -> Evaluation:
+    """Evaluate the picks of ``selector`` on the problems ``unseen``; None: those of the validation report."""
+    uses = inputs.uses
+    if selector is not None:
+        picks = _served_picks(pool, selector, unseen)
+    elif len(unseen):
+        picks = evaluation.picks_of_report(inputs.report, SCORED_WHOLE)
+    else:
+        picks, uses = evaluation.picks_of_report(inputs.report, LEFT_OUT), uses.iloc[:0]
+    return evaluation.evaluate_picks(
+        picks, pool.measurements, inputs.report, pool.model.hardware, uses, inputs.libraries
+    )
+
+
+def _served_picks(pool: _MeasuredPool, selector: Selector, rows: np.ndarray) -> evaluation.Picks:
+    """The picks of a selector on problems; behind the pick the order is that of the model with all its trees."""
+    served = selector.select(pool.dims[rows], use_known=False).candidate
+    scores = pool.scores[rows].copy()
+    has = np.flatnonzero(served >= 0)
+    scores[has, served[has]] = np.inf
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :3]
+    reached = np.where(
+        np.isfinite(np.take_along_axis(pool.scores[rows], order, axis=1)),
+        np.take_along_axis(pool.achieved[rows], order, axis=1), 0.0,
+    )  # fmt: skip
+    keys = pd.Index(pool.measurements.problems["problem_key"].to_numpy()[rows], name="problem_key")
+    names = pool.model.pool["candidate"].to_numpy()[order[:, 0]]
+    return evaluation.Picks(
+        SERVED, pd.Series(reached[:, 0], index=keys), pd.Series(names, index=keys),
+        Summary.of(reached[:, :2].max(axis=1)), Summary.of(reached.max(axis=1)),
+    )  # fmt: skip
 
 
 def header_of(measurements: Dataset, model: Model, template: Path, threads: int = 1) -> str:

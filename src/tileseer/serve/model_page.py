@@ -1,0 +1,94 @@
+"""``README.md`` of a model directory: what the models are, how good, and how a program uses them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tileseer.core import documents
+from tileseer.core.templates import comment, fill_template
+from tileseer.dataset.provenance import Recording
+from tileseer.kernels.emission import EMITTERS
+from tileseer.kernels.registry import family_of_arch
+from tileseer.learn.model_files import EVALUATION, Index
+from tileseer.serve.evaluation import Evaluation
+from tileseer.serve.verdict import verdict_words
+
+MEANINGS = {
+    "simulated": "Simulated: a formula made these times, no GPU. Do not use the picks on a GPU.",
+    "recorded": "Recorded: the times were measured before on {device} and replayed here.",
+    "measured": "Measured on {device}.",
+}
+"""What times of each kind are worth."""
+EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
+
+
+def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
+    """How good the models of a directory are, by operation; those of earlier releases have no evaluation."""
+    files = {name: f"{entry.folder}/{EVALUATION}" for name, entry in index.operations.items()}
+    return {
+        name: documents.read_document(models / file, Evaluation) for name, file in files.items() if file in index.sha256
+    }
+
+
+def meaning(index: Index) -> str:
+    """What the times of the models are worth, in a sentence."""
+    return MEANINGS[index.device_kind].format(device=index.device)
+
+
+def model_page(
+    models: Path, index: Index, template: Path, name: str, recordings: Mapping[str, Recording | None]
+) -> str:
+    """The page of the directory ``models``, which users see as ``name``.
+
+    ``recordings``: of each operation, where its times come from if they were recorded.
+    """
+    evaluations = read_evaluations(models, index)
+    operation, entry = next(iter(index.operations.items()))
+    variant, _, dtype = operation.rpartition("_")
+    family = family_of_arch(index.arch)
+    return fill_template(
+        template,
+        arch=index.arch,
+        meaning=meaning(index),
+        operations=[_row(name, one, recordings.get(name)) for name, one in evaluations.items()],
+        folder=name,
+        example={"operation": operation, "variant": variant, "dtype": dtype, "folder": entry.folder},
+        problem=EXAMPLE,
+        chooses=family.name == "cudnn",
+        ships=family.name in EMITTERS,
+        solvers=family.name == "miopen",
+    )
+
+
+def figures_of(evaluation: Evaluation) -> dict[str, str]:
+    """The figures of an evaluation that a reader sees first."""
+    network, layer = evaluation.worst_network, evaluation.worst_layer
+    return {
+        "mean": f"{evaluation.first.mean:.1f}",
+        "P10": f"{evaluation.first.p10:.1f}",
+        "best of 2": f"{evaluation.best_of_2.mean:.1f}",
+        "best of 3": f"{evaluation.best_of_3.mean:.1f}",
+        "by time": f"{evaluation.by_time:.1f}",
+        "worst network": "-" if network is None else f"{network.efficiency:.1f} {network.network}",
+        "worst layer": f"{layer.efficiency:.1f}" + (f" {layer.network}" if layer.network else ""),
+        "layers": f"{evaluation.layers}",
+        "without a candidate": f"{evaluation.without_candidate} ({100 - evaluation.covered_time:.1f} % of the time)",
+    }
+
+
+def libraries_of(evaluation: Evaluation) -> str:
+    """The picks beside other libraries, in words; empty where no time of one is there."""
+    compared = (f"{other.speed:.2f} of the speed of {other.library}" for other in evaluation.libraries)
+    return ", ".join(compared)
+
+
+def _row(name: str, evaluation: Evaluation, recording: Recording | None) -> dict[str, Any]:
+    source = recording.provenance.get("source", "") if recording else ""
+    return {
+        "name": name,
+        "times": evaluation.device_kind,
+        "source": f" ({comment(source)})" if source else "",
+        "verdict": comment(verdict_words(evaluation)),
+        "cells": [comment(value).replace("|", "_") for value in figures_of(evaluation).values()],
+        "libraries": comment(libraries_of(evaluation)),
+    }

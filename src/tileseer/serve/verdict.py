@@ -1,0 +1,63 @@
+"""Whether what ships is good enough to use, and what says no.
+
+Every limit has to hold. Means and 10th percentiles are compared with what a model can reach at best
+(``validation_report.NoiseFloor``): on noisy times, less than 100 %.
+"""
+
+from collections.abc import Iterator
+
+from tileseer.serve.evaluation import Evaluation
+
+MEAN_POINTS = 2.0
+"""The mean efficiency may be so far below the best possible one."""
+P10_POINTS = 5.0
+"""The same of the 10th percentile."""
+NETWORK = 90.0
+"""The least efficiency of a whole network, percent."""
+LAYER = 50.0
+"""The least efficiency of a layer, percent."""
+COVERED_TIME = 95.0
+"""The least share of the time in layers that a candidate can run, percent."""
+LIBRARY_SPEED = 0.95
+"""The least speed beside another library."""
+GOOD = {
+    "simulated": "as good as the simulation can tell",
+    "recorded": "good, on recorded times",
+    "measured": "good",
+}
+"""The words for a model that no limit refuses, by where its times come from."""
+
+
+def faults(evaluation: Evaluation) -> Iterator[str]:
+    """What is not good enough; nothing if all limits hold."""
+    first, possible, without = evaluation.first, evaluation.possible, evaluation.without_model
+    for name, value, best, limit in (
+        ("mean", first.mean, possible.mean, MEAN_POINTS),
+        ("10th percentile", first.p10, possible.p10, P10_POINTS),
+    ):
+        if value < best - limit:
+            yield f"{name} {value:.1f} %, {best:.1f} % is possible (limit: {limit:g} points)"
+    if first.mean <= without.mean:
+        yield f"the best fixed choice has mean {without.mean:.1f} %, the model {first.mean:.1f} %"
+    if (network := evaluation.worst_network) and network.efficiency < NETWORK:
+        yield f"{network.network} ({network.run}) runs at {network.efficiency:.1f} % (limit: {NETWORK:g} %)"
+    if first.min < LAYER:
+        layer = evaluation.worst_layer
+        yield f"the pick of {layer.network} {layer.layer} has {first.min:.1f} % (limit: {LAYER:g} %)"
+    if evaluation.covered_time < COVERED_TIME:
+        yield (
+            f"{evaluation.without_candidate} of {evaluation.without_candidate + evaluation.layers} layers, "
+            f"{100 - evaluation.covered_time:.0f} % of the time, have no candidate (limit: {100 - COVERED_TIME:g} %)"
+        )
+    for other in evaluation.libraries:
+        if other.speed < LIBRARY_SPEED:
+            yield f"{other.library} is faster: the picks have {other.speed:.2f} of its speed on {other.layers} layers"
+
+
+def verdict_words(evaluation: Evaluation) -> str:
+    """The verdict in words, which say what it is worth."""
+    reasons = "; ".join(faults(evaluation))
+    if not reasons:
+        return GOOD[evaluation.device_kind]
+    where = " in the simulation" if evaluation.device_kind == "simulated" else ""
+    return f"not good enough{where}: {reasons}"
