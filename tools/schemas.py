@@ -16,6 +16,7 @@ from tileseer.learn.model_files import Index
 from tileseer.learn.model_schema import FeatureSpec, Folds, Importances, Manifest
 from tileseer.learn.validation_report import Validation
 from tileseer.measure.receipt import Receipt
+from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.provenance import Provenance
 from tileseer.serve.serving_files import Kernels, Serving
 
@@ -32,6 +33,7 @@ FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("validation.json", Validation, "`results/validation/ARCH/OPERATION.json`, published model"),
     ("serving.json", Serving, "serving folder, published model"),
     ("kernels.json", Kernels, "serving folder, published model"),
+    ("evaluation.json", Evaluation, "serving folder, published model"),
     ("resource_estimates.json", Coefficients, "serving folder, published model; of CUTLASS only a `meaning`"),
     ("index.json", Index, "published models of an arch"),
     ("provenance.json", Provenance, "published models of an arch"),

@@ -3,6 +3,7 @@
 import json
 
 import learning_samples as samples
+import pandas as pd
 
 from tileseer.config.model import ServingParameters
 from tileseer.core import documents, parquet
@@ -11,12 +12,17 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
+from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.training import settings_for
 from tileseer.learn.validation import validate_model
+from tileseer.learn.validation_report import Validation
 from tileseer.problems.operation import Operation
+from tileseer.problems.problem_table import USES
 from tileseer.serve import publication, serving
+from tileseer.serve.evaluation import Evaluation, LayerEvaluation
 
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
+PAGE = samples.CONFIG.parent / "workflow/templates/models.md.j2"
 SMALL_SERVING = serving.ServingInputs(
     TEMPLATE, samples.CONFIG / "ck_api.yaml", samples.coefficients(), ServingParameters(walks=60)
 )
@@ -33,23 +39,42 @@ def make(folder, variant, threads=1):
     trained.save(training)
     report = folder / f"{data.operation}.json"
     documents.write_document(report, validate_model(trained.model, data, threads=threads))
-    return training, report, serve(folder, variant, training, threads)
+    return training, report, serve(folder, variant, training, report, threads)
 
 
-def serve(folder, variant, training, threads=1):
-    """Make the serving folder of a training of the small world; return it."""
+def serve(folder, variant, training, report, threads=1):
+    """Make the serving folder of a training of the small world and its report; return it."""
     data = samples.measured(variant)
     unseen = parquet.read_table(training / model_files.OUT_OF_FOLD).to_pandas()
     model = Model.read(training)
-    served = serving.serve_model(data, model, unseen, SMALL_SERVING, threads)
+    validation = documents.read_document(report, Validation)
+    served = serving.serve_model(data, model, unseen, SMALL_SERVING, threads, evaluation_inputs(validation))
     served.save(folder / "serving" / data.operation)
     return folder / "serving" / data.operation
+
+
+def evaluation_inputs(report, uses=(), libraries=None):
+    """What picks are evaluated with; ``uses``: rows of ``problem_table.USES``."""
+    table = pd.DataFrame(list(uses), columns=USES.names)
+    return serving.EvaluationInputs(report, table, pd.DataFrame() if libraries is None else libraries)
+
+
+def evaluation(origin, **changed):
+    """An evaluation of good picks of two layers, for what only shows or copies it."""
+    good = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
+    layer = LayerEvaluation(network="net", layer="conv", problem="N=1", pick="kernel", efficiency=90.0)
+    fields = {
+        "basis": "layers", "layers": 2, "without_candidate": 0, "covered_layers": 100.0, "covered_time": 100.0,
+        "first": good, "best_of_2": good, "best_of_3": good, "by_time": 99.0, "networks": [], "worst_layer": layer,
+        "without_model": Summary(mean=80.0, median=80.0, p10=60.0, min=10.0), "possible": good, "libraries": [],
+    }  # fmt: skip
+    return Evaluation(**dict(Origin.of(origin)), **(fields | changed))
 
 
 def publish(folder, variant="forward"):
     """Make and publish one operation below ``folder``; return the model directory."""
     training, report, served = make(folder, variant)
-    publication.publish_models([training], [report], [served], folder / "models")
+    publication.publish_models([training], [report], [served], folder / "models", page=PAGE)
     return folder / "models"
 
 

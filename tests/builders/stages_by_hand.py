@@ -149,17 +149,19 @@ STAGES = (
     ),
     Stage(
         "serving",
-        "--dataset made/dataset.parquet --training made/training --layers config/layers.csv --api config/ck_api.yaml "
+        "--dataset made/dataset.parquet --training made/training --validation made/validation.json --uses "
+        "made/uses.parquet --layers config/layers.csv --api config/ck_api.yaml "
         "--template {root}/workflow/templates/serving/selector.hpp.j2 --coefficients config/simulated_device.yaml "
         "--output made/serving",
-        (LAYERS, "config/ck_api.yaml", "config/simulated_device.yaml"), ("made/dataset.parquet", "made/training"),
+        (LAYERS, "config/ck_api.yaml", "config/simulated_device.yaml"),
+        ("made/dataset.parquet", "made/training", "made/validation.json", "made/uses.parquet"),
         ("made/serving",), SERVING,
     ),
     Stage(
         "publish",
         "--training made/training --validation made/validation.json --serving made/serving --arch gfx950 "
         "--operations forward_bf16 --made-from made/dataset.parquet made/problems.parquet --workflow {root} "
-        "--models made/models",
+        "--template {root}/workflow/templates/models.md.j2 --models made/models",
         (), ("made/training", "made/validation.json", "made/serving", "made/dataset.parquet"), ("made/models",),
     ),
     Stage(

@@ -1,5 +1,6 @@
 """What ``tileseer run`` shows of the records of Snakemake, and what the history of publications says."""
 
+import hashlib
 import json
 import logging
 import os
@@ -205,35 +206,39 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
-def published(mean, config="c" * 64, **more):
+def published(mean, config="c" * 64):
     figures = publication.PublishedFigures(
-        n_problems=10, mean=mean, median=99.0, p10=90.0, without_model=80.0, best_possible=97.0, **more
+        n_problems=10, mean=mean, median=99.0, p10=90.0, without_model=80.0, best_possible=97.0
     )
     return publication.Published(
         time="2026-01-02T03:04:05Z", arch="gfx950", device_kind="simulated", commit="abcdef0123456", changed_files=0,
         config_sha256=config, data_sha256={"forward_bf16": "d" * 64}, operations={"forward_bf16": figures},
+        models_sha256=hashlib.sha256(str(mean).encode()).hexdigest(),
     )  # fmt: skip
 
 
 def test_history_is_a_table_with_what_changed(tmp_path, capsys):
-    lines = [published(mean).model_dump_json() for mean in (94.0, 95.5)]
-    (tmp_path / "history.jsonl").write_text("\n".join(lines) + "\n")
-    models = str(tmp_path / "models/gfx950")
-    assert main.main(["provenance", models, "--history"]) == 0
+    models = tmp_path / "models/gfx950"
+    models.mkdir(parents=True)
+    (models / "index.json").write_text("the models on disk")
+    on_disk = {"models_sha256": publication.digest_of_models(models)}
+    lines = [published(94.0).model_copy(update=on_disk), published(95.5)]
+    (tmp_path / "history.jsonl").write_text("".join(line.model_dump_json() + "\n" for line in lines))
+    assert main.main(["provenance", str(models), "--history"]) == 0
     first, second = capsys.readouterr().out.splitlines()[1:]
-    assert first.split()[5:7] == ["forward_bf16", "94.00"] and first.split()[2] == "abcdef012"
-    assert second.split()[5:7] == ["forward_bf16", "95.50"] and second.endswith("+1.50")
-    main.main(["provenance", models, "--history", "--json"])
+    assert first.split()[2:] == ["abcdef012", "cccccccc", "yes", "forward_bf16", "94.00"]
+    assert second.split()[4:] == ["forward_bf16", "95.50", "(+1.50)"]
+    main.main(["provenance", str(models), "--history", "--json"])
     assert len(json.loads(capsys.readouterr().out)["published"]) == 2
 
 
 def test_the_end_of_a_run_says_what_changed_since_the_publication_before():
     first, second = published(94.0), published(95.5, config="e" * 64)
-    said = publication.changes_since_last([first, second], second.operations)
+    said = publication.changes_since_last([first, second, second], second.models_sha256)
     assert said == "2026-01-02, commit abcdef012: forward_bf16 94.00 -> 95.50 %; changed: config"
-    assert publication.changes_since_last([second], second.operations) is None
+    assert publication.changes_since_last([second], second.models_sha256) is None
     # The last publication may be of other models.
-    assert publication.changes_since_last([second, first], second.operations) is None
+    assert publication.changes_since_last([second, first], second.models_sha256) is None
 
 
 @pytest.mark.parametrize("foreign", [b"{", b"null", b"{}", b"\xff\0", b"[" * 100_000, b'{"time": "2026'])
@@ -242,6 +247,6 @@ def test_the_history_shows_all_lines_but_those_that_are_none(foreign, tmp_path, 
     (tmp_path / "history.jsonl").write_bytes(lines[0] + b"\n" + foreign + b"\n" + lines[1] + b"\n" + lines[0][:40])
     assert main.main(["provenance", str(tmp_path / "models/gfx950"), "--history"]) == 0
     shown = capsys.readouterr()
-    assert [line.split()[6] for line in shown.out.splitlines()[1:]] == ["94.00", "95.50"]
+    assert [line.split()[5] for line in shown.out.splitlines()[1:]] == ["94.00", "95.50"]
     warning = "history.jsonl, line 2 and 1 more: this is no publication and is skipped\n"
     assert shown.err.startswith("warning: ") and shown.err.endswith(warning)

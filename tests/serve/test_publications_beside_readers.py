@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from published_models import make
+from published_models import PAGE, make
 
 from tileseer.core import atomic
 from tileseer.core.atomic import write_text
@@ -61,7 +61,7 @@ def other(made, tmp_path_factory):
 
 
 def publish(models, *parts, provenance=None):
-    return publication.publish_models(*map(list, zip(*parts, strict=True)), models, provenance)
+    return publication.publish_models(*map(list, zip(*parts, strict=True)), models, provenance, page=PAGE)
 
 
 def content(folder):
@@ -238,11 +238,12 @@ def test_the_history_grows_by_whole_lines(made, tmp_path, capsys, before):
     path = tmp_path / "history.jsonl"
     if before is not None:
         path.write_text(before)
-    index = publish(tmp_path / "gfx950", made[FORWARD])
-    provenance = PROVENANCE.model_copy(update={"operations": {}})
+    models = tmp_path / "gfx950"
+    publish(models, made[FORWARD])
     for _ in range(2):
-        publication.append_publication(path, index, [made[FORWARD][1]], provenance)
-    (entry,) = publication.read_history(path)
+        publication.append_publication(path, models, PROVENANCE.model_copy(update={"operations": {}}))
+    first, entry = publication.read_history(path)
+    assert first.models_sha256 == entry.models_sha256 == publication.digest_of_models(models) != ""
     assert path.read_text().startswith(before or "") and path.read_text().endswith(entry.model_dump_json() + "\n")
     assert ("is skipped" in capsys.readouterr().err) == bool(before)
 
@@ -250,12 +251,12 @@ def test_the_history_grows_by_whole_lines(made, tmp_path, capsys, before):
 @pytest.mark.parametrize("hostile", ["folder", "fifo", "read-only disk"])
 def test_a_history_that_cannot_be_written_is_a_warning(made, tmp_path, capsys, monkeypatch, hostile):
     path = tmp_path / "history.jsonl"
-    index = publish(tmp_path / "gfx950", made[FORWARD])
+    publish(tmp_path / "gfx950", made[FORWARD])
     if hostile == "folder":
         path.mkdir()
     elif hostile == "fifo":
         os.mkfifo(path)
     else:
         path = Path("/proc/history.jsonl")
-    publication.append_publication(path, index, [made[FORWARD][1]], PROVENANCE)
+    publication.append_publication(path, tmp_path / "gfx950", PROVENANCE)
     assert "this publication is not in the history" in capsys.readouterr().err

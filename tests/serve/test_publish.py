@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dataset_files import dataset
-from published_models import let_the_hashes_fit, make
+from published_models import PAGE, let_the_hashes_fit, make
 from stages_by_hand import main_of
 
 from tileseer.core import documents, parquet, script
@@ -32,7 +32,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def models(made, tmp_path):
-    publication.publish_models(*made, tmp_path / "models" / "gfx950")
+    publication.publish_models(*made, tmp_path / "models" / "gfx950", page=PAGE)
     return tmp_path / "models" / "gfx950"
 
 
@@ -50,10 +50,10 @@ def test_models_reports_and_what_is_served_are_the_same_with_any_threads(made, t
 
 def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_path):
     trainings, reports, servings = made
-    publication.publish_models(trainings[::-1], reports, servings, tmp_path / "again")
+    publication.publish_models(trainings[::-1], reports, servings, tmp_path / "again", page=PAGE)
     assert content(tmp_path / "again") == content(models)
     before = content(models)
-    publication.publish_models(trainings, reports, servings, models)
+    publication.publish_models(trainings, reports, servings, models, page=PAGE)
     assert content(models) == before
     assert [p.name for p in models.parent.iterdir()] == ["gfx950"]
 
@@ -69,7 +69,7 @@ def test_a_publication_is_never_restored_so_its_provenance_and_history_are_of_th
     monkeypatch.setenv(script.RUN, json.dumps({"machine": {"cache": cache}, "code": {}}))
     words = ["--training", *trainings, "--validation", *reports, "--serving", *servings, "--arch", "gfx950"]
     words += ["--operations", "forward_bf16", "--made-from", "data.parquet", "--files", "hardware.yaml"]
-    words += ["--models", "models", "--history", "history.jsonl", "--workflow", "."]
+    words += ["--template", str(PAGE), "--models", "models", "--history", "history.jsonl", "--workflow", "."]
     for seed, content in enumerate("121"):
         (tmp_path / "hardware.yaml").write_text(content)
         assert main_of("publish")([*words, "--settings", json.dumps({"model": {"seed": seed % 2}})]) == 0
@@ -107,7 +107,7 @@ def test_what_is_no_model_directory_is_refused(tmp_path):
 def test_a_report_of_another_operation_is_refused(made, tmp_path):
     trainings, reports, servings = made
     with pytest.raises(UserError, match="forward_bf16"):
-        publication.publish_models(trainings[:1], reports[1:], servings[:1], tmp_path / "out")
+        publication.publish_models(trainings[:1], reports[1:], servings[:1], tmp_path / "out", page=PAGE)
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.iterdir())
 
@@ -118,11 +118,11 @@ def test_kinds_of_device_are_not_mixed_and_no_file_may_miss(made, tmp_path):
     spec = json.loads((other / model_files.SPEC).read_text())
     write_text(other / model_files.SPEC, json.dumps({**spec, "device_kind": "measured"}), sealed=True)
     with pytest.raises(UserError, match="device_kind"):
-        publication.publish_models([trainings[0], other], reports, servings, tmp_path / "out")
+        publication.publish_models([trainings[0], other], reports, servings, tmp_path / "out", page=PAGE)
     less = shutil.copytree(trainings[1], tmp_path / "less")
     (less / model_files.MODEL).unlink()
     with pytest.raises(UserError, match=r"model_tflops\.lgbm"):
-        publication.publish_models([less], reports[1:], servings[1:], tmp_path / "out")
+        publication.publish_models([less], reports[1:], servings[1:], tmp_path / "out", page=PAGE)
 
 
 def read_forward(models):

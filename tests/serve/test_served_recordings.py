@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from cpp_selectors import SHAPES, assert_cpp_picks_alike, random_shapes
-from published_models import SMALL_SERVING, train_on_recording
+from published_models import PAGE, SMALL_SERVING, evaluation_inputs, train_on_recording
 
 from tileseer.cli import main
 from tileseer.core import documents, parquet
@@ -34,10 +34,11 @@ def published(request, tmp_path_factory):
     training = folder / "training"
     trained.save(training)
     model = Model.read(training)
-    documents.write_document(folder / "report.json", validate_model(model, data))
-    served = stage.serve_model(data, model, trained.out_of_fold, SMALL_SERVING)
+    report = validate_model(model, data)
+    documents.write_document(folder / "report.json", report)
+    served = stage.serve_model(data, model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report))
     served.save(folder / "serving")
-    publication.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models")
+    publication.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models", page=PAGE)
     return data, folder, request.param
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from published_models import SMALL_SERVING, train_on_recording
+from published_models import PAGE, SMALL_SERVING, evaluation, train_on_recording
 
 from tileseer.cli import main
 from tileseer.compile import compiler, hipcc
@@ -139,10 +139,11 @@ def results(tmp_path_factory):
     trained.save(folder / "training")
     served = stage.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING)
     served.save(folder / "serving")
+    documents.write_document(folder / "serving" / model_files.EVALUATION, evaluation(data))
     # Publishing reads of a report whose it is; no test here reads more.
     documents.write_document(folder / "validation.json", trained.manifest)
     parts = [folder / "training"], [folder / "validation.json"], [folder / "serving"]
-    publication.publish_models(*parts, folder / "models" / ARCH)
+    publication.publish_models(*parts, folder / "models" / ARCH, page=PAGE)
     return folder
 
 

@@ -60,7 +60,7 @@ def test_a_model_directory_compared_with_itself_has_the_same_picks(made):
     assert figures["mean_gain_interval_points"] == [0, 0] and figures["device_kind"] == "simulated"
 
 
-def test_run_shows_a_line_a_job_and_ends_with_four(copy):
+def test_run_shows_a_line_per_job_and_ends_with_what_is_on_disk(copy):
     shutil.rmtree(copy.folder / "results/models")
     (copy.folder / "results/history.jsonl").unlink()
     run = tileseer(copy, "run", "results/models/gfx950", "-R", "dataset")
@@ -70,14 +70,17 @@ def test_run_shows_a_line_a_job_and_ends_with_four(copy):
     # A publication is never restored: its provenance and its line of the history are of this run.
     assert run.stderr.splitlines()[-1] == "stages: 1 computed, 4 restored unchanged"
     said = run.stdout.splitlines()
-    assert [line.split(":")[0] for line in said] == ["models", "report", "how good", "next"]
-    assert "results/models/gfx950" in said[0] and "% of the fastest on 18 unseen problems" in said[2]
-    assert tileseer(copy, *said[3].split()[2:]).returncode == 0
+    heads = [line.split(":")[0] for line in said if not line.startswith(" ")]
+    assert heads == ["models", "report", "how good", "verdict", "next"]
+    assert said[0].startswith("models:   results/models/gfx950 (simulated times of gfx950_mi355x, published 20")
+    assert "in the simulation" in run.stdout and "Simulated: a formula made these times" in said[-2]
+    assert tileseer(copy, *said[-1].split()[2:]).returncode == 0
     (row,) = tileseer(copy, "provenance", "results/models/gfx950", "--history").stdout.splitlines()[1:]
     again = tileseer(copy, *words("tileseer run"))
-    assert again.returncode == 0 and again.stdout.startswith("models:   results/models/gfx950\n")
-    mean = json.loads(copy.read("results/validation/gfx950/forward_bf16.json"))["efficiency"]["mean"]
-    assert "forward_bf16" in row and f" {mean:.2f} " in row
+    assert again.returncode == 0 and again.stdout.startswith("models:   results/models/gfx950 (simulated")
+    path = "results/models/gfx950/grouped_conv_forward_bf16_gfx950/evaluation.json"
+    mean = json.loads(copy.read(path))["first"]["mean"]
+    assert row.endswith(f"  yes      forward_bf16 {mean:.2f}")
     # A line that a kill tore stops nothing, and what is published next has a line of its own.
     (copy.folder / "results/history.jsonl").write_text('{"time": "2026')
     assert tileseer(copy, "run", "results/models/gfx950", "-R", "publish").returncode == 0

@@ -9,6 +9,7 @@ from tileseer.core.templates import comment, fill_template
 from tileseer.dataset.provenance import Recording
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import family_of_arch
+from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.verdict import verdict_words
@@ -35,15 +36,10 @@ def meaning(index: Index) -> str:
     return MEANINGS[index.device_kind].format(device=index.device)
 
 
-def model_page(
-    models: Path, index: Index, template: Path, name: str, recordings: Mapping[str, Recording | None]
-) -> str:
-    """The page of the directory ``models``, which users see as ``name``.
-
-    ``recordings``: of each operation, where its times come from if they were recorded.
-    """
+def model_page(models: Path, index: Index, template: Path, recordings: Mapping[str, Recording | None]) -> str:
+    """The page of the directory ``models``; ``recordings``: of each operation that has recorded times, their origin."""
     evaluations = read_evaluations(models, index)
-    operation, entry = next(iter(index.operations.items()))
+    operation = min(index.operations, key=lambda name: (not name.startswith("forward"), name))
     variant, _, dtype = operation.rpartition("_")
     family = family_of_arch(index.arch)
     return fill_template(
@@ -51,8 +47,9 @@ def model_page(
         arch=index.arch,
         meaning=meaning(index),
         operations=[_row(name, one, recordings.get(name)) for name, one in evaluations.items()],
-        folder=name,
-        example={"operation": operation, "variant": variant, "dtype": dtype, "folder": entry.folder},
+        folder=f"results/models/{index.arch}",
+        example={"operation": operation, "variant": variant, "dtype": dtype},
+        header=f"{index.operations[operation].folder}/{model_files.SELECTOR}",
         problem=EXAMPLE,
         chooses=family.name == "cudnn",
         ships=family.name in EMITTERS,

@@ -133,7 +133,7 @@ def publish_models(
         recordings = (
             {name: one.measurements.recording for name, one in provenance.operations.items()} if provenance else {}
         )
-        (made / PAGE).write_text(model_page(made, index, page, output.as_posix(), recordings), encoding="utf-8")
+        (made / PAGE).write_text(model_page(made, index, page, recordings), encoding="utf-8")
         index = _index(made, device, operations)
         documents.write_document(made / INDEX, index, sealed=False)
         model_files.read_index(made)
