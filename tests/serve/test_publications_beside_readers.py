@@ -167,7 +167,7 @@ def test_another_device_replaces_all(made, tmp_path):
     models = tmp_path / "gfx950"
     publish(models, *made.values())
     path = models / model_files.INDEX
-    path.write_text(path.read_text().replace('"simulated"', '"measured"'))
+    path.write_text(path.read_text().replace('"simulated"', '"recorded"'))
     assert set(publish(models, made[FORWARD]).operations) == {FORWARD}
 
 

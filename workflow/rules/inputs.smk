@@ -188,7 +188,7 @@ def tables_read(wildcards):
 
 
 def refuse_replacement(wildcards):
-    """No files. Models of a GPU's times are not replaced by others: it is said before the first job."""
+    """No files. Models of a GPU's times are not replaced by others; a run that would do so stops before its first job."""
     from tileseer.serve import publication
 
     kind = (

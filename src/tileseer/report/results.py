@@ -43,7 +43,7 @@ class OperationResult:
     kernels: Kernels | None = None
     """The kernels that a dispatcher knows, and the few that are enough, if they were given."""
     evaluation: Evaluation | None = None
-    """How good the picks are that ship, if it was given."""
+    """How good the picks are that ship, if that is shown."""
     library_us: pd.DataFrame = field(default_factory=pd.DataFrame)
     """Microseconds of other libraries by problem key, a column for each that a recording has."""
 

@@ -80,9 +80,13 @@ KEPT_KIND = "measured"
 
 def refuse_replacement(models: Path, arch: str, device_kind: str, replace: bool) -> None:
     """``UserError`` if models of times of a GPU would be replaced by those of recorded or simulated times."""
-    if replace or device_kind == KEPT_KIND or not (models / INDEX).is_file():
+    if replace or device_kind == KEPT_KIND:
         return
-    published = model_files.parse_index(models)
+    try:
+        published = model_files.parse_index(models)
+    except UserError:
+        # There are no models, or none that a program could load.
+        return
     if published.device_kind == KEPT_KIND:
         raise UserError(
             f"{models}: its models are of {KEPT_KIND} times ({published.device}), and this run makes models of "
