@@ -19,12 +19,13 @@ from stages_by_hand import main_of
 
 from tileseer.cli.main import main
 from tileseer.core.errors import UserError
-from tileseer.learn import model_files, verdict
+from tileseer.learn import model_files
 from tileseer.learn.model_schema import Origin, RealityCheck, Summary
 from tileseer.learn.validation_report import Pick
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.report import decisions, figures, measured, page, results, tables
 from tileseer.report.tables import Copied, PageTable
+from tileseer.serve import verdict
 from tileseer.serve.serving_files import Kernels
 
 ROOT = Path(__file__).parents[2]
