@@ -1,7 +1,7 @@
 """The charts: one function a figure, from the results to one panel an operation.
 
 A panel is drawn twice from one description: as static SVG while the report is made, which needs no script, and by the
-reader's browser, which adds tooltips and zooming (docs/internals/decisions.md, 16). Colours are CSS
+reader's browser, which adds tooltips and zooming (docs/internals/decisions.md). Colours are CSS
 variables of the page: one drawing serves light and dark. Everything that Altair would number is named here: its
 numbers count through the process, and the same results have to give the same bytes.
 """
