@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 import snakemake_logger_plugin_tileseer as plugin
-from tileseer.cli import main
+from tileseer.cli import main, run_summary
 from tileseer.serve import publication
 
 snakemake_common = pytest.importorskip("snakemake_interface_logger_plugins.common")
@@ -239,6 +239,22 @@ def test_the_end_of_a_run_says_what_changed_since_the_publication_before():
     assert publication.changes_since_last([second], second.models_sha256) is None
     # The last publication may be of other models.
     assert publication.changes_since_last([second, first], second.models_sha256) is None
+
+
+@pytest.mark.parametrize(("arch", "visible", "command"), [
+    ("gfx950", {"hip": "gfx950"}, "tileseer run results/models/gfx950 --configfile config/hip.yaml"),
+    ("gfx950", {"hip": "gfx942"}, None),
+    ("gfx950", {}, None),
+    ("sm_90_cudnn", {"cuda": "sm_90"}, "tileseer run results/models/sm_90_cudnn --configfile config/cudnn.yaml"),
+    ("sm_90", {"cuda": "sm_90"}, "tileseer run results/models/sm_90 --configfile config/cuda.yaml"),
+])  # fmt: skip
+def test_a_gpu_that_was_not_measured_is_named_with_the_command(monkeypatch, arch, visible, command):
+    def boards(backend, warn):
+        return [SimpleNamespace(arch=visible[backend])] if backend in visible else []
+
+    monkeypatch.setattr(run_summary, "boards", boards)
+    for kind, expected in (("recorded", command), ("measured", None)):
+        assert run_summary.unused_gpu(SimpleNamespace(arch=arch, device_kind=kind)) == expected
 
 
 @pytest.mark.parametrize("foreign", [b"{", b"null", b"{}", b"\xff\0", b"[" * 100_000, b'{"time": "2026'])

@@ -132,6 +132,13 @@ def test_good_needs_every_limit(changed, reason):
         assert words["measured"].startswith("not good enough: ")
 
 
+def test_picks_that_beat_the_library_are_useful_even_where_better_ones_exist():
+    low = {"first": GOOD.model_copy(update={"mean": 96.0})}
+    for speed, words in ((1.06, "faster than the library's own choice, with room left: mean"), (0.99, "not good")):
+        library = LibraryComparison(library="cuDNN's first plan", layers=9, speed=speed, slower=2.0)
+        assert verdict_words(evaluation(samples.measured(), libraries=[library], **low)).startswith(words)
+
+
 def test_the_folder_says_what_it_is(tmp_path):
     page = (publish(tmp_path) / model_files.PAGE).read_text()
     assert "**Simulated: a formula made these times, no GPU." in page and "| forward_bf16 | " in page

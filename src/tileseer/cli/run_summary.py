@@ -14,8 +14,12 @@ from tileseer.serve import publication
 from tileseer.serve.model_page import figures_of, libraries_of, meaning, read_evaluations
 from tileseer.serve.verdict import faults, verdict_words
 
-BACKENDS = {"hip": "config/hip.yaml", "cuda": "config/cuda.yaml"}
-"""Kinds of GPUs, and the configuration that measures one."""
+CONFIGS = {
+    "ck_tile": ("hip", "config/hip.yaml"),
+    "cutlass": ("cuda", "config/cuda.yaml"),
+    "cudnn": ("cuda", "config/cudnn.yaml"),
+}
+"""Of each family that a GPU here can be measured with: kind of GPU and configuration."""
 
 
 def summary_of(arch: str) -> dict[str, Any]:
@@ -50,24 +54,23 @@ def _published(models: Path) -> dict[str, Any]:
         "figures": {name: figures_of(one) for name, one in evaluations.items()},
         "libraries": {name: words for name, one in evaluations.items() if (words := libraries_of(one))},
         "since": publication.changes_since_last(published, digest),
-        "gpu": _unused_gpu(index),
+        "gpu": unused_gpu(index),
     }
 
 
-def _unused_gpu(index: model_files.Index) -> str | None:
+def unused_gpu(index: model_files.Index) -> str | None:
     """The command that measures a GPU of the arch that is visible here, if these models are not of its times."""
-    if index.device_kind == "measured" or family_of_arch(index.arch).name == "miopen":
+    family, arch = family_of_arch(index.arch).name, target(index.arch)
+    if index.device_kind == "measured" or family not in CONFIGS:
         return None
-    arch = target(index.arch)
-    for backend, file in BACKENDS.items():
-        try:
-            visible = {board.arch for board in boards(backend, warn=False)}
-        except UserError:
-            # A driver that does not answer: the models are not of that GPU, and nothing here needs it.
-            continue
-        if arch.removesuffix("a") in visible:
-            return f"tileseer run results/models/{arch} --configfile {file}"
-    return None
+    backend, file = CONFIGS[family]
+    try:
+        visible = {board.arch for board in boards(backend, warn=False)}
+    except UserError:
+        # A driver that does not answer: nothing here needs its GPU.
+        return None
+    models = f"{arch}_cudnn" if family == "cudnn" else arch
+    return f"tileseer run results/models/{models} --configfile {file}" if arch.removesuffix("a") in visible else None
 
 
 def lines_of(made: Mapping[str, Any]) -> Iterator[str]:

@@ -54,10 +54,17 @@ def faults(evaluation: Evaluation) -> Iterator[str]:
             yield f"{other.library} is faster: the picks have {other.speed:.2f} of its speed on {other.layers} layers"
 
 
+def beats_library(evaluation: Evaluation) -> bool:
+    """Whether the picks are at least as fast as every library's own choice that they are compared with."""
+    return bool(evaluation.libraries) and all(other.speed >= 1 for other in evaluation.libraries)
+
+
 def verdict_words(evaluation: Evaluation) -> str:
     """The verdict in words, which say what it is worth."""
     reasons = "; ".join(faults(evaluation))
     if not reasons:
         return GOOD[evaluation.device_kind]
+    if beats_library(evaluation):
+        return f"faster than the library's own choice, with room left: {reasons}"
     where = " in the simulation" if evaluation.device_kind == "simulated" else ""
     return f"not good enough{where}: {reasons}"
