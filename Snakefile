@@ -38,3 +38,6 @@ rule all:
     input:
         f"results/models/{SETTINGS.arch}",
         f"results/reports/{SETTINGS.arch}.html",
+
+
+include: "workflow/rules/targets.smk"

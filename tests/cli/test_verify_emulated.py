@@ -26,7 +26,7 @@ def test_a_mistake_in_a_list_is_one_message(text, tmp_path, capsys):
 def test_the_missing_decoder_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main.main(["verify", str(tmp_path), "--emulate"]) == 2
-    assert "pip install 'tileseer[emulate]'" in capsys.readouterr().err
+    assert "pip install -e '.[emulate]' in a checkout" in capsys.readouterr().err
 
 
 def test_a_larger_sample_has_the_smaller_one(tmp_path, monkeypatch, capsys):

@@ -299,5 +299,5 @@ def test_without_library_or_driver_nothing_is_known_and_that_is_said(library, fo
     library("amdsmi", None)
     assert telemetry.boards("cuda") == telemetry.boards("hip") == []
     said = capsys.readouterr().err
-    assert "nvidia-ml-py (pip install 'tileseer[gpu]')" in said and "amdsmi" in said
+    assert "nvidia-ml-py (pip install -e '.[gpu]' in a checkout of Tileseer)" in said and "amdsmi" in said
     assert Board().read(()) == Reading()

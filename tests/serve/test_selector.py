@@ -24,6 +24,7 @@ def test_ranks_supported_candidates_by_the_scores_of_the_model(selector, model):
     }
     score = np.array([row["score"] for row in ranked])
     assert (np.diff(score) <= 0).all() and [row["rank"] for row in ranked] == [*range(1, len(ranked) + 1)]
+    assert [row["predicted_time"] for row in ranked] == pytest.approx(100 * np.exp(score[0] - score))
     assert [row["predicted_efficiency"] for row in ranked] == pytest.approx(np.minimum(100 * np.exp(score), 100))
 
 
@@ -45,6 +46,20 @@ def test_a_damaged_model_text_is_a_user_error(model, tmp_path):
         read_trees(tmp_path / "model", model.spec.model_copy(update={"feature_names": ["another"]}))
 
 
+@pytest.mark.parametrize(
+    ("word", "left_out"),
+    [("N=8,K=64,Wi=56", "C, Hi"), ("N=8,C=64,K=64,Hi=56,Wi=56,Y=3,pad_h=1", "X"), ("N=8,C=64,K=64,Hi=56,Wi=56", "")],
+)
+def test_the_problem_is_repeated_and_a_size_that_is_missing_is_named(models, word, left_out, capsys):
+    assert main.main(["select", str(models), "--problem", word]) in (0, 1)
+    printed = capsys.readouterr()
+    warning = f"warning: --problem has no {left_out}: taken as 1\n" if left_out else ""
+    assert [line for line in printed.err.splitlines(True) if "taken as" in line] == ([warning] if warning else [])
+    repeated = printed.out.splitlines()[1].removeprefix("problem: ")
+    assert main.main(["select", str(models), "--problem", repeated]) in (0, 1)
+    assert capsys.readouterr().out == printed.out
+
+
 def test_the_command_prints_the_label_and_the_ranking(models, selector, capsys):
     options = [text for name, value in LAYER.items() for text in (f"--{name}", str(value))]
     assert main.main(["select", str(models), *options, "--json", "--top", "2"]) == 0
@@ -54,8 +69,8 @@ def test_the_command_prints_the_label_and_the_ranking(models, selector, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "device kind: simulated" in lines[0]
     best = [row["kernel"] for row in selector.rank(Problem.from_dims("forward", "bf16", **LAYER))]
-    assert len(lines) == 4
-    assert lines[2].endswith(best[0]) and lines[3].endswith(best[1])
+    assert len(lines) == 5
+    assert lines[3].endswith(best[0]) and lines[4].endswith(best[1])
     assert [row["kernel"] for row in printed["candidates"]] == best[:2]
 
 
@@ -68,7 +83,7 @@ def test_the_command_names_a_kernel_by_all_of_its_names(models, selector, tmp_pa
     path.write_text(json.dumps(content))
     let_the_hashes_fit(own)
     assert main.main(["select", str(own), "--problem", WORD, "--top", "2"]) == 0
-    assert capsys.readouterr().out.splitlines()[4:] == [f"same machine code as {best[1]}: other, another"]
+    assert capsys.readouterr().out.splitlines()[5:] == [f"same machine code as {best[1]}: other, another"]
     assert main.main(["select", str(own), "--problem", WORD, "--top", "2", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["candidates"]
     assert [row["aliases"] for row in told] == [[], ["other", "another"]]

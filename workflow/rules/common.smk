@@ -4,14 +4,24 @@ import os
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+from snakemake.cli import get_argument_parser
 from snakemake.exceptions import WorkflowError
+from tileseer import preflight
 from tileseer.compile import registry, source_trees
 from tileseer.config.compile import LIBRARIES
 from tileseer.config.config import check
 from tileseer.config.names import ARCH_PATTERN
 from tileseer.config.operations import OPERATION_PATTERN, OPERATIONS
-from tileseer.core import code_digest, places, runs, slurm, stage_file as stage_files
+from tileseer.core import (
+    code_digest,
+    errors,
+    places,
+    runs,
+    slurm,
+    stage_file as stage_files,
+)
 from tileseer.core.atomic import write_text
 from tileseer.core.script import RunEnvironment
 from tileseer.core.stage_store import digest
@@ -25,6 +35,20 @@ def source(path):
     return local(Path(HERE, path).as_posix())
 
 
+def command_line():
+    """The words that Snakemake was called with; empty where a program or a job calls it.
+
+    It has its targets only after the Snakefile was read.
+    """
+    program = Path(sys.argv[0]).name
+    if workflow.is_main_process and program in ("snakemake", "__main__.py"):
+        return get_argument_parser().parse_args()
+    return SimpleNamespace(targets=(), forcerun=(), until=(), omit_from=())
+
+
+CALL = command_line()
+
+
 NATIVE, TEMPLATES = source("workflow/native"), source("workflow/templates")
 RULE_SETS = source("config/rule_sets")
 NATIVE_SOURCES = [local(str(path)) for path in sorted(Path(NATIVE).glob("*.[ch]*"))]
@@ -34,6 +58,17 @@ try:
     places.refuse_braces(os.path.abspath(HERE))
     runs.refuse_read_only(Path(".snakemake"))
     SETTINGS = check(config).located(HERE)
+    # The jobs' own processes have it behind them.
+    if workflow.is_main_process:
+        preflight.refuse_faults(
+            SETTINGS,
+            CALL.targets,
+            preflight.Tables(
+                rule_sets=Path(RULE_SETS),
+                coefficients=Path(source("config/simulated_device.yaml")),
+                ck_api=Path(source("config/ck_api.yaml")),
+            ),
+        )
     ROOTS = {name: getattr(SETTINGS, name).root for name in LIBRARIES}
     TOOLCHAIN = registry.fingerprint(SETTINGS.compile, ROOTS)
     CK_LEVEL = source_trees.ck_level(
@@ -42,7 +77,7 @@ try:
         compiles=SETTINGS.compile.toolchain == "hipcc",
     )
 except UserError as error:
-    raise SystemExit(f"error: {error}") from None
+    raise SystemExit(errors.lines_of(error)) from None
 
 # Tables that no stage makes.
 HARDWARE = local(SETTINGS.hardware)

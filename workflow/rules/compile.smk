@@ -1,24 +1,7 @@
 # Stage 4: compile a chunk's kernels, or estimate what they would cost.
-from tileseer.measure.device import refuse_without_decoder
-
-TOOLCHAIN_OF_DEVICE = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
 # Of kernels that a library offers only the measuring driver is compiled, whatever the toolchain.
-if (
-    LINKED
-    and SETTINGS.compile.toolchain != TOOLCHAIN_OF_DEVICE[DEVICE]
-    and not family_of_arch(SETTINGS.arch).offered
-):
-    raise WorkflowError(
-        f"benchmark.device is {DEVICE}, but compile.toolchain is {SETTINGS.compile.toolchain}; "
-        f"set it to {TOOLCHAIN_OF_DEVICE[DEVICE]}"
-    )
-try:
-    if LINKED and not COMPILES:
-        TOOLCHAIN = registry.driver_compiler(SETTINGS.compile).version
-    if EMULATED:
-        refuse_without_decoder()
-except UserError as error:
-    raise WorkflowError(str(error)) from None
+if LINKED and not COMPILES:
+    TOOLCHAIN = registry.driver_compiler(SETTINGS.compile).version
 
 # Launchers become part of what nvcc compiles.
 LAUNCHERS = NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else []

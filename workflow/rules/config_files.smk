@@ -8,7 +8,7 @@ SRC = Path((lambda: 0).__code__.co_filename).resolve().parents[2] / "src"
 if SRC.is_dir():
     sys.path.insert(0, str(SRC))
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, lines_of
 from tileseer.core.tables import check_config_file
 
 try:
@@ -16,5 +16,5 @@ try:
         if path.exists():
             check_config_file(path)
 except UserError as error:
-    # One line, the last one on the screen.
-    raise SystemExit(f"error: {error}") from None
+    # The last line on the screen.
+    raise SystemExit(lines_of(error)) from None

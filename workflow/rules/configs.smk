@@ -2,12 +2,9 @@
 from tileseer.kernels import rule_sets
 
 RULE_TABLES = rule_sets.rule_set_files(SETTINGS.configs.rule_set, Path(RULE_SETS))
-try:
-    INSTANCES = rule_sets.digest_instances(
-        SETTINGS.configs.rule_set, Path(RULE_SETS), SETTINGS.ck.root
-    )
-except UserError as error:
-    raise WorkflowError(str(error)) from None
+INSTANCES = rule_sets.digest_instances(
+    SETTINGS.configs.rule_set, Path(RULE_SETS), SETTINGS.ck.root
+)
 
 
 rule configs:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
+from tileseer.core.places import install
 from tileseer.problems import layers
 
 EXAMPLES = (
@@ -24,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, required=True, help="the table to write")
     parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
     parser.add_argument("--network", help="name of the network (default: that of the callable or the file)")
-    parser.epilog = "Needs the packages of the extra: pip install 'tileseer[crawl]'."
+    parser.epilog = f"Needs the packages of an extra: {install('crawl')}."
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from tileseer.core import code_digest
 from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.locks import holder_of, lock_folder
-from tileseer.core.places import find_file
+from tileseer.core.places import find_file, install
 from tileseer.core.yaml_files import read_yaml
 from tileseer.kernels.library import LIBRARIES as HEADERS
 from tileseer.kernels.library import rocm_folders
@@ -116,7 +116,7 @@ def _machine(config: Config) -> str:
 def _package(name: str) -> str:
     if version := code_digest.version_of(name):
         return version
-    raise UserError("not installed; make environment, or pip install 'tileseer[workflow]'")
+    raise UserError(f"not installed; make environment, or {install('workflow')}")
 
 
 def _compiler(config: Config, vendor: compiler.Vendor) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.core.places import workflow_folder
+from tileseer.core.places import install, workflow_folder
 
 COPIED = ("config/config.yaml", "profiles/default/config.yaml")
 """What a study changes. Other tables come from the package; one of the same path in the study goes before it."""
@@ -32,7 +32,7 @@ EXAMPLES = ("tileseer init my-study",)
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to make")
-    parser.epilog = "Running it needs the packages of the workflow: pip install 'tileseer[workflow]'."
+    parser.epilog = f"Running it needs the packages of the workflow: {install('workflow')}."
 
 
 def run(args: argparse.Namespace) -> int:

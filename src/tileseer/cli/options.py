@@ -18,6 +18,7 @@ from tileseer.problems.problem import DIMS, Problem
 JSON_FORMAT = 2
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
+SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "dilation_d")
 _WIDTH = 100
 Number = TypeVar("Number", int, float)
 
@@ -71,9 +72,10 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
 
 
 def problem(args: argparse.Namespace) -> Problem:
-    """Problem of the options of ``add_problem``; ``UserError`` if a dimension is missing or wrong.
+    """Problem of the options of ``add_problem``; ``UserError`` if a dimension is wrong.
 
-    Direction and data type, where they were left open, are set in ``args``.
+    Direction and data type, where they were left open, are set in ``args``; so is ``left_out``, the dimensions that
+    every convolution has and that are missing. A filter that is left out as a whole is one of 1x1.
     """
     variant: str | None = None
     dtype: str | None = None
@@ -85,11 +87,19 @@ def problem(args: argparse.Namespace) -> Problem:
     dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}
     if not dims:
         raise UserError(f"no problem given: use --problem {EXAMPLE} or --N 8 --C 64 ...")
+    needed = SIZES if {"Y", "X"}.isdisjoint(dims) else (*SIZES, "Y", "X")
+    args.left_out = [name for name in needed if name not in dims]
     args.variant, args.dtype = args.variant or variant or "forward", args.dtype or dtype or "bf16"
     requested = Problem.from_dims(args.variant, args.dtype, **dims)
     if args.replay:
         print("\n".join(["replay:", *driver_lines.lines_of(requested).values()]), file=sys.stderr)
     return requested
+
+
+def word_of(problem: Problem) -> str:
+    """A problem as ``--problem`` takes it; without the dimensions of depth where it has none."""
+    names = DIMS if problem.ndim == 3 else [name for name in DIMS if name not in DEPTH]
+    return ",".join(f"{name}={getattr(problem, name)}" for name in names)
 
 
 def _parse_dims(text: str) -> dict[str, int]:

@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+import yaml
+
 from tileseer.cli import options
 from tileseer.cli.run_summary import lines_of, summary_of
-from tileseer.config.config import Config
+from tileseer.cli.run_words import Words
+from tileseer.core import atomic, places
 from tileseer.core.errors import UserError
 from tileseer.core.tables import check_config_file
-from tileseer.core.yaml_files import read_yaml
 
 EXAMPLES = (
     "tileseer run",
@@ -30,8 +32,6 @@ EXAMPLES = (
 )
 TAKES_MORE = True
 """What the parser does not know is Snakemake's."""
-OWN_CORES = ("-c", "--cores", "-j", "--jobs", "--profile", "--workflow-profile", "-e", "--executor")
-"""Flags after which this command does not choose how many jobs run side by side."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals after which a run is to end."""
 ARCH = re.compile(r"results/(?:models|reports)/(\w+)")
@@ -44,29 +44,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "TARGET is a file or a rule as snakemake takes them; without one and without --arch, the models and the report "
         "of the config. All cores are used unless --cores says otherwise. Every flag of snakemake works: -n lists the "
-        "jobs, --configfile and --workflow-profile change the run."
+        "jobs, --configfile and --workflow-profile change the run. --config takes YAML: benchmark.seed=3 model='{seed: 2}'."
     )
 
 
 def run(args: argparse.Namespace, words: Sequence[str]) -> int:
     """Call Snakemake with its view ``tileseer``; at the end of a run, print what exists of each arch."""
     if importlib.util.find_spec("snakemake") is None:
-        raise UserError("the packages of the workflow are missing: pip install 'tileseer[workflow]'")
-    if not (Path("Snakefile").exists() or {"-s", "--snakefile"} & set(words)):
-        raise UserError("Snakefile: there is none in this folder; go to the checkout, or use tileseer init FOLDER")
-    targets = [f"results/models/{args.arch}", f"results/reports/{args.arch}.html"] if args.arch else []
-    if targets and words and not words[0].startswith("-"):
-        raise UserError(f"--arch {args.arch} and {words[0]}: give one of them, an arch or a target")
-    for file in (Path("config/config.yaml"), *_config_files(words)):
-        if file.exists():
-            check_config_file(file)
-    chosen = any(word.startswith(flag) for word in words for flag in OWN_CORES)
-    cores = () if chosen else ("--cores", "all")
+        raise UserError(f"the packages of the workflow are missing: {places.install('workflow')}")
+    call = Words.parse(words)
+    if args.arch and call.targets:
+        raise UserError(f"--arch {args.arch} and {call.targets[0]}: give one of them, an arch or a target")
+    call.check()
+    of_arch = [f"results/models/{args.arch}", f"results/reports/{args.arch}.html"] if args.arch else []
+    targets = [*of_arch, *call.targets]
+    cores = () if call.chooses_cores else ("--cores", "all")
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    with tempfile.TemporaryDirectory() as folder, Path(folder, "out").open("w+b") as out:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Path(folder, "out").open("w+b") as out,
+        _config_flags(call) as config,
+    ):
         view = ["--logger", "tileseer", "--logger-tileseer-summary", f"{folder}/summary.json"]
-        command = [sys.executable, "-m", "snakemake", *view, *cores, *targets, *words]
+        command = [sys.executable, "-m", "snakemake", *view, *cores, *config, *call.flags, "--", *targets]
         status = _call(command, out, os.environ | {"PATH": path})
         written = Path(folder, "summary.json")
         summary = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {"is_run": False}
@@ -76,7 +77,25 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> int:
             shutil.copyfileobj(out, sys.stdout.buffer)
             sys.stdout.flush()
             return status
-    return status or _ended(args, summary, [*targets, *words])
+    return status or _ended(args, summary, [*targets, *(word for word in words if word not in targets)])
+
+
+@contextlib.contextmanager
+def _config_flags(call: Words) -> Iterator[list[str]]:
+    """Flags for the configuration: its files, and one more for what ``--config`` sets.
+
+    That one is in the folder of the run, where the jobs of a cluster can read it.
+    """
+    files, settings = call.config_files, call.settings
+    own = Path(".snakemake", f"tileseer.config.{os.getpid()}.yaml")
+    try:
+        if settings:
+            atomic.write_text(own, yaml.safe_dump(settings))
+            check_config_file(own)
+            files.append(own)
+        yield ["--configfile", *map(str, files)] if files else []
+    finally:
+        own.unlink(missing_ok=True)
 
 
 def _call(command: Sequence[str], out: IO[bytes], environment: Mapping[str, str]) -> int:
@@ -137,22 +156,5 @@ def _ended(args: argparse.Namespace, counts: dict[str, int], words: Sequence[str
     return options.answer(args, {**counts, "made": made}, lines or [f"made: {' '.join(words)}"])
 
 
-def _config_files(words: Sequence[str]) -> Iterator[Path]:
-    """The configuration files that the flags of Snakemake name, in their order."""
-    names = False
-    for word in words:
-        flag, equals, value = word.partition("=")
-        if word.startswith("-"):
-            names = flag in ("--configfile", "--configfiles")
-        if names and (equals or not word.startswith("-")):
-            yield Path(value if word.startswith("-") else word)
-
-
 def _configured_arch(words: Sequence[str]) -> str:
-    """The arch of the configuration: that of ``--config``, of ``--configfile``, or of config/config.yaml."""
-    for word in words:
-        if word.startswith("arch="):
-            return word.removeprefix("arch=")
-    files = list(_config_files(words))
-    archs = [read_yaml(path).get("arch") for path in (*reversed(files), Path("config/config.yaml")) if path.exists()]
-    return next(filter(None, archs), Config().arch)
+    return Words.parse(words).arch

@@ -12,7 +12,7 @@ EXAMPLES = (
     "tileseer select results/models/gfx950 --variant forward --dtype bf16 --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
     f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --confidence 0.9",
 )
-FORMS = {"rank": "{}", "predicted_efficiency": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"}
+FORMS = {"rank": "{}", "predicted_time": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"}
 """The columns of the table, each with the form of its cells."""
 
 
@@ -47,8 +47,11 @@ def run(args: argparse.Namespace) -> int:
     fastest = None if args.no_known else selector.fastest_measured(problem)
     origin = selector.about.model_dump(include={"operation", "arch", "device", "device_kind", "source"})
     dims = {name: getattr(problem, name) for name in DIMS}
+    if args.left_out:
+        print(f"warning: --problem has no {', '.join(args.left_out)}: taken as 1", file=sys.stderr)
     content = {**origin, "problem": dims, "fastest_measured": fastest, "candidates": shown}
     lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
+    lines.append(f"problem: {options.word_of(problem)}")
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
     if fastest is not None:

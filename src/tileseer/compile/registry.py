@@ -27,17 +27,22 @@ def builder_parts(
         # Nothing but the measuring driver is built, which needs no library's headers.
         program = driver_compiler(requested)
         return program, HeaderTree(native), requested, open_cache(cache.folder, cache.max_gib), native
-    right = family.toolchain
-    if requested.toolchain != right:
-        raise UserError(f"compile.toolchain: {requested.toolchain} builds nothing for {arch}; write {right}")
+    refuse_other_toolchain(requested, arch)
     roots = {name: section.of(settings, name).root for name, section in LIBRARIES.items()}
     return (
         compiler.find_compiler(requested),
-        tree_of(right, roots),
+        tree_of(requested.toolchain, roots),
         requested,
         open_cache(cache.folder, cache.max_gib),
         native,
     )
+
+
+def refuse_other_toolchain(settings: CompileSettings, arch: str) -> None:
+    """``UserError`` where the compiler of the settings is none for an arch."""
+    right = family_of_arch(arch).toolchain
+    if settings.toolchain != right:
+        raise UserError(f"compile.toolchain: {settings.toolchain} builds nothing for {arch}; write {right}")
 
 
 def driver_compiler(settings: CompileSettings) -> Compiler:

@@ -15,6 +15,11 @@ class UserError(Exception):
     """
 
 
+def lines_of(error: UserError) -> str:
+    """What is printed of an error: a line a fault."""
+    return "\n".join(f"error: {printed(line)}" for line in str(error).splitlines())
+
+
 INTERRUPTED = 130
 """Exit status of a command that was ended by Ctrl-C, as shells have it: 128 and the number of the signal."""
 LONGEST_SHOWN = 80
@@ -66,7 +71,7 @@ def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
         except MemoryError:
             print("error: there is not enough memory; is an input too large?", file=sys.stderr)
         except UserError as error:
-            print(f"error: {printed(str(error))}", file=sys.stderr)
+            print(lines_of(error), file=sys.stderr)
         except OSError as error:
             # A copy has two: what is read and what is written.
             where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)

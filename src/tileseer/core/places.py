@@ -8,6 +8,11 @@ PACKAGE = Path(__file__).resolve().parents[1]
 """Folder of the package ``tileseer``."""
 
 
+def install(extra: str) -> str:
+    """How to get the packages of an extra; no index of packages has Tileseer."""
+    return f"pip install -e '.[{extra}]' in a checkout of Tileseer"
+
+
 def workflow_folder() -> Path:
     """Folder that holds ``Snakefile``, ``workflow`` and ``config``: the checkout, or what the installed package brings.
 

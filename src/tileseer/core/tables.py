@@ -118,7 +118,9 @@ def _fields(kind: Any, place: list[str | int]) -> list[str]:
 def check_config_file(path: Path) -> None:
     """``UserError`` for a configuration that Snakemake would read in silence, or with a traceback, or run."""
     content = strict_json(read_utf8(path), str(path)) if path.suffix == ".json" else read_yaml(path)
-    if isinstance(content, dict) and TEMPLATE_KEY in content:
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: should have fields such as arch: gfx950, but it is {shown(content)}")
+    if TEMPLATE_KEY in content:
         raise UserError(f"{path}: {TEMPLATE_KEY} lets the file run code; remove it, and write plain YAML")
 
 

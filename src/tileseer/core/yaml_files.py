@@ -28,19 +28,23 @@ class _Loader(_FAST_LOADER):  # type: ignore[misc]
 
 def read_yaml(path: Path) -> Any:
     """Content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
-    text = read_utf8(path)
+    return parse_yaml(read_utf8(path), str(path))
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Content of YAML text, unchecked; ``where`` names it in messages."""
     try:
-        _refuse_bombs(text, path)
+        _refuse_bombs(text, where)
         return yaml.load(text, Loader=_Loader)
     except yaml.constructor.ConstructorError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UserError(f"{path}:{line}: {error.problem}") from error
+        raise UserError(f"{where}:{line}: {error.problem}") from error
     except (yaml.YAMLError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: is not a YAML file: {reason}") from error
+        reason = " ".join(str(error).replace('in "<unicode string>", ', "at ").split())
+        raise UserError(f"{where}: is not YAML: {reason}") from error
 
 
-def _refuse_bombs(text: str, path: Path) -> None:
+def _refuse_bombs(text: str, path: str) -> None:
     """Refuse YAML that nests too deeply for the reader, or that grows beyond all measure when aliases are followed."""
     sizes: dict[str, int] = {}
     open_nodes: list[tuple[str | None, int]] = []

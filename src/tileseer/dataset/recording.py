@@ -39,6 +39,8 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
 
 FILE = "recording.json"
+TABLES = ("kernels", "pairs", "problems")
+"""Of each operation."""
 PAIRS = pa.schema(
     [
         ("problem", pa.int32()),
@@ -82,15 +84,10 @@ def read_recording(folder: Path) -> Recording:
     return documents.read_document(folder / FILE, Recording)
 
 
-def recorded_dataset(
-    folder: Path, operation: Operation, hardware: Hardware, coefficients: Coefficients | None = None
-) -> pa.Table:
-    """Dataset (``schema.SCHEMA``) of one operation of a recording, with its provenance.
-
-    ``coefficients`` give the resources of kernels of which no compiler reported any.
-    """
+def check_recording(folder: Path, operation: str, hardware: Hardware) -> Recording:
+    """The description of a recording; ``UserError`` unless it is of a device and has the tables of an operation."""
     recording = read_recording(folder)
-    if str(operation) not in recording.operations:
+    if operation not in recording.operations:
         raise UserError(
             f"{folder / FILE}: {operation} was not recorded; it has {', '.join(recording.operations)}. "
             "List those under operations"
@@ -99,6 +96,20 @@ def recorded_dataset(
         raise UserError(
             f"{folder / FILE}: the device is {recording.device}, but benchmark.products gives {hardware.name}"
         )
+    for path in (folder / operation / f"{name}.parquet" for name in TABLES):
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such file, but {FILE} lists {operation}; fetch the recording again")
+    return recording
+
+
+def recorded_dataset(
+    folder: Path, operation: Operation, hardware: Hardware, coefficients: Coefficients | None = None
+) -> pa.Table:
+    """Dataset (``schema.SCHEMA``) of one operation of a recording, with its provenance.
+
+    ``coefficients`` give the resources of kernels of which no compiler reported any.
+    """
+    recording = check_recording(folder, str(operation), hardware)
     own = folder / str(operation)
     problems = _problems(own / "problems.parquet", operation)
     kernels = _kernels(own / "kernels.parquet", recording.arch)

@@ -1,5 +1,6 @@
 """GPU products: facts of a device for the simulator, the features and the support rules."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -102,6 +103,19 @@ def product_of_arch(path: str | Path, arch: str) -> Hardware:
     if not products:
         raise UserError(f"{path}: no product has the arch {arch}; add one")
     return products[0]
+
+
+def hardware_of_arch(path: str | Path, products: Mapping[str, str], arch: str) -> Hardware:
+    """The product that ``products`` (benchmark.products) has for an arch; ``UserError`` if it is none of its GPUs."""
+    table = read_products(path)
+    of_target = [name for name, gpu in table.items() if gpu.arch == target(arch)]
+    names = f"one of {', '.join(of_target)}" if of_target else f"a product of {target(arch)} that you add to {path}"
+    if arch not in products:
+        raise UserError(f"benchmark.products: there is no entry for {arch}; write {arch}: and {names}")
+    if products[arch] not in of_target:
+        other = f"a {table[products[arch]].arch}" if products[arch] in table else "none of its products"
+        raise UserError(f"benchmark.products.{arch}: {products[arch]} is {other} in {path}; write {names}")
+    return table[products[arch]]
 
 
 def read_hardware(path: str | Path, product: str) -> Hardware:

@@ -60,6 +60,9 @@ class Sweep(StrictModel):
         """The checked file; a ``UserError`` names file and field."""
         return read_yaml_table(path, cls)
 
+    def check_operation(self, operation: Operation) -> None:
+        """``UserError`` if the file has nothing for an operation, as far as that shows without its kernels."""
+
     def enumerate(
         self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
     ) -> Enumeration:

@@ -34,13 +34,51 @@ SWEEPS: dict[str, type[Sweep]] = {"ck_tile": CkTileSweep, "cutlass": CutlassSwee
 
 
 def read_sweep(path: Path, arch: str) -> Sweep:
-    """A rule-set file for the kernels of an arch."""
-    return entry(SWEEPS, family_of_arch(arch)).read_file(path)
+    """A rule-set file for the kernels of an arch; ``UserError`` for one with faults, or of other kernels."""
+    try:
+        return entry(SWEEPS, family_of_arch(arch)).read_file(path)
+    except UserError:
+        for name, form in SWEEPS.items():
+            if _is_of(form, path):
+                _refuse_other_family(str(path), name, arch)
+        raise
+
+
+def _is_of(form: type[Sweep], path: Path) -> bool:
+    try:
+        form.read_file(path)
+    except UserError:
+        return False
+    return True
 
 
 def rule_set_files(name: str, folder: Path) -> list[str]:
     """The tables that a rule set is read from; ``folder``: config/rule_sets."""
     return [(folder / table).as_posix() for table in TABLES] if name in RULE_SETS else [name]
+
+
+def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str]) -> None:
+    """``UserError`` where a rule set cannot be read, or is none for an arch or for one of the operations."""
+    if name in RULE_SETS:
+        _refuse_other_family(name, CK_TILE.name, arch)
+        RuleTables.read_folder(folder)
+        return
+    sweep = read_sweep(Path(name), arch)
+    for operation in map(Operation.parse, operations):
+        try:
+            sweep.check_operation(operation)
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+
+
+def _refuse_other_family(name: str, of: str, arch: str) -> None:
+    """``UserError`` where a rule set, ``of`` one family, has no kernels for an arch."""
+    family = family_of_arch(arch)
+    if of != family.name:
+        raise UserError(
+            f"{name} is a set of {of} kernels, which {arch} does not run; name a file, such as "
+            f"config/rule_sets/{family.rule_set or CK_TILE.rule_set}"
+        )
 
 
 def digest_instances(name: str, folder: Path, ck_root: str | None) -> dict[str, str]:
@@ -69,11 +107,7 @@ class RuleSet:
         """Every kernel for one request, flagged ones too: of a named set in the reference's order."""
         family = family_of_arch(arch)
         if self.name in RULE_SETS:
-            if family is not CK_TILE:
-                raise UserError(
-                    f"{self.name} is a set of {CK_TILE.name} kernels, which {arch} does not run; name a file, such as "
-                    f"config/rule_sets/{family.rule_set or CK_TILE.rule_set}"
-                )
+            _refuse_other_family(self.name, CK_TILE.name, arch)
             enumerator = Enumerator(self.specs, RuleTables.read_folder(self.tables), self.ck_root)
             return enumerator.enumerate(self.name, arch, variants, ndims, dtypes)
         if not Path(self.name).is_file():

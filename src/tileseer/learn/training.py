@@ -25,6 +25,8 @@ MEANING = (
     "efficiency of the model's first pick among the recorded candidates, against the fastest recorded one, in percent; "
     "the model has learnt from none of these times"
 )
+OF_CK_TILE = ("compiled", "reference")
+"""Feature sets of the first family's kernels beside its own."""
 
 
 def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingParameters:
@@ -32,8 +34,7 @@ def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingPara
 
     ``UserError`` for a formula that made the very times, or that does not exist.
     """
-    if settings.features == FAMILIES[0].features:
-        settings = settings.model_copy(update={"features": family_of_arch(dataset.arch).features})
+    settings = with_features_of(settings, dataset.arch)
     if settings.prior_folder is None:
         settings = settings.model_copy(update={"features": features.fitting(settings.features, dataset.candidates)})
     if settings.features == "reference" and dataset.candidates["split_k"].nunique() > 1:
@@ -41,21 +42,40 @@ def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingPara
             f"model.features: reference: {dataset.operation}: its features do not tell values of split-K apart, "
             "so a model picks one at random; leave one split_k in the rule set or take the features of the kernels"
         )
-    lack = _no_formula(settings, dataset)
-    if settings.prior == "formula" and lack:
-        raise UserError(f"model.prior: formula: {dataset.operation} of {dataset.arch}: {lack}; leave it out")
+    refuse_formula(settings, dataset.arch, dataset.device_kind)
     if settings.prior == "auto":
+        lack = _no_formula(settings, dataset.arch, dataset.device_kind)
         settings = settings.model_copy(update={"prior": "none" if lack else "formula"})
     return settings
 
 
-def _no_formula(settings: TrainingParameters, dataset: Dataset) -> str:
+def with_features_of(settings: TrainingParameters, arch: str) -> TrainingParameters:
+    """Settings with the feature set of an arch's kernels in the place of ours; ``UserError`` for one of others."""
+    own = family_of_arch(arch)
+    if settings.features == FAMILIES[0].features:
+        return settings.model_copy(update={"features": own.features})
+    other = own is not FAMILIES[0] if settings.features in OF_CK_TILE else settings.features != own.features
+    if other:
+        raise UserError(
+            f"model.features: {settings.features} does not describe the {own.name} kernels of {arch}; leave it out"
+        )
+    return settings
+
+
+def refuse_formula(settings: TrainingParameters, arch: str, device_kind: str) -> None:
+    """``UserError`` where the settings want the formula as the prior and there is none for such times."""
+    lack = _no_formula(settings, arch, device_kind)
+    if settings.prior == "formula" and lack:
+        raise UserError(f"model.prior: formula: {arch}: {lack}; leave it out")
+
+
+def _no_formula(settings: TrainingParameters, arch: str, device_kind: str) -> str:
     """Why training cannot start from a formula; empty if it can."""
-    if dataset.device_kind == "simulated":
+    if device_kind == "simulated":
         return "the formula made these times, so it would be judged by itself"
     if settings.features == "reference":
         return "who reads a model of the reference's features knows no formula"
-    return "" if family_of_arch(dataset.arch).name in COST_MODELS else "no formula is known of its kernels"
+    return "" if family_of_arch(arch).name in COST_MODELS else "no formula is known of its kernels"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tileseer.core.errors import UserError
+from tileseer.core.places import install
 from tileseer.costmodel.scores import UNIT
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def load_trees(text: str) -> lightgbm.Booster:
     try:
         import lightgbm
     except ModuleNotFoundError as error:
-        raise UserError("scores of a model need LightGBM: pip install 'tileseer[workflow]'") from error
+        raise UserError(f"scores of a model need LightGBM: {install('workflow')}") from error
     try:
         return lightgbm.Booster(model_str=text)
     except lightgbm.basic.LightGBMError as error:

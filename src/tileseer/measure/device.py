@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, get_args
 import numpy as np
 
 from tileseer.core.errors import UserError
+from tileseer.core.places import install
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ NO_TIMES = (
 def refuse_without_decoder() -> None:
     """``UserError`` if what decodes instructions for the emulated GPU is not installed."""
     if importlib.util.find_spec("tinygrad") is None:
-        raise UserError("tinygrad, which decodes instructions, is not installed; pip install 'tileseer[emulate]'")
+        raise UserError(f"tinygrad, which decodes instructions, is not installed; {install('emulate')}")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """CSV tables with problems: what is read of each row is whole numbers, and each mistake has its line."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 
 from tileseer.core.errors import UserError, shown
 from tileseer.problems.problem import DIMS, INT32_MAX, Problem
+from tileseer.problems.problem_rows import wrong_rows
 
 REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEFAULTS = {name: 0 if name.startswith("pad") else 1 for name in DIMS if name not in REQUIRED}
@@ -64,6 +66,8 @@ def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[st
 def check_problems(path: Path, dims: pd.DataFrame, variant: str, dtype: str) -> None:
     """Raise ``UserError`` with file and line for the first row that is no convolution."""
     distinct = dims.drop_duplicates()
+    if not wrong_rows(distinct[list(DIMS)].to_numpy()).any():
+        return
     for line, row in zip(distinct.index, distinct.itertuples(index=False), strict=True):
         try:
             Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, row), strict=True)))
@@ -73,13 +77,20 @@ def check_problems(path: Path, dims: pd.DataFrame, variant: str, dtype: str) -> 
 
 def whole_numbers(path: Path, texts: pd.Series, least: int = 0) -> np.ndarray:
     """A column of a CSV as int64; ``UserError`` for the first that is no whole number from ``least`` on."""
-    range_ = f"it must be a whole number from {least} to {INT32_MAX}"
-    texts = texts.str.strip()
+    codes, distinct = pd.factorize(texts)
+    words = pd.Series(distinct).str.strip()
     # pandas writes integer columns with gaps as 8.0.
-    require_cells(path, texts, texts.str.fullmatch(r"[0-9]{1,10}(\.0*)?"), range_)
-    numbers = texts.astype(np.float64).astype(np.int64)
-    require_cells(path, texts, numbers.between(least, INT32_MAX), range_)
-    return numbers.to_numpy()
+    right = words.str.fullmatch(r"[0-9]{1,10}(\.0*)?").to_numpy(bool)
+    numbers = words.where(right, "-1").astype(np.float64).astype(np.int64).to_numpy()
+    right = right & (numbers >= least) & (numbers <= INT32_MAX)
+    require_cells(path, texts, pd.Series(right[codes]), f"it must be a whole number from {least} to {INT32_MAX}")
+    return numbers[codes]
+
+
+def of_distinct(texts: pd.Series, function: Callable[[pd.Series], pd.Series]) -> pd.Series:
+    """What ``function`` makes of a column whose texts repeat; it gets each distinct text once."""
+    codes, distinct = pd.factorize(texts)
+    return pd.Series(function(pd.Series(distinct)).to_numpy()[codes], texts.index, name=texts.name)
 
 
 def require_cells(path: Path, texts: pd.Series, right: pd.Series, otherwise: str) -> None:

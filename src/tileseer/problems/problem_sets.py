@@ -68,10 +68,21 @@ def generate_problems(path: Path, operation: Operation, ndims: tuple[int, ...], 
     generator = read_yaml_table(path, Generator)
     entries: dict[str, ProblemEntry] = {}
     for section in generator.sections:
-        for problem in _draw(section, generator.limits, operation, seed, f"{path}: section {section.name!r}"):
+        for problem in _draw(section, generator.limits, operation, seed, _where(path, section)):
             if problem.ndim in ndims:
                 entries.setdefault(problem.key, ProblemEntry(problem, section.name, ""))
     return list(entries.values())
+
+
+def check_generator(path: Path) -> None:
+    """``UserError`` for a mistake in a generator file, but for a ``count`` beyond what its choices make."""
+    for section in read_yaml_table(path, Generator).sections:
+        for key, values in section.choices.items():
+            _axis(key, values, _where(path, section))
+
+
+def _where(path: Path, section: GeneratorSection) -> str:
+    return f"{path}: section {section.name!r}"
 
 
 def _draw(

@@ -1,13 +1,14 @@
 """The problems of one operation: what is trained on, and which runs of unseen networks it is judged on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tileseer.config.inputs import ProblemsSettings
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.core.row_filter import parse_filter, vocabulary
+from tileseer.core.row_filter import Filter, parse_filter, vocabulary
 from tileseer.problems import design, layers, problem_sets
 from tileseer.problems.layers import NetworkRun
 from tileseer.problems.operation import Operation
@@ -42,7 +43,7 @@ def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Seq
     tables = {name: layers.read_layers(Path(name)) for name in dict.fromkeys((settings.networks, settings.validation))}
     for name, table in tables.items():
         layers.assert_splits(table, name)
-    condition = parse_filter(settings.filter, FIELDS, "problems.filter") if settings.filter else None
+    condition = _condition(settings)
 
     def kept_by_filter(entry: ProblemEntry) -> bool:
         return condition is None or condition.keeps(vars(entry.problem))
@@ -76,6 +77,32 @@ def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Seq
     )
 
 
+def checks(settings: ProblemsSettings) -> Iterator[Callable[[], object]]:
+    """Calls that read what the settings name, each of which raises a ``UserError`` where ``choose_problems`` would."""
+    for name in dict.fromkeys((settings.networks, settings.validation)):
+        yield partial(layers.check_layers, Path(name))
+    yield from (partial(_check_listed, Path(name)) for name in settings.training)
+    yield partial(_condition, settings)
+
+
+def _check_listed(path: Path) -> None:
+    if _is_table(path):
+        layers.read_layers(path)
+    else:
+        problem_sets.check_generator(path)
+
+
+def _condition(settings: ProblemsSettings) -> Filter | None:
+    return parse_filter(settings.filter, FIELDS, "problems.filter") if settings.filter else None
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a file under ``problems.training`` is a table of layers; else it is a generator."""
+    if path.suffix not in (".csv", ".yaml", ".yml"):
+        raise UserError(f"problems.training: {path} is neither a .yaml generator nor a .csv table of layers")
+    return path.suffix == ".csv"
+
+
 def _listed(
     settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]
 ) -> tuple[list[ProblemEntry], list[ProblemEntry]]:
@@ -84,10 +111,8 @@ def _listed(
     generated: list[ProblemEntry] = []
     for name in settings.training:
         path = Path(name)
-        if path.suffix == ".csv":
+        if _is_table(path):
             own += problem_sets.problems_of_layers(layers.read_layers(path), operation, ndims)
-        elif path.suffix in (".yaml", ".yml"):
-            generated += problem_sets.generate_problems(path, operation, tuple(ndims), settings.seed)
         else:
-            raise UserError(f"problems.training: {name} is neither a .yaml generator nor a .csv table of layers")
+            generated += problem_sets.generate_problems(path, operation, tuple(ndims), settings.seed)
     return own, generated

@@ -27,7 +27,8 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, validate_table
 from tileseer.costmodel.scores import UNIT
 from tileseer.learn import model_files
-from tileseer.problems.problem import DIMS, INT32_MAX, Problem, counted
+from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem_rows import wrong_rows
 from tileseer.serve.program import Inputs, Program, Step, Value
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ BITS = 64
 GATHERED = 1 << 17
 """Numbers that are gathered at a time: 1 MiB stays in the second-level cache."""
 Ranked = dict[str, Any]
-"""A candidate of a ranking: ``rank`` (from 1), ``candidate``, ``kernel``, ``split_k``, ``score`` and
-``predicted_efficiency`` (percent of the problem's best)."""
+"""A candidate of a ranking: ``rank`` (from 1), ``candidate``, ``kernel``, ``split_k``, ``score``, ``predicted_time``
+(percent of the first one's) and ``predicted_efficiency`` (percent of the problem's best, 100 at most)."""
 
 
 class About(StrictModel):
@@ -220,6 +221,7 @@ class Selector:
                 "kernel": self.kernels[place],
                 "split_k": int(self.split_k[place]),
                 "score": float(score[number]),
+                "predicted_time": float(100 * np.exp(score.max() - score[number])),
                 "predicted_efficiency": float(share[number]),
             }
             for rank, (number, place) in enumerate(zip(order, places[order], strict=True), start=1)
@@ -467,19 +469,6 @@ def _inputs(dims: np.ndarray, ndim: int) -> Inputs:
     return {**columns, "ndim": np.full((len(dims), 1), ndim)}
 
 
-def _from_to(first: str, last: str) -> slice:
-    return slice(DIMS.index(first), DIMS.index(last) + 1)
-
-
-_LEAST = np.array([0 if name.startswith("pad") else 1 for name in DIMS])
-_GROUPS, _CHANNELS = _from_to("G", "G"), _from_to("C", "K")
-_AXES = [
-    _from_to(f"{first}{depth}", f"{first}{width}")
-    for first, depth, width in (("", "Di", "Wi"), ("", "Z", "X"), ("pad_", "d", "w"), ("dilation_", "d", "w"))
-]
-"""Slices, which are views: of one problem an array of positions takes ten times as long."""
-
-
 def checked_dims(dims: np.ndarray) -> np.ndarray:
     """``dims`` as int64 [n, 19] after making sure that each row is a convolution; see ``Problem``."""
     values = np.asarray(dims)
@@ -488,23 +477,14 @@ def checked_dims(dims: np.ndarray) -> np.ndarray:
             f"problems: an array of {values.dtype} with shape {values.shape}; give integers of shape (n, {len(DIMS)}): "
             f"{', '.join(DIMS)}"
         )
-    wrong = ((values < _LEAST) | (values > INT32_MAX)).any(axis=1)
-    wide = values.astype(np.int64)
-    wrong |= (wide[:, _CHANNELS] % np.maximum(wide[:, _GROUPS], 1) != 0).any(axis=1)
-    image, extent, padding, dilation = (wide[:, axes] for axes in _AXES)
-    wrong |= (image + 2 * padding - dilation * (extent - 1) - 1 < 0).any(axis=1)
-    if not wrong.any():
-        # Products of floats do not overflow; those of one problem are quicker as Python's integers.
-        columns = wide[0].tolist() if len(wide) == 1 else wide.T.astype(np.float64)
-        for count in counted(dict(zip(DIMS, columns, strict=True))).values():
-            wrong |= count > INT32_MAX
+    wrong = wrong_rows(values)
     if wrong.any():
         row = int(wrong.argmax())
         try:
             Problem.from_dims("forward", "bf16", **dict(zip(DIMS, values[row].tolist(), strict=True)))
         except UserError as error:
             raise UserError(f"problems, row {row}: {error}") from error
-    return wide
+    return values.astype(np.int64)
 
 
 class TreeTable:

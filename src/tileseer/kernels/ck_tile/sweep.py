@@ -57,6 +57,10 @@ class CkTileSweep(Sweep):
     tiles: list[TileRow] = Field(min_length=1)
     variants: dict[Variant, VariantRows]
 
+    def check_operation(self, operation: Operation) -> None:
+        """See ``Sweep``."""
+        rows_of(self.variants, operation)
+
     def enumerate(
         self,
         specs: ArchSpecs,

@@ -50,6 +50,10 @@ class CutlassSweep(Sweep):
     tiles: dict[str, list[CutlassTile]] = Field(min_length=1)
     variants: dict[Variant, CutlassVariant]
 
+    def check_operation(self, operation: Operation) -> None:
+        """See ``Sweep``."""
+        rows_of(self.variants, operation)
+
     def enumerate(
         self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
     ) -> Enumeration:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.core.errors import UserError
+from tileseer.core.places import install
 from tileseer.gpus.hardware import target
 
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
@@ -28,7 +29,7 @@ SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """NVML's clock event reasons that are faults of the moment: hardware slowdown, thermal (software, hardware), power
 brake. The power cap (0x4) is none: it is how a GPU under load runs."""
 LIBRARIES = {
-    "cuda": ("pynvml", "nvidia-ml-py (pip install 'tileseer[gpu]')"),
+    "cuda": ("pynvml", f"nvidia-ml-py ({install('gpu')})"),
     "hip": ("amdsmi", "amdsmi (for pip in share/amd_smi of the ROCm install)"),
 }
 """Of each backend: the module, and how to get it."""

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.core.errors import UserError, shown
+from tileseer.core.places import install
 from tileseer.problems.crawl.observed import tabulate_layers
 from tileseer.problems.layers import Layer
 
 _INPUT = re.compile(r"(?:([A-Za-z_][\w.:/]*)=)?([0-9]{1,9}(?:x[0-9]{1,9})*)")
-INSTALL = "install it with: pip install 'tileseer[crawl]'"
+INSTALL = f"install it with: {install('crawl')}"
 
 
 def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
