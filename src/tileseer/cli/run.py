@@ -44,7 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "TARGET is a file or a rule as snakemake takes them; without one and without --arch, the models and the report "
         "of the config. All cores are used unless --cores says otherwise. Every flag of snakemake works: -n lists the "
-        "jobs, --configfile and --workflow-profile change the run. --config takes YAML: benchmark.seed=3 model='{seed: 2}'."
+        "jobs, --configfile and --workflow-profile change the run. "
+        "--config takes YAML: benchmark.seed=3 model='{seed: 2}'."
     )
 
 
