@@ -20,7 +20,7 @@ BLOCK = re.compile(
 )
 ARCHS = {"H200": "sm_90", "gfx950": "gfx950", "MI355X": "gfx950_mi355x"}
 """First word of a row of the table of results, and the arch that it shows; other rows are of several operations."""
-PARTS = ("tools/generated.py", "tools/results_picture.py", "tools/report_picture.py")
+PARTS = ("tools/generated.py", "tools/shipped_table.py", "tools/results_picture.py", "tools/report_picture.py")
 
 
 def refreshed(page: str, root: Path) -> str:
