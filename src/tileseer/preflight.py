@@ -131,13 +131,19 @@ class _Faults:
         try:
             return check()
         except UserError as error:
-            lines = [line if field in line else f"{field}: {line}" for line in str(error).splitlines()]
+            lines = [_with_field(line, field) for line in str(error).splitlines()]
         except OSError as error:
             lines = [f"{error.filename}: {error.strerror}"]
         if len(lines) > MOST_LINES:
             lines[MOST_LINES:] = [f"{lines[0].partition(': ')[0]}: and {len(lines) - MOST_LINES} faults more"]
         self.lines |= dict.fromkeys(line for line in lines if not any(path in line for path in self._missing))
         return None
+
+
+def _with_field(line: str, field: str) -> str:
+    """A line behind ``field``, unless it begins with a field of its own."""
+    named = re.split(r"[.:]", line)[0] in Config.model_fields
+    return f"{field}: {line}" if field and not named else line
 
 
 def _check_files(faults: _Faults, settings: Config) -> None:
@@ -241,7 +247,7 @@ def _check_model(settings: Config, arch: str, operation: str) -> None:
         if not parameters.prior_folder.is_dir():
             raise UserError(
                 f"model.prior: {parameters.prior_folder}: there is no such folder; give that of a trained model, such "
-                f"as results/training/{arch}/{operation}, or auto"
+                "as results/training/ARCH/OPERATION, or auto"
             )
         prior.prior_of(parameters, operation, None)
 
