@@ -9,6 +9,7 @@ imports ``tileseer``.
 
 import json
 import logging
+import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ SILENT_S = 10.0
 """Without a terminal: after so long without a line, one says what is at work."""
 HIDDEN = ("CalledProcessError in", "Exiting because a job execution failed", "At least one job did not complete")
 """In errors of Snakemake that say nothing beside the end of the log of a job that failed."""
+OF_USERS = ("WorkflowError", "MissingRuleException")
+"""Kinds of Snakemake's errors that are a user's mistake."""
 
 
 @dataclass
@@ -71,7 +74,7 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_ERROR:
             self._say(self._jobs.fail(vars(record)))
         elif _is_shown(record.levelno, text):
-            self._say(text)
+            self._say(_in_one_line(text))
 
     def close(self) -> None:
         """End the view and say how many jobs were computed."""
@@ -108,6 +111,15 @@ class LogHandler(LogHandlerBase):
         if text:
             self._spoke.set()
             self._console.print(printed(text), soft_wrap=True, highlight=False, markup=False)
+
+
+def _in_one_line(text: str) -> str:
+    """An error that the rules or a name on the command line lead to, without where Snakemake met it."""
+    if not any(f"{kind}:\n" in text for kind in OF_USERS):
+        return text
+    lines = text.partition("\nWildcards:")[0].partition("\nTraceback")[0].splitlines()
+    reasons = [line.strip() for line in lines if not re.fullmatch(r"\s*\w*(Error|Exception)( in .*)?:", line)]
+    return f"error: {' '.join(reasons)}"
 
 
 def _is_shown(level: int, text: str) -> bool:

@@ -117,7 +117,22 @@ def test_a_failed_job_shows_the_end_of_its_log_and_is_named_last(view, tmp_path,
 
 def test_other_errors_are_shown(view, capsys):
     emit(view(), "MissingRuleException:\nNo rule to produce nonsense", logging.ERROR, event=Event.ERROR)
-    assert "No rule to produce nonsense" in capsys.readouterr().err
+    assert capsys.readouterr().err == "error: No rule to produce nonsense\n"
+
+
+def test_an_error_of_the_rules_is_one_line(view, capsys):
+    text = """InputFunctionException in rule verdict_table in file "/a b/verdicts.smk", line 36:
+Error:
+  WorkflowError:
+    benchmark.device is simulated
+Wildcards:
+  arch=gfx950
+Traceback:
+  File "/a b/inputs.smk", line 86, in verdicts_of_arch"""
+    emit(view(), text, logging.ERROR, event=Event.ERROR)
+    assert capsys.readouterr().err == "error: benchmark.device is simulated\n"
+    emit(view(), "KeyError: 26\nTraceback:\n  a line", logging.ERROR, event=Event.ERROR)
+    assert capsys.readouterr().err.endswith("Traceback:\n  a line\n"), "a defect is shown as it is"
 
 
 def test_a_dry_run_lists_the_jobs_on_standard_output(view, tmp_path, capsys):

@@ -49,6 +49,7 @@ FAULTS = {
     "--config 1x=2": "--config 1x=2: write KEY=VALUE",
     "--config arch=[": "--config arch: is not YAML:",
     "--config __use_yte__=true": "__use_yte__ lets the file run code",
+    "--resources gpu": "--resources gpu: write NAME=VALUE",
     "-s nowhere": "nowhere: there is none of this name; go to the checkout",
     "--cores x": "--cores: should be a whole number from 1, or all, but it is 'x'",
     "-c0": "--cores: should be a whole number from 1, or all, but it is '0'",

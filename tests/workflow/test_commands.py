@@ -94,7 +94,13 @@ def test_published_files_that_were_damaged_are_written_again(copy):
     sound = path.read_bytes()
     path.write_bytes(sound[:-9])
     assert copy.make().jobs["publish"] == 1 and path.read_bytes() == sound
-    copy.make()  # Nothing is damaged any more: for Snakemake a change of the rule's params.
+    # The same damage once more, and where Snakemake's records are lost.
+    for lost in (False, True):
+        path.write_bytes(sound[:-9])
+        if lost:
+            shutil.rmtree(copy.folder / ".snakemake")
+        assert copy.make().jobs["publish"] == 1 and path.read_bytes() == sound
+    copy.make()  # Nothing is damaged any more: for Snakemake another input.
     assert not copy.make().jobs
 
 

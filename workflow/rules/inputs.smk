@@ -1,4 +1,6 @@
 # Inputs and parameters that depend on the arch: operations, recordings, and the tables that models were made from.
+from functools import cache
+
 from tileseer.core.documents import read_json
 from tileseer.core.errors import shown
 from tileseer.gpus.hardware import target
@@ -206,9 +208,10 @@ def refuse_replacement(wildcards):
     return []
 
 
-def damage_of_models(wildcards):
-    """What is wrong with the published models, or nothing. Other params make Snakemake run the job: it writes them again."""
-    models = Path("results/models", wildcards.arch)
+@cache
+def damage_of_models(arch):
+    """What is wrong with the published models, and since which publication; nothing of those that are whole."""
+    models = Path("results/models", arch)
     if models.is_dir():
         # Not above: the first run of all has no use for it.
         from tileseer.learn.model_files import read_index
@@ -216,5 +219,11 @@ def damage_of_models(wildcards):
         try:
             read_index(models)
         except UserError as error:
-            return str(error)
-    return ""
+            state = models.stat()
+            return {"damage": [str(error), state.st_ino, state.st_ctime_ns]}
+    return {}
+
+
+def settings_of_publish(wildcards):
+    """File of the stage: another one each time that the models are damaged, so that the job writes them again."""
+    return stage_file("publish", [*PORTABLE], **damage_of_models(wildcards.arch))

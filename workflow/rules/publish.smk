@@ -16,7 +16,7 @@ rule publish:
         template=source("workflow/templates/models.md.j2"),
         # None: it only refuses to replace models of a GPU's times by others.
         replaced=refuse_replacement,
-        settings=stage_file("publish", [*PORTABLE]),
+        settings=settings_of_publish,
     output:
         models=update(directory("results/models/{arch}")),
     log:
@@ -25,7 +25,6 @@ rule publish:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        damage=damage_of_models,
         training=folders_of("training"),
         serving=folders_of("serving"),
         operations=operations_of,

@@ -158,6 +158,10 @@ class Words:
         for path in (CONFIG_FILE, *self.config_files):
             if path.exists():
                 check_config_file(path)
+        for name in self.values.keys() & PAIRS - {*CONFIG, "--default-resources", "--default-res"}:
+            for value in self.values[name]:
+                if "=" not in value:
+                    raise UserError(f"{name} {value}: write NAME=VALUE")
         for value in self.of(CORES):
             if value not in ("all", "unlimited") and not re.fullmatch(r"[1-9]\d{0,5}", value):
                 raise UserError(f"--cores: should be a whole number from 1, or all, but it is {shown(value)}")
