@@ -129,7 +129,7 @@ MISTAKES = (
     ("select a.txt --problem N=8", "a.txt/index.json: cannot be read"),
     ("select nowhere --top 0", "argument --top: '0' is no whole number from 1"),
     ("provenance a.txt", "a.txt/index.json: cannot be read"),
-    ("compare a.txt nowhere", "nowhere: there is no such file or folder; give two model directories or two datasets"),
+    ("compare a.txt nowhere", "nowhere: there is no such file or folder; name two model directories or two datasets"),
     ("cache stats --folder a.txt", "--folder: a.txt is no folder"),
     ("score --model m --problems p.csv --out x.txt", "--out: x.txt has to end in .parquet or .csv"),
     ("cache stats --folder nope", "--folder: nope is no folder; name one, or leave it out"),

@@ -94,7 +94,7 @@ def test_a_damaged_object_is_read_or_refused(data):
 def test_an_object_that_is_cut_short_is_seen(size):
     assert machine_code.fault(OBJECT[:size])
     assert not machine_code.fault(OBJECT, ["probe_0", "probe_1"])
-    assert machine_code.fault(OBJECT, ["probe_2"]) == "it does not hold probe_2"
+    assert machine_code.fault(OBJECT, ["probe_2"]) == "it does not contain probe_2"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

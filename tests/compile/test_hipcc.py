@@ -249,7 +249,7 @@ def test_no_compiler_says_where_it_was_looked_for(monkeypatch, tmp_path):
 def test_another_compiler_is_no_hip_compiler(tmp_path):
     (tmp_path / "g++").write_text("#!/bin/sh\necho 'g++ 12.2.0'\n")
     (tmp_path / "g++").chmod(0o755)
-    with pytest.raises(UserError, match=r"g\+\+ is no HIP compiler: its --version says 'g\+\+ 12.2.0'; install ROCm"):
+    with pytest.raises(UserError, match=r"g\+\+ is no HIP compiler: its --version prints 'g\+\+ 12.2.0'; install ROCm"):
         compiler.find_compiler(CompileSettings(compiler=str(tmp_path / "g++")))
 
 

@@ -117,4 +117,4 @@ def test_the_queued_jobs_of_a_killed_run_are_waited_for(state, tmp_path, squeue,
 def test_a_queue_that_does_not_answer_is_said(state, squeue, capfd):
     squeue("#!/bin/sh\necho no controller >&2\nexit 1\n")
     with contextlib.closing(runs.begin_run(state)):
-        assert "squeue failed, so queued jobs are not known: no controller" in capfd.readouterr().err
+        assert "squeue failed, so queued jobs cannot be listed: no controller" in capfd.readouterr().err

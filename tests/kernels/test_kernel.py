@@ -63,12 +63,12 @@ STEM = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1
         (STEM.replace("2d", "4d"), "grouped_conv_fwd_bf16_nhwgc_", "the dimensionality (1d, 2d, 3d) is expected"),
         (STEM.replace("compv3", "compv9"), STEM[:31], "basic_async_v1, wavelet) is expected, found 'compv9'"),
         (STEM.replace("64x128x64", "64x0x64"), STEM[:57], "the block tile (m x n x k, as 64x128x64) is expected"),
-        (STEM.replace("2x2x1", "2x2"), STEM[:67], "the waves a block"),
-        (STEM[:70], STEM[:67], "the waves a block"),
+        (STEM.replace("2x2x1", "2x2"), STEM[:67], "the waves per block"),
+        (STEM[:70], STEM[:67], "the waves per block"),
         (STEM.replace("32x32x16", "32x32x16a"), STEM[:73], "the warp tile"),
-        (STEM + "_fast", STEM, "no further part is known here, found '_fast'"),
-        (STEM + "_dsb_gm2", STEM + "_dsb", "_gmN stands behind a part that follows it, found '_gm2'"),
-        (STEM + "_streamk_ring", STEM, "no further part is known here, found '_streamk'"),
+        (STEM + "_fast", STEM, "no further part is allowed here, found '_fast'"),
+        (STEM + "_dsb_gm2", STEM + "_dsb", "_gmN comes after a part that must follow it, found '_gm2'"),
+        (STEM + "_streamk_ring", STEM, "no further part is allowed here, found '_streamk'"),
     ],
 )  # fmt: skip
 def test_a_broken_name_is_shown_where_it_breaks(text, place, told):

@@ -122,7 +122,7 @@ def test_a_kernel_that_keeps_crashing_is_given_up(libraries):
         times, statuses = measure(gpu, ["segfault", "good"])
     assert statuses[:, 0].tolist() == ["crash", "crash", "skipped"]
     assert statuses[:, 1].tolist() == ["ok"] * 3
-    assert times.error[4] == "the kernel was given up after 2 faults"
+    assert times.error[4] == "the kernel was excluded after 2 faults"
 
 
 def test_pairs_on_a_throttled_or_shared_gpu_say_so(libraries):

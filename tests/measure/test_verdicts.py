@@ -162,5 +162,5 @@ def test_the_table_of_an_arch_has_every_kernel_and_no_time(machine, tmp_path):
 
 def test_a_dataset_refuses_what_was_emulated():
     receipt = SimpleNamespace(device="gfx950_mi355x", device_kind="emulated", measurement_id="m", differences=[])
-    with pytest.raises(UserError, match=r"emulated GPU has no times.*ask for its verdicts, results/verdicts/ARCH.tsv"):
+    with pytest.raises(UserError, match=r"emulated GPU has no times.*build its verdicts, results/verdicts/ARCH.tsv"):
         assembly._provenance([receipt], {}, "gfx950", "forward_bf16")

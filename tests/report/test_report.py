@@ -576,7 +576,7 @@ def test_the_best_of_each_shape_is_the_fastest_that_ran_with_the_pick_and_the_li
         at = (found.tflops == row["TFLOPS"]) & (found.candidates["candidate"].to_numpy()[found.candidate] == name)
         assert found.latency_ms[at] * 1e3 == pytest.approx([row["µs"]])
         assert all(str(row[part]) in name for part in ("pipeline", "tile", "waves"))
-        assert row["of the roof, %"] > 0
+        assert row["of the roofline, %"] > 0
     assert [row for row in rows if row["pick"] == "the best" and row["pick, %"] == 100.0]
     (other,) = [row for row in rows if row["pick, %"] == 81.25]
     label = measured.records(shown.operations[0].measured.candidates)[1]
@@ -641,9 +641,7 @@ def test_what_to_do_next_follows_from_the_figures(shown):
     quiet = judged(shown, n_without_measurement=0, learning_curve=None, by_layer_kind={}, by_distance=None)
     assert decisions.following(quiet) == []
     parts = as_rows(decisions.losses(judged(shown))[0])
-    assert sum(row["share of what is lost, %"] for row in parts if row["part"].startswith("network")) == pytest.approx(
-        100
-    )
+    assert sum(row["share of the loss, %"] for row in parts if row["part"].startswith("network")) == pytest.approx(100)
 
 
 def test_failures_noise_and_drift_are_one_line_an_operation(shown):

@@ -88,7 +88,7 @@ def meaning(string):
 @pytest.mark.parametrize("evil", ["a {} inline int evil", "a;b", "a\nb", 'a"b', "a//b", "a\\", "a#b", "é"])
 def test_a_name_that_is_none_is_refused(name, evil, rendered):
     content = {key: value for key, value in rendered[2].items() if key != "template"} | {name: evil}
-    with pytest.raises(UserError, match="cannot stand in C"):
+    with pytest.raises(UserError, match="cannot be written into C"):
         templates.fill_cpp_template(rendered[2]["template"], **content)
 
 

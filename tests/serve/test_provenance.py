@@ -136,7 +136,7 @@ def test_one_command_prints_it(published, capsys):
 
 def test_models_that_were_changed_or_say_nothing_are_refused(models, published, capsys):
     assert main(["provenance", str(models)]) == 2
-    assert "the models say nothing of their origin; publish them again" in capsys.readouterr().err
+    assert "the origin of the models is missing; publish them again" in capsys.readouterr().err
     (published / model_files.PROVENANCE).write_text("{}")
     assert main(["provenance", str(published)]) == 2
     assert "provenance.json: the content does not match index.json" in capsys.readouterr().err

@@ -232,7 +232,7 @@ def test_four_shipped_kernels_compile_for_real_and_link_with_the_selector_that_p
         (["--operation", "bwd_data_bf16"], "--operation: bwd_data_bf16 is none of"),
         (["--max-loss", "2"], "is no share between 0 and 1"),
         (["--max-compile", "2"], "is no number with one of s, m, h"),
-        (["--layers", "layers.csv"], "--layers layers.csv: say with --networks"),
+        (["--layers", "layers.csv"], "--layers layers.csv: name with --networks"),
         (["--networks", "no_such_net"], "there is no network 'no_such_net'"),
     ],
 )

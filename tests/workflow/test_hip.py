@@ -84,7 +84,7 @@ def test_a_gpu_of_another_arch_is_told_before_anything_is_compiled(machine):
 def test_an_emulated_device_gives_verdicts_and_no_model(machine):
     overlay = yaml.safe_load((ROOT / "config/emulated.yaml").read_text())
     machine.configure(benchmark=overlay["benchmark"])
-    reason = "emulated GPU has no times, so nothing can be learnt from it; ask for its verdicts"
+    reason = "emulated GPU has no times to train on; build its verdicts"
     assert reason in machine.refuse(MODEL)
     run = machine.make(VERDICTS)
     assert run.jobs["verdicts"] == 2 and not {"benchmark", "dataset", "model"} & set(run.jobs)

@@ -165,4 +165,4 @@ def test_a_find_db_becomes_a_model_a_report_and_scores_of_every_solver_that_the_
     }  # fmt: skip
     assert len(known["forward_fp16"]) == 3 and table["score"].notna().all() and len(table) == 5
     assert f"{len(SOLVERS) - 5} of {len(SOLVERS)} kernels are left out" in scored.stderr
-    assert "1 rows of operations that no model knows are left out: forward_int8" in scored.stderr
+    assert "1 rows of operations without a model are left out: forward_int8" in scored.stderr

@@ -70,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     types = ("--datatype", "--dtype")
     which.add_argument(*types, dest="datatype", nargs="+", choices=DTYPES, help="data types (default: all three)")
     which.add_argument("--arch-filtered", action="store_true", help="only those that the reference's filter passes")
-    meaning = "only kernels that it holds for, for example 'tile_m >= 64 and pipeline in (mem, compv3)'"
+    meaning = "only kernels for which it is true, for example 'tile_m >= 64 and pipeline in (mem, compv3)'"
     which.add_argument("--filter", metavar="EXPRESSION", help=meaning)
     meaning = "emit kernels with these flags as well; all for every flag"
     which.add_argument("--include-flagged", nargs="+", default=[], metavar="FLAG", help=meaning)

@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("a", type=Path, metavar="A", help="a dataset (Parquet) or a model directory: before")
     parser.add_argument("b", type=Path, metavar="B", help="the same kind of thing: after")
-    meaning = "for models: the dataset whose validation problems both pick for, and whose times judge the picks"
+    meaning = "for models: the dataset whose validation problems and times are used to compare the picks"
     parser.add_argument("--measured", type=Path, metavar="DATASET", help=meaning)
     parser.add_argument("--top", type=int, default=10, help="rows of each table in the terminal (default: 10)")
     parser.epilog = "Exit status: 0 no difference, 1 a difference, 2 a mistake, 3 B is significantly slower than A."
@@ -38,14 +38,14 @@ def run(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> Comparison:
     for path in (args.a, args.b):
         if not path.exists():
-            raise UserError(f"{path}: there is no such file or folder; give two model directories or two datasets")
+            raise UserError(f"{path}: there is no such file or folder; name two model directories or two datasets")
     are_models = [(path / model_files.INDEX).exists() for path in (args.a, args.b)]
     if all(are_models):
         if args.measured is None:
-            raise UserError("two model directories: add --measured DATASET, whose problems and times judge their picks")
+            raise UserError("two model directories: add --measured DATASET, whose problems and times compare the picks")
         return compare_models(args.a, args.b, args.measured)
     if any(are_models):
-        raise UserError(f"{args.a} and {args.b}: one is a model directory, the other is not; give two of a kind")
+        raise UserError(f"{args.a} and {args.b}: one is a model directory, the other is not; name two of the same kind")
     if args.measured is not None:
         raise UserError("--measured is for model directories; two datasets bring their own times")
     return compare_datasets(args.a, args.b)

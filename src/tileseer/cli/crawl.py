@@ -18,7 +18,7 @@ EXAMPLES = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--torch", metavar="MODULE:CALLABLE", help="a callable without arguments that makes a model")
+    source.add_argument("--torch", metavar="MODULE:CALLABLE", help="a callable without arguments that returns a model")
     source.add_argument("--onnx", type=Path, metavar="FILE", help="an ONNX model")
     meaning = "shape of an input, batch first, such as 8x3x224x224; repeat it for each further input"
     parser.add_argument("--input", action="append", default=[], metavar="[NAME=]SHAPE", help=meaning)

@@ -50,7 +50,7 @@ class Finding:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_tables(parser)
-    meaning = "configuration to judge by (default: config.yaml of --config)"
+    meaning = "configuration to check against (default: config.yaml of --config)"
     parser.add_argument("--configfile", type=Path, metavar="FILE", help=meaning)
 
 

@@ -1,4 +1,4 @@
-"""``tileseer explain``: why something is as it is. ``explain config`` shows what every rule says of a kernel."""
+"""``tileseer explain``: why something is as it is. ``explain config`` shows the verdict of every rule on a kernel."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the modes, each with its arguments."""
     modes = parser.add_subparsers(dest="mode", required=True, metavar="WHAT")
     _configure_pick(modes.add_parser("pick", help="why a model picks a kernel", description=_explain_pick.__doc__))
-    config = modes.add_parser("config", help="what every rule says of a kernel", description=_explain_config.__doc__)
-    config.add_argument("name", nargs="?", help="the kernel's name; or give it by its fields")
+    config = modes.add_parser(
+        "config", help="every rule, with its verdict on a kernel", description=_explain_config.__doc__
+    )
+    config.add_argument("name", nargs="?", help="the kernel's name; or describe it by its fields")
     config.add_argument("--arch", required=True, help="GPU target, for example gfx950")
     levels = explanation.LEVELS
     meaning = f"level of the CK Tile API that a build is for, the newest by default: {', '.join(levels)}"
@@ -169,11 +171,11 @@ def _kernel(args: argparse.Namespace) -> named.AnyKernel:
     fields = request.given_fields(args)
     by_fields = fields or args.variant or args.ndim or args.datatype
     if args.name and by_fields:
-        raise UserError("give the kernel by its name or by its fields, not both")
+        raise UserError("describe the kernel by its name or by its fields, not both")
     if args.name:
         return explanation.kernel_of(args.name)
     if not args.variant or not args.datatype:
-        raise UserError("which kernel? give its name, or --variant, --dtype and the fields that matter")
+        raise UserError("which kernel? write its name, or --variant, --dtype and the fields that matter")
     values = request.kernel_fields(fields)
     return named.kernels_of_fields(values, [args.variant], [args.ndim or DEFAULT_NDIM], [args.datatype])[0]
 

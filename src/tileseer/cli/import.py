@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--arch: benchmark.products has no product for {gpu}; name one with --device")
     product = hardware.read_hardware(args.config / "hardware.yaml", device)
     if product.arch != gpu:
-        raise UserError(f"--device: {device} is a {product.arch}, but --arch says {gpu}")
+        raise UserError(f"--device: {device} is a {product.arch}, but --arch is {gpu}")
     solvers = family_of_arch(arch).kernel.choices["solver"]
     database = find_db.read_find_dbs(args.files, gpu, frozenset(solvers))
     source = {"source": f"MIOpen find-db: {solver_recording.digests(args.files)}"}

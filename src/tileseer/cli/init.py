@@ -31,7 +31,7 @@ EXAMPLES = ("tileseer init my-study",)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to make")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to create")
     parser.epilog = f"Running it needs the packages of the workflow: {install('workflow')}."
 
 

@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", help="make the models and the report of this arch (default: that of the config)")
     parser.epilog = (
         "TARGET is a file or a rule as snakemake takes them; without one and without --arch, the models and the report "
-        "of the config. All cores are used unless --cores says otherwise. Every flag of snakemake works: -n lists the "
+        "of the config. All cores are used unless --cores limits them. Every flag of snakemake works: -n lists the "
         "jobs, --configfile and --workflow-profile change the run. "
         "--config takes YAML: benchmark.seed=3 model='{seed: 2}'."
     )
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> int:
         raise UserError(f"the packages of the workflow are missing: {places.install('workflow')}")
     call = Words.parse(words)
     if args.arch and call.targets:
-        raise UserError(f"--arch {args.arch} and {call.targets[0]}: give one of them, an arch or a target")
+        raise UserError(f"--arch {args.arch} and {call.targets[0]}: write only one of them, an arch or a target")
     call.check()
     of_arch = [f"results/models/{args.arch}", f"results/reports/{args.arch}.html"] if args.arch else []
     targets = [*of_arch, *call.targets]

@@ -76,7 +76,7 @@ def unused_gpu(index: model_files.Index) -> str | None:
 def lines_of(made: Mapping[str, Any]) -> Iterator[str]:
     """The summary of an arch as lines; the verdict is the last but for what to do next."""
     if made["models"] is None:
-        yield f"models:   not made: results/models/{made['arch']}"
+        yield f"models: missing: results/models/{made['arch']}"
     else:
         when = f", published {made['published']}" if made["published"] else ""
         yield f"models:   {made['models']} ({made['device_kind']} times of {made['device']}{when})"

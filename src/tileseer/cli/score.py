@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="directory with index.json")
     meaning = "problems in the columns of the benchmark CSV"
     parser.add_argument("--problems", required=True, type=Path, metavar="CSV", help=meaning)
-    meaning = "kernel names, one a line or a CSV with a column kernel; without it each row of --problems is a pair"
+    meaning = "kernel names, one per line, or a CSV with a column kernel; without it each row of --problems is a pair"
     parser.add_argument("--kernels", type=Path, metavar="TXT", help=meaning)
     out = ("--out", "--output")
     parser.add_argument(*out, dest="out", required=True, type=Path, metavar="FILE", help=".parquet or .csv to write")

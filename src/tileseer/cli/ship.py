@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     meaning = "level of the CK Tile API of the sources (default: the newest)"
     parser.add_argument("--ck-api", default="", metavar="LEVEL", help=meaning)
     parser.add_argument("--threads", type=options.positive, default=1, help="the result does not depend on it")
-    parser.epilog = "Results of the workflow have to lie beside MODEL_DIR: results/datasets/ARCH/OP.parquet."
+    parser.epilog = "The results of the workflow must be beside MODEL_DIR: results/datasets/ARCH/OP.parquet."
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if unknown:
         raise UserError(f"--operation: {unknown} is none of {', '.join(listed.operations)}")
     if args.layers and not args.networks:
-        raise UserError(f"--layers {args.layers}: say with --networks which of its networks count")
+        raise UserError(f"--layers {args.layers}: name with --networks which of its networks count")
     if args.output:
         shipped_folder.refuse_used(args.output)
     limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
@@ -101,7 +101,9 @@ def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.Kerne
     results = args.models.resolve().parents[1]
     dataset = results / "datasets" / arch / f"{operation}.parquet"
     if not dataset.is_file():
-        raise UserError(f"{dataset}: there is no such file; MODEL_DIR has to lie in the results that it was made in")
+        raise UserError(
+            f"{dataset}: there is no such file; MODEL_DIR must be in the results folder of the run that published it"
+        )
     measurements, weight = Dataset.read(dataset), None
     if args.networks:
         layers = find_file(args.layers or Path("config/problems/layers.csv"))

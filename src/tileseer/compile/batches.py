@@ -177,4 +177,4 @@ def first_error(log: str) -> str:
     if match := _ERROR.search(log):
         return match[1].strip()
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return lines[-1] if lines else "the compiler failed and said nothing"
+    return lines[-1] if lines else "the compiler failed without a message"

@@ -242,7 +242,7 @@ def _asked(path: Path, origin: str, vendor: Vendor) -> Compiler:
         raise UserError(f"{origin}: {path} --version does not answer ({error}); {vendor.how}") from error
     lines = [line for line in answer.stdout.splitlines() if line.strip() and not line.startswith("InstalledDir")]
     if not lines:
-        raise UserError(f"{origin}: {path} --version says nothing; {vendor.how}")
+        raise UserError(f"{origin}: {path} --version prints nothing; {vendor.how}")
     if not re.search(vendor.says, answer.stdout, re.IGNORECASE):
-        raise UserError(f"{origin}: {path} is no {vendor.what}: its --version says {lines[0]!r}; {vendor.how}")
+        raise UserError(f"{origin}: {path} is no {vendor.what}: its --version prints {lines[0]!r}; {vendor.how}")
     return Compiler(path, origin, "\n".join(lines), vendor)

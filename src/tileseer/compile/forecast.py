@@ -29,4 +29,4 @@ def of_run(jobs: Iterable[Mapping[str, str]], tables: Path, settings: Config) ->
         held = Counter(chunk_of(kernel.name, settings.configs.chunks) for kernel in kernels)
         sizes += [held[chunk] for chunk in numbers]
     units = sum(-(-size // settings.compile.batch) for size in sizes)
-    return f"compile: at most {estimate_cost(sum(sizes), units)}; what the cache holds is not compiled"
+    return f"compile: at most {estimate_cost(sum(sizes), units)}; kernels in the cache are not compiled"

@@ -66,7 +66,7 @@ def fault(content: bytes, names: Sequence[str] = ()) -> str:
     if not ends or max(ends) > len(content):
         return "it is cut short"
     missing = [name for name in names if name.encode() not in content]
-    return f"it does not hold {missing[0]}" if missing else ""
+    return f"it does not contain {missing[0]}" if missing else ""
 
 
 def amd_kernels(content: bytes) -> dict[str, KernelCode]:

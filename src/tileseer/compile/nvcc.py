@@ -56,7 +56,7 @@ class NvccToolchain(BatchToolchain):
                 (cubin,) = (path.read_bytes() for path in folder.glob("*.cubin"))
                 kernels = _kernels(units, content, cubin, run.log)
             except (ValueError, KeyError) as error:
-                return replace(run, outcome="broken", log=f"object and cubin do not hold the kernels: {error}"), []
+                return replace(run, outcome="broken", log=f"object and cubin do not contain the kernels: {error}"), []
         # The library stage links it as it is.
         self.cache.put(self._libraries.object_key(units), content)
         return run, kernels

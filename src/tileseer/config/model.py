@@ -77,7 +77,7 @@ class ModelSettings(Section):
     def _options_are_no_overrides(cls, overrides: TrainingParameters) -> TrainingParameters:
         for name in ("features", "prior", "seed"):
             if name in overrides.model_fields_set:
-                raise ValueError(f"{name} is an option of its own: write model.{name}")
+                raise ValueError(f"{name} is a separate option: write model.{name}")
         return overrides
 
     @property

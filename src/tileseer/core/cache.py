@@ -265,7 +265,7 @@ def _claim(handle: int, key: str, wait: bool) -> bool:
     except (BlockingIOError, PermissionError):
         if not wait:
             return False
-        print("cache: waiting for another workflow, which makes an entry that is needed here", file=sys.stderr)
+        print("cache: waiting for another workflow that makes an entry needed here", file=sys.stderr)
         fcntl.lockf(handle, fcntl.LOCK_EX, 1, place)
     return True
 

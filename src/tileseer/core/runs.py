@@ -79,7 +79,7 @@ def _slurm_jobs(folder: Path) -> list[str]:
         timeout=SLURM_TIMEOUT_S,
     )
     if asked.returncode:
-        print(f"squeue failed, so queued jobs are not known: {asked.stderr.strip()}", file=sys.stderr, flush=True)
+        print(f"squeue failed, so queued jobs cannot be listed: {asked.stderr.strip()}", file=sys.stderr, flush=True)
         return []
     jobs = (line.split("|", 1) for line in asked.stdout.splitlines())
     return [job for job, where in jobs if Path(where).resolve() == folder.resolve()]

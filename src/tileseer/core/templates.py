@@ -61,7 +61,7 @@ def _printed(value: object) -> object:
 
 def _checked(text: str, allowed: re.Pattern[str]) -> Written:
     if not allowed.fullmatch(text):
-        raise jinja2.TemplateRuntimeError(f"{shown(text)} cannot stand in C++ as it is")
+        raise jinja2.TemplateRuntimeError(f"{shown(text)} cannot be written into C++ unchanged")
     return Written(text)
 
 

@@ -74,7 +74,7 @@ def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> 
     database = Database()
     for path in paths:
         if path.name.startswith("gfx") and not path.name.startswith(target(arch)):
-            mismatch = f"its name says another GPU than --arch {target(arch)}; give the arch that was measured"
+            mismatch = f"its name is of another GPU than --arch {target(arch)}; give the arch that was measured"
             raise UserError(f"{path}: {mismatch}")
         before = len(database.times)
         for number, line in enumerate(_lines(path), start=1):
@@ -83,7 +83,7 @@ def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> 
                 raise UserError(f"{path}, line {number}: there are more than {MOST_ENTRIES:,} entries; split the file")
         if len(database.times) == before:
             why = next((f"; line {one.line}: {one.reason}" for one in database.refused if one.file == path.name), "")
-            raise UserError(f"{path}: there is no measured time in it{why}; give a find-db (*.fdb.txt, *.ufdb.txt)")
+            raise UserError(f"{path}: it contains no measured time{why}; give a find-db (*.fdb.txt, *.ufdb.txt)")
     return database
 
 
@@ -125,7 +125,7 @@ def _add(database: Database, solvers: frozenset[str], file: str, number: int, li
             if solver not in solvers:
                 raise _RefusedError("unknown solver")
             if (problem, solver) in database.times:
-                raise _RefusedError("a time of this problem and solver is there already")
+                raise _RefusedError("this problem and solver already have a time")
             database.times[problem, solver] = milliseconds
         except _RefusedError as error:
             database.refused.append(Refused(file, number, str(error), value))

@@ -40,7 +40,7 @@ def write_solver_recording(
     ``device``: product of config/hardware.yaml; ``provenance``: what the times depend on, in words.
     """
     if folder.exists():
-        raise UserError(f"{folder}: is there already; give a new folder, or remove it first")
+        raise UserError(f"{folder}: exists already; name a new folder, or remove it first")
     of_operation: dict[str, dict[tuple[Problem, str], float]] = {}
     for (problem, solver), milliseconds in database.times.items():
         times = of_operation.setdefault(f"{problem.variant}_{problem.dtype}", {})

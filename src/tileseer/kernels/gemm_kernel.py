@@ -25,7 +25,7 @@ SIZES = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_
 """The sizes that every kernel has, in the order in which names tell them."""
 SIZE_PARTS = (
     Part("the block tile (m x n x k, as 64x128x64)", "{tile_m}x{tile_n}x{tile_k}_"),
-    Part("the waves a block (m x n x k, as 2x2x1)", "{wave_m}x{wave_n}x{wave_k}_"),
+    Part("the waves per block (m x n x k, as 2x2x1)", "{wave_m}x{wave_n}x{wave_k}_"),
     Part("the warp tile (m x n x k, as 32x32x16)", "{warp_tile_m}x{warp_tile_n}x{warp_tile_k}"),
 )
 

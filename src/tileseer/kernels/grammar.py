@@ -115,7 +115,7 @@ class Grammar(Generic[AnyKernel]):
                 return _show_fault(text, position, f"{place.what} is expected")
         rest = text[position:]
         late = next((place.what for place in self._places if place.optional and re.match(place.pattern, rest)), "")
-        reason = f"{late} stands behind a part that follows it" if late else "no further part is known here"
+        reason = f"{late} comes after a part that must follow it" if late else "no further part is allowed here"
         return _show_fault(text, position, reason)
 
 

@@ -28,7 +28,7 @@ from tileseer.problems.operation import Operation
 
 TABLES = ("builder.yaml", "default.yaml", "full.yaml")
 NOT_LEARNT = "kind"
-"""What kernels that no model knows are refused under."""
+"""What kernels that no model supports are refused under."""
 SWEEPS: dict[str, type[Sweep]] = {"ck_tile": CkTileSweep, "cutlass": CutlassSweep}
 """The form of the rule-set files of each family whose kernels are made here."""
 
@@ -141,7 +141,7 @@ class RuleSet:
 
         def refusals(item: ListedKernel) -> list[BrokenRule]:
             if not isinstance(item.kernel, CK_TILE.kernel):
-                reason = f"no model knows {item.kernel.kind} kernels; `tileseer codegen` emits them"
+                reason = f"no model supports {item.kernel.kind} kernels; `tileseer codegen` emits them"
                 return [BrokenRule(NOT_LEARNT, reason)]
             return [flag for flag in item.flags if not flags.is_included(flag.name, included)]
 

@@ -103,7 +103,7 @@ def samples_of(dataset: Dataset, recipe: Recipe) -> Samples:
     """The pairs that were tried on training problems on which anything ran, with what the prior says of them."""
     solvable = (dataset.best_tflops > 0) & dataset.trains
     if not solvable.any():
-        raise UserError(f"{dataset.operation}: no training problem has a measured time; nothing can be learnt")
+        raise UserError(f"{dataset.operation}: no training problem has a measured time; nothing can be trained")
     settings, features, prior = recipe.settings, recipe.features, recipe.prior
     rows = np.flatnonzero(solvable[dataset.problem] & dataset.tried)
     # One order for every way in which the rows were stored or resumed.

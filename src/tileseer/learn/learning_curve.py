@@ -182,7 +182,7 @@ def _alone(dataset: Dataset, recipe: Recipe) -> Model:
     prior = _model_of(recipe)
     candidates = dataset.candidates[prior.knows(dataset.candidates)]
     if candidates.empty:
-        raise UserError(f"{dataset.operation}: the prior knows none of its candidates; take one of the same pool")
+        raise UserError(f"{dataset.operation}: the prior supports none of its candidates; take one of the same pool")
     return replace(prior, pool=candidates, hardware=recipe.features.gpu)
 
 

@@ -72,10 +72,10 @@ def refuse_formula(settings: TrainingParameters, arch: str, device_kind: str) ->
 def _no_formula(settings: TrainingParameters, arch: str, device_kind: str) -> str:
     """Why training cannot start from a formula; empty if it can."""
     if device_kind == "simulated":
-        return "the formula made these times, so it would be judged by itself"
+        return "these times come from the formula, so it would be compared with itself"
     if settings.features == "reference":
-        return "who reads a model of the reference's features knows no formula"
-    return "" if family_of_arch(arch).name in COST_MODELS else "no formula is known of its kernels"
+        return "readers of models with the reference's features do not support a formula"
+    return "" if family_of_arch(arch).name in COST_MODELS else "its kernels have no formula"
 
 
 @dataclass(frozen=True, eq=False)

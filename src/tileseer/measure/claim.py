@@ -66,8 +66,8 @@ class Claim:
         owner = self._lease.owner
         if owner is None or owner.token != self._lease.token:
             raise UserError(
-                f"{self._path}: {self._writer() or 'the claim to write it was removed'}, since nothing was heard of "
-                f"this process for {self._lease_s:.0f} s; what it measured up to then is in the file, run again"
+                f"{self._path}: {self._writer() or 'the claim to write it was removed'}, since this process "
+                f"gave no sign for {self._lease_s:.0f} s; what it measured up to then is in the file, run again"
             )
 
     def release(self) -> None:

@@ -40,8 +40,7 @@ DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 """Where a time comes from. It travels with every row to the model manifest, the report and the selection."""
 
 NO_TIMES = (
-    "an emulated GPU has no times, so nothing can be learnt from it; ask for its verdicts, results/verdicts/ARCH.tsv, "
-    "or take another device"
+    "an emulated GPU has no times to train on; build its verdicts, results/verdicts/ARCH.tsv, or set another device"
 )
 
 

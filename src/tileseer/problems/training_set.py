@@ -57,7 +57,7 @@ def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Seq
         raise UserError(
             f"{settings.validation}: {len(validation)} problems for {operation}, fewer than the "
             f"{settings.min_validation} that problems.validation_problems: {settings.validation_problems} needs; add "
-            "layers, lower it, or set it to 0 for all that there are"
+            "layers, lower it, or set it to 0 for all"
         )
     kept = {entry.problem.key for entry in validation}
     train = [layer for layer in tables[settings.networks] if layer.split == "train"]

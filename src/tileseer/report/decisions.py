@@ -104,7 +104,7 @@ def wins(result: OperationResult) -> Iterable[Row]:
                     "class": f"{kind}: {name}", "shapes": int(own.sum()), **_label(rows[place]),
                     "shapes won, %": float(won[place]),
                     "mean efficiency of it alone, %": 100 * float(seen.efficiency[own, place].mean()),
-                    "best of the roof, median, %": float(seen.shapes.loc[own, "roof"].median()),
+                    "best of the roofline, median, %": float(seen.shapes.loc[own, "roof"].median()),
                 }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def _best(result: OperationResult, seen: Measured, results: Results) -> Iterable
             **_label(label),
             "equal": int(shape.equal - 1),
             "TFLOPS": float(shape.tflops),
-            "of the roof, %": float(shape.roof),
+            "of the roofline, %": float(shape.roof),
             "µs": 1e3 * float(shape.latency_ms),
             "pick": "the best" if same else short(labels[pick.candidate]) if pick else "",
             "pick, %": pick.efficiency if pick else "",
@@ -164,7 +164,7 @@ def _parts(result: OperationResult) -> Iterator[tuple[str, str, Stratum, float]]
     report = result.validation
     kinds: dict[str, Mapping[str, Stratum]] = {
         "layers": report.by_layer_kind,
-        "octaves to training": {_octaves(part): part for part in report.by_distance or ()},
+        "distance to training, octaves": {_octaves(part): part for part in report.by_distance or ()},
         "network": report.by_network,
     }
     for kind, parts in kinds.items():
@@ -196,7 +196,7 @@ def losses(result: OperationResult) -> Iterable[Row]:
             yield {
                 "part": f"{kind}: {name}", "problems": part.n_problems, "mean, %": part.efficiency.mean,
                 "10th percentile, %": part.efficiency.p10, "possible mean, %": part.noise_floor.best.mean,
-                "share of what is lost, %": share,
+                "share of the loss, %": share,
             }  # fmt: skip
 
 
@@ -212,10 +212,10 @@ def _next(result: OperationResult) -> Iterator[tuple[str, str]]:
     report = result.validation
     for kind, name, part, share in _parts(result):
         of_problems = 100 * part.n_problems / report.n_problems
-        if kind in ("layers", "octaves to training") and share > LOUD * of_problems and share >= 10:
+        if kind in ("layers", "distance to training, octaves") and share > LOUD * of_problems and share >= 10:
             yield (
                 f"measure more training problems, {kind}: {name}",
-                f"they are {of_problems:.0f} % of the problems and {share:.0f} % of what is lost",
+                f"they are {of_problems:.0f} % of the problems and {share:.0f} % of the loss",
             )
     steps = [(share.problems, share.efficiency.mean) for share in report.learning_curve or ()]
     for (before, low), (after, high) in list(pairwise(steps))[-1:]:
@@ -223,7 +223,7 @@ def _next(result: OperationResult) -> Iterator[tuple[str, str]]:
             gained = f"the last ones, {before:,} to {after:,}, gained {high - low:.1f} points"
             yield "measure more training problems of all kinds", gained
     if failed := sum(pick.pick_failed for pick in report.worst):
-        yield "find out why kernels fail that were picked", f"{failed} of the worst picks did not run"
+        yield "examine why picked kernels fail", f"{failed} of the worst picks did not run"
     if report.n_without_measurement:
         yield "add kernels", f"no candidate can run {report.n_without_measurement} unseen layers"
     floor = report.noise_floor.perfect_selector.efficiency.mean
@@ -251,7 +251,7 @@ def _reasons(worst: WorstPick) -> str:
     reasons = (
         f"{s.feature} {s.contribution:+.2f} ({s.of_pick:g}, best {s.of_best:g})" for s in worst.spoke_for_the_pick
     )
-    return "; ".join(reasons) or "not known"
+    return "; ".join(reasons) or "unknown"
 
 
 def _novelty(worst: WorstPick) -> str:

@@ -231,7 +231,7 @@ def roofline(result: OperationResult) -> Drawing | None:
     line = _chart(limits).mark_line(color=BASELINE).encode(x="x:Q", y="y:Q", tooltip=alt.value(None))
     words = (
         f"Roof {peak:,.0f} TFLOPS and {memory:g} TB/s; the best candidate reaches "
-        f"{shapes['roof'].median():.0f} percent of the roof on half of the shapes."
+        f"{shapes['roof'].median():.0f} percent of the roofline on half of the shapes."
     )
     return _sized(alt.layer(circles, line), 14, 16), words
 

@@ -114,7 +114,7 @@ def short(label: Any) -> str:
 CLASSES: dict[str, tuple[str, ...]] = {
     "rows (M)": ("up to 4,096", "up to 65,536", "more than 65,536"),
     "filter": ("1x1", "3x3", "other filter"),
-    "channels a group": ("up to 32", "33 to 256", "more than 256"),
+    "channels per group": ("up to 32", "33 to 256", "more than 256"),
     "groups": ("one group", "some groups", "depthwise"),
 }
 """By what shapes are told apart, and the classes in their order."""
@@ -126,7 +126,7 @@ def _classes(problems: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
     number = {
         "rows (M)": np.digitize(rows, (4096, 65536), right=True),
         "filter": np.where(pixel, 0, np.where((p["Y"] == 3) & (p["X"] == 3) & np.isin(p["Z"], (1, 3)), 1, 2)),
-        "channels a group": np.digitize(p["C"] // p["G"], (32, 256), right=True),
+        "channels per group": np.digitize(p["C"] // p["G"], (32, 256), right=True),
         "groups": np.where(p["G"] == 1, 0, np.where(p["G"] < p["C"], 1, 2)),
     }
     return {name: np.array(words)[number[name]] for name, words in CLASSES.items()}

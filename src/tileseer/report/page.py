@@ -55,17 +55,17 @@ DEVICE_NOTES: dict[str, tuple[str, ...]] = {
     "simulated": (
         "simulated – no GPU was measured",
         "Times come from a formula with reproducible deviation and noise, not from a GPU. They serve to develop "
-        "and test the workflow; no TFLOPS or speed-up here is a statement about a product.",
+        "and test the workflow; no TFLOPS or speed-up here describes a product.",
         "The formula was fitted to one case only: MI355X, bf16, forward, 2D, one group, ten small tiles, "
         "pipelines compv3 and compv4.",
         "Everything else is assumed: both backward directions, 3D, all other GPUs and data types, all other "
         "pipelines, group merging and split-K. Large tiles come out slower than they are.",
-        "Efficiencies say how well a model learns this formula. They are no forecast of the efficiency on a GPU.",
+        "Efficiencies show how well a model learns this formula. They do not forecast the efficiency on a GPU.",
     ),
     "recorded": (
         "recorded – times replayed from a stored table",
         "No GPU was used for this report: the times were measured before, and are as good as the table that they "
-        "were read from. Provenance says how it was made, as far as that is known.",
+        "were read from. Its provenance describes how they were measured.",
     ),
     "measured": ("measured on a GPU",),
 }

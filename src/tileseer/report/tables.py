@@ -88,7 +88,7 @@ METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
     ("problems", lambda v: v.n_problems),
     ("problems on which nothing ran, not scored", lambda v: v.n_without_measurement),
     ("candidates", lambda v: v.n_candidates),
-    ("supported candidates a problem, mean", lambda v: v.mean_pool_size),
+    ("supported candidates per problem, mean", lambda v: v.mean_pool_size),
     ("efficiency, mean, %", lambda v: v.efficiency.mean),
     ("the same as a share of a perfect model's mean, %", lambda v: "" if (s := v.of_perfect_model) is None else s),
     ("efficiency, median, %", lambda v: v.efficiency.median),
@@ -117,7 +117,7 @@ def bounds(result: OperationResult) -> Iterable[Row]:
     """The model beside what it could reach at best, the reference's trainer, and networks left out."""
 
     def row(name: str, summary: Summary, ends: str, meaning: str) -> Row:
-        return {"way to choose": name, **_cells(summary), "95 % interval of the mean": ends, "what it knows": meaning}
+        return {"way to choose": name, **_cells(summary), "95 % interval of the mean": ends, "what it uses": meaning}
 
     report, floors = result.validation, result.validation.noise_floor
     yield row("model", report.efficiency, interval(report.interval["mean"]), "features of problem and candidate")

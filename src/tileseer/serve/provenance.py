@@ -137,7 +137,7 @@ def read_provenance(models: Path, operation: str | None = None) -> Provenance:
         name = (index.operations[operation].provenance if operation else None) or model_files.PROVENANCE
         if name not in index.sha256:
             raise UserError(
-                f"{models / name}: there is no such file, so the models say nothing of their origin; publish them again"
+                f"{models / name}: there is no such file, so the origin of the models is missing; publish them again"
             )
         return documents.read_document(models / name, Provenance)
 

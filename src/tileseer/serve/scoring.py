@@ -90,7 +90,7 @@ def read_pairs(problems: Path, kernels: Path | None, arch: str) -> tuple[ScoredP
         named = read_kernels(kernels, listed, arch)
         pairs = _paired(list(named.values()), rows.drop_duplicates(subset=list(DIMS), ignore_index=True))
     if depthwise := len(set(listed) - set(named)):
-        remarks.append(f"{depthwise} depthwise kernels are left out: no model knows them")
+        remarks.append(f"{depthwise} depthwise kernels are left out: no model supports them")
     return pairs, remarks
 
 
@@ -101,7 +101,7 @@ def read_kernel_names(path: Path) -> pd.Series:
         return _csv_kernels(path, problem_csv.read_csv(path))
     words = pd.Series([line.partition("#")[0].strip() for line in lines], range(1, len(lines) + 1), dtype=object)
     if not words.any():
-        raise UserError(f"{path}: there is no kernel name in it; write one a line")
+        raise UserError(f"{path}: it contains no kernel name; write one per line")
     return words[words != ""]
 
 
@@ -180,7 +180,7 @@ def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
     registered = [f"{variant}_{dtype}" for variant in VARIANTS for dtype in DTYPES]
     unknown = rows["operation"][~rows["operation"].isin(registered)]
     if len(unknown):
-        remarks.append(f"{path}: {len(unknown)} rows of operations that no model knows are left out: {unknown.iloc[0]}")
+        remarks.append(f"{path}: {len(unknown)} rows of operations without a model are left out: {unknown.iloc[0]}")
     return rows.drop(index=unknown.index), remarks
 
 

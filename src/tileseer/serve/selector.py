@@ -236,7 +236,7 @@ class Selector:
         from tileseer.learn.model import units
 
         if not 0 < confidence < 1:
-            raise UserError(f"confidence is {confidence}; it must lie between 0 and 1")
+            raise UserError(f"confidence is {confidence}; it must be between 0 and 1")
         score = np.array([row["score"] for row in ranked])
         unit = units(np.zeros(len(score), np.int64), score)[0] if ranked else 1.0
         guarantee = self._guarantee

@@ -111,7 +111,7 @@ def _recording(path: Path, config: Path) -> list[CheckResult]:
 def _sealed(path: Path) -> str:
     seal.check_seal(path)
     if not path.is_file():
-        raise UserError(f"{path}: the file is missing, but its seal is there; delete the seal and run again")
+        raise UserError(f"{path}: the file is missing, but its seal exists; delete the seal and run again")
     return "has the SHA-256 of its seal"
 
 

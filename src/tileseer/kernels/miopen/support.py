@@ -13,9 +13,9 @@ RULES: tuple[Rule, ...] = (
          lambda p, k: (k["filter_h"] == 0) | ((p["Z"] == 1) & (p["Y"] == k["filter_h"]) & (p["X"] == k["filter_w"]))),
     Rule("stride", "the solver is written for another stride",
          lambda p, k: (k["stride"] == 0) | ((p["stride_h"] == k["stride"]) & (p["stride_w"] == k["stride"]))),
-    Rule("padding", "the solver knows no padding", lambda p, k: k["padded"] | (p["padding"] == 0)),
-    Rule("groups", "the solver knows no groups", lambda p, k: k["grouped"] | (p["G"] == 1)),
-    Rule("dilation", "the solver knows no dilation", lambda p, k: k["dilated"] | (p["dilation"] == 1)),
+    Rule("padding", "the solver does not support padding", lambda p, k: k["padded"] | (p["padding"] == 0)),
+    Rule("groups", "the solver does not support groups", lambda p, k: k["grouped"] | (p["G"] == 1)),
+    Rule("dilation", "the solver does not support dilation", lambda p, k: k["dilated"] | (p["dilation"] == 1)),
 )  # fmt: skip
 
 

@@ -142,7 +142,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         if self._lost:
             raise UserError(self._lost)
         if self._given_up[request.kernel] >= self._limits.kernel_faults:
-            return Outcome("skipped", f"the kernel was given up after {self._limits.kernel_faults} faults")
+            return Outcome("skipped", f"the kernel was excluded after {self._limits.kernel_faults} faults")
         faults: list[str] = []
         for alone in (False, True):
             if alone:

@@ -39,7 +39,7 @@ def torch_layers(
     if not module_name or not attribute:
         raise UserError(f"--torch: {target!r} must be MODULE:CALLABLE, for example torchvision.models:resnet50")
     if not inputs:
-        raise UserError("--torch: say on what the model runs, for example --input 8x3x224x224")
+        raise UserError("--torch: describe the model's input, for example --input 8x3x224x224")
     shapes = [parse_input(text) for text in inputs]
     try:
         import torch
@@ -79,7 +79,7 @@ def _callable(target: str, module_name: str, attribute: str) -> Any:
     except AttributeError as error:
         raise UserError(f"--torch {target}: {module_name} has no {attribute}") from error
     if not callable(value):
-        raise UserError(f"--torch {target}: {attribute} is no callable that makes a model")
+        raise UserError(f"--torch {target}: {attribute} is not a callable that returns a model")
     return value
 
 

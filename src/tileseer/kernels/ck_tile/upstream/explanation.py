@@ -46,7 +46,7 @@ def explain(
     verdicts.append(RuleVerdict("emission", "has_a_form", not form, form))
     verdicts.append(RuleVerdict("emission", "unsupported_by_ck", not lack, f"CK Tile {level}: {lack}" if lack else ""))
     named = ", ".join(flag.name for flag in listed.flags)
-    reason = f"flags {named}: built only if they are asked for" if named else lack
+    reason = f"flags {named}: built only on request" if named else lack
     return [*verdicts, RuleVerdict("build", "is_built", not reason, reason)]
 
 

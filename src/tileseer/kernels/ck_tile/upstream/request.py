@@ -41,7 +41,7 @@ def _options(field: str) -> list[str]:
 
 
 _OPTIONS = {field: _options(field) for field in DEFAULTS}
-_HELP = {"wave": "waves a block", "tile": "block tile", "warp": "warp tile", "vec": "elements a vector access"}
+_HELP = {"wave": "waves per block", "tile": "block tile", "warp": "warp tile", "vec": "elements a vector access"}
 
 
 def boolean(text: str) -> bool:
@@ -85,5 +85,5 @@ def kernel_fields(fields: dict[str, Any]) -> dict[str, Any]:
     strategy = values.pop("streamk_reduction")
     dangling = [field for field in ("streamk_reduction", "streamk_persistent") if fields.get(field)]
     if dangling and not enabled:
-        raise UserError(f"{option_of(dangling[0])} says how stream-K reduces: add --streamk-enabled true")
+        raise UserError(f"{option_of(dangling[0])} sets how stream-K reduces: add --streamk-enabled true")
     return values | {"streamk": strategy if enabled else "none"}
