@@ -9,14 +9,18 @@ modules of this package: what it offers is here.
 
 from amdgpu_emulator.code_object import CodeObject, KernelDescriptor, bundle_bytes, load
 from amdgpu_emulator.device import EmulatedGpu, Execution
-from amdgpu_emulator.faults import EmulationFault, UnsupportedInstruction
+from amdgpu_emulator.faults import EmulationFault, EmulationHang, UnsupportedInstruction
+from amdgpu_emulator.races import Access, Race
 
 __all__ = [
+    "Access",
     "CodeObject",
     "EmulatedGpu",
     "EmulationFault",
+    "EmulationHang",
     "Execution",
     "KernelDescriptor",
+    "Race",
     "UnsupportedInstruction",
     "bundle_bytes",
     "load",

@@ -11,6 +11,7 @@ from amdgpu_emulator.dispatch import Dispatch
 from amdgpu_emulator.faults import EmulationFault
 from amdgpu_emulator.machine_code import MachineCode
 from amdgpu_emulator.memory import Array, GlobalMemory
+from amdgpu_emulator.races import Race, RaceCheck
 
 ARCHS = ("gfx90a", "gfx942", "gfx950")
 Argument = Array | np.generic | bytes
@@ -27,6 +28,8 @@ class Execution:
     """How often each opcode, in lower case."""
     addresses: set[int]
     """Where in the code object: every instruction that was reached."""
+    races: list[Race]
+    """Accesses of two waves to the same bytes that nothing orders."""
 
 
 class EmulatedGpu:
@@ -38,21 +41,22 @@ class EmulatedGpu:
 
     def launch(
         self, code: CodeObject, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument],
-        *, dynamic_lds: int = 0, seed: int = 0,
+        *, dynamic_lds: int = 0, seed: int = 0, check_races: bool = True,
     ) -> Execution:  # fmt: skip
         """Execute a kernel over ``grid`` workgroups of ``block`` threads, up to three numbers each.
 
         An array among the explicit arguments is a buffer, mapped for this launch alone with unmapped memory around it.
         ``dynamic_lds``: bytes of LDS beside the kernel's own. ``seed``: draws the order of workgroups and waves, and
         when accesses to memory happen; with 0 waves go on in their order, and accesses happen as late as the kernel's
-        waits allow.
+        waits allow. ``check_races``: find all races (``races``); one order is enough, that of seed 0.
 
         What a GPU would answer with a fault, and what is not emulated, is an ``EmulationFault``.
         """
         if kernel not in code.kernels:
             raise ValueError(f"the code object has no kernel {kernel}, but {', '.join(code.kernels)}")
         descriptor, machine_code = code.kernels[kernel], self._load(code)
-        dispatch = Dispatch(machine_code, descriptor, _KERNARG, _three(grid), _three(block), dynamic_lds)
+        check = RaceCheck() if check_races else None
+        dispatch = Dispatch(machine_code, descriptor, _KERNARG, _three(grid), _three(block), dynamic_lds, check=check)
         values, mapped = [], [_KERNARG]
         try:
             for number, argument in enumerate(arguments):
@@ -62,12 +66,15 @@ class EmulatedGpu:
                     argument = mapped[-1].to_bytes(8, "little")
                 values.append(argument if isinstance(argument, bytes) else argument.tobytes())
             self.memory.map(_KERNARG, _kernarg(dispatch, values), "the arguments of the kernel")
+            self.memory.note_accesses(check.touched if check else None)
             with np.errstate(all="ignore"):
                 dispatch.execute(self.memory, seed)
         finally:
+            self.memory.note_accesses(None)
             for address in mapped:
                 self.memory.unmap(address)
-        return Execution(machine_code.opcodes(dispatch.runs), machine_code.addresses(dispatch.runs))
+        runs, races = dispatch.runs, check.races() if check else []
+        return Execution(machine_code.opcodes(runs), machine_code.addresses(runs), races)
 
     def _load(self, code: CodeObject) -> MachineCode:
         """Map the image of a code object, once."""

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from amdgpu_emulator.code_object import KernelDescriptor
-from amdgpu_emulator.faults import EmulationFault, UnsupportedInstruction
+from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.machine_code import BARRIER, END, MachineCode
 from amdgpu_emulator.memory import Allocation, GlobalMemory
+from amdgpu_emulator.races import RaceCheck
 from amdgpu_emulator.wave import LANES, Wave
 
-MOST_STOPS = 1_000_000
-"""Barriers and waits of one workgroup after which it is taken to run for ever."""
 _UNWRITTEN = 0xFF
 """Each byte of registers, LDS and scratch before it is written: not a number in every float type."""
 _USER_SGPRS = ((1, 4), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (64, 1))
@@ -38,6 +37,8 @@ class Dispatch:
     """Bytes of LDS beside the kernel's own."""
     runs: Counter[int] = field(default_factory=Counter)
     """How often waves have run each basic block."""
+    check: RaceCheck | None = None
+    """Looks for races; None: nothing does."""
 
     def execute(self, memory: GlobalMemory, seed: int) -> None:
         """Execute all workgroups. With seed 0 waves go on in their order and accesses wait as long as they may."""
@@ -51,24 +52,25 @@ class Dispatch:
         self, workgroup: tuple[int, int, int], memory: GlobalMemory, rng: np.random.Generator | None
     ) -> None:
         lds = _unwritten(self.kernel.lds_bytes + self.dynamic_lds, "the LDS of a workgroup")
+        lds.touched = self.check.touched if self.check else None
         waves = []
         for number in range(-(-int(np.prod(self.block)) // LANES)):
             eager = bool(rng is not None and rng.integers(2))
             waves.append(self._start_wave(workgroup, number, memory, lds, eager))
         ready, waiting = waves, list[Wave]()
-        for _ in range(MOST_STOPS):
+        while ready or waiting:
             if not ready:
-                if not waiting:
-                    return
                 ready, waiting = sorted(waiting, key=lambda w: w.number), []
             index = 0 if rng is None else int(rng.integers(len(ready)))
             stop = self.code.run(ready[index], self.runs)
             if stop == BARRIER:
+                ready[index].epoch += 1
                 waiting.append(ready.pop(index))
             elif stop == END:
                 # A barrier waits for the waves that still run.
                 ready.pop(index)
-        raise EmulationFault(f"workgroup {workgroup} does not end: {MOST_STOPS} barriers and waits")
+        if self.check:
+            self.check.end_workgroup()
 
     def _start_wave(
         self, workgroup: tuple[int, int, int], number: int, memory: GlobalMemory, lds: Allocation, eager: bool
@@ -77,7 +79,8 @@ class Dispatch:
         kernel, first = self.kernel, number * LANES
         if kernel.properties & _SCRATCH_BUFFER and kernel.scratch_bytes:
             raise UnsupportedInstruction("scratch through a buffer is not emulated")
-        w = Wave(number, memory, lds, _unwritten(kernel.scratch_bytes * LANES, "the scratch memory of a wave"), eager)
+        scratch = _unwritten(kernel.scratch_bytes * LANES, "the scratch memory of a wave")
+        w = Wave(number, memory, lds, scratch, eager, workgroup, self.check)
         register = 0
         for bit, registers in _USER_SGPRS:
             if kernel.properties & bit:

@@ -28,6 +28,11 @@ _NOTHING = frozenset(
 """Instructions without an effect on results: memory here is always coherent."""
 
 
+def accesses_memory(inst: Instruction) -> bool:
+    """Whether an instruction reads or writes memory or the LDS."""
+    return type(inst).__name__ in _MEMORY
+
+
 def translate(inst: Instruction, name: str) -> Step:
     """Function that executes an instruction which does not branch; ``name`` is that of the opcode on its arch."""
     encoding = type(inst).__name__

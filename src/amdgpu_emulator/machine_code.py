@@ -11,9 +11,9 @@ from operator import length_hint
 
 from amdgpu_emulator import decoder, instructions
 from amdgpu_emulator.decoder import Instruction
-from amdgpu_emulator.faults import EmulationFault, UnsupportedInstruction
+from amdgpu_emulator.faults import EmulationFault, EmulationHang, UnsupportedInstruction
 from amdgpu_emulator.scalar_operations import s16
-from amdgpu_emulator.wave import EXEC, VCC, Step, Wave
+from amdgpu_emulator.wave import EXEC, MOST_INSTRUCTIONS, VCC, Step, Wave
 
 BARRIER, WAIT, END = "barrier", "wait", "end"
 _EVERYTHING = 1 << 20
@@ -56,6 +56,13 @@ class MachineCode:
             if block is None:
                 block = self._blocks[w.pc] = self._translate(w.pc)
             runs[w.pc] += 1
+            w.left -= len(block.addresses)
+            if w.left < 0:
+                begin, end = block.addresses[0] - self.base, block.addresses[-1] - self.base
+                raise EmulationHang(
+                    f"wave {w.number} of workgroup {w.workgroup} does not end: after {MOST_INSTRUCTIONS} instructions "
+                    f"it is in the block from {begin:#x} to {end:#x}"
+                )
             steps, place = iter(block.steps), -1
             try:
                 for step in steps:
@@ -95,11 +102,22 @@ class MachineCode:
                 block.jump = jump
                 return block
             try:
-                block.steps.append(instructions.translate(inst, name))
+                step = instructions.translate(inst, name)
+                block.steps.append(_at(address - self.base, step) if instructions.accesses_memory(inst) else step)
             except UnsupportedInstruction as fault:
                 # What is never reached may be what cannot be executed.
                 block.steps.append(_refusing(str(fault)))
             address = after
+
+
+def _at(address: int, access: Step) -> Step:
+    """An instruction that accesses memory, and tells the wave where it is."""
+
+    def step(w: Wave) -> None:
+        w.at = address
+        access(w)
+
+    return step
 
 
 def _refusing(what: str) -> Step:

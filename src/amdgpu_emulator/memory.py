@@ -11,20 +11,26 @@ from amdgpu_emulator.faults import EmulationFault
 
 Array = NDArray[Any]
 WORD = 4
+Touch = tuple["Allocation", Array, int, bool]
+"""Allocation, offsets of the lanes, bytes of each, and whether they are stored."""
 _STEPS = {count: np.arange(count)[:, None] for count in range(1, 17)}
 
 
 class Allocation:
     """Bytes in one piece, read and written by many lanes at once; offsets are int64, one per lane."""
 
-    def __init__(self, content: Array, name: str) -> None:
+    def __init__(self, content: Array, name: str, touched: list[Touch] | None = None) -> None:
         self.u8, self.name = content, name
+        self.touched = touched
+        """Where accesses are noted; None: nowhere."""
         self._is_writable = content.flags.writeable
         self._views = {size: content[: len(content) // size * size].view(f"u{size}") for size in (1, 2, 4)}
 
     def load(self, at: Array, size: int) -> Array:
         """Read ``size`` bytes per lane: uint32 [words, lanes]; less than a word becomes one with zeros above."""
         self._within(at, size)
+        if self.touched is not None:
+            self.touched.append((self, at, size, False))
         unit, count = min(size, WORD), max(1, size // WORD)
         if unit > 1 and (at & unit - 1).any():
             values = np.zeros((len(at), count * WORD), np.uint8)
@@ -38,6 +44,8 @@ class Allocation:
         if not self._is_writable:
             raise EmulationFault(f"a store to {self.name}, which is read-only")
         self._within(at, size)
+        if self.touched is not None:
+            self.touched.append((self, at, size, True))
         unit = min(size, WORD)
         if unit > 1 and (at & unit - 1).any():
             bytes_ = np.ascontiguousarray(values.T).view(np.uint8)
@@ -66,6 +74,11 @@ class GlobalMemory:
         bisect.insort(self._bases, address)
         self._allocations[address] = Allocation(content, name)
 
+    def note_accesses(self, touched: list[Touch] | None) -> None:
+        """Note all accesses in ``touched``, or no more."""
+        for allocation in self._allocations.values():
+            allocation.touched = touched
+
     def unmap(self, address: int) -> None:
         """Take away what is mapped at an address, if anything is."""
         if self._allocations.pop(address, None):
@@ -86,6 +99,8 @@ class GlobalMemory:
     def bytes(self, address: int, size: int) -> Array:
         """Content at one address, as uint8."""
         allocation, base = self._of(address, size)
+        if allocation.touched is not None:
+            allocation.touched.append((allocation, np.array([address - base]), size, False))
         return allocation.u8[address - base : address - base + size]
 
     def _of(self, address: int, size: int) -> tuple[Allocation, int]:

@@ -111,7 +111,7 @@ def translate_scalar_load(inst: Instruction, name: str) -> Step:
         def access() -> None:
             w.s[target : target + count] = w.memory.bytes(at, count * WORD).view(np.uint32)
 
-        w.issue(w.lgkm, access)
+        w.issue(w.scalar, access)
 
     return step
 
@@ -137,7 +137,7 @@ def translate_global(inst: Instruction, name: str) -> Step:
     def locate(w: Wave, size: int) -> Accesses:
         lanes = np.flatnonzero(w.m)
         if has_scalar:
-            at = narrow(w)[lanes].astype(np.int64) + w.s64.item(scalar // 2)
+            at = narrow(w)[lanes].astype(np.int64) + w.si64.item(scalar // 2)
         else:
             at = wide(w)[lanes].astype(np.int64)
         return Accesses(w.memory, lanes, at + offset)
@@ -278,7 +278,7 @@ def _atomic(operation: str, row: int, back: int | None, locate: Locate) -> Step:
             if back is not None:
                 w.write(back, before, accesses.lanes)
 
-        w.issue(w.vm, access)
+        w.issue(w.vm, access, is_atomic=True)
 
     return step
 

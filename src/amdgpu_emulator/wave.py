@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdgpu_emulator.memory import Allocation, GlobalMemory
+from amdgpu_emulator.races import RaceCheck
 
 LANES = 64
 ROWS = 512
@@ -15,6 +16,8 @@ ROWS = 512
 SGPRS = 128
 VCC, M0, EXEC = 106, 124, 126
 EVERY_LANE = (1 << LANES) - 1
+MOST_INSTRUCTIONS = 3_000_000
+"""Instructions of one wave after which it is taken to run for ever."""
 UNWRITTEN = 0xFFFFFFFF
 """What registers hold before they are written: not a number in every float type."""
 
@@ -25,19 +28,30 @@ Pending = deque[Callable[[], None]]
 class Wave:
     """One wave. ``v``, ``vi``, ``vf`` are the vector registers as unsigned, signed and float; ``s`` the scalar ones."""
 
-    def __init__(self, number: int, memory: GlobalMemory, lds: Allocation, scratch: Allocation, eager: bool) -> None:
-        self.number = number
+    def __init__(
+        self, number: int, memory: GlobalMemory, lds: Allocation, scratch: Allocation, eager: bool,
+        workgroup: tuple[int, int, int] = (0, 0, 0), check: RaceCheck | None = None,
+    ) -> None:  # fmt: skip
+        self.number, self.workgroup, self.check = number, workgroup, check
+        self.epoch = 0
+        """Barriers that are behind the wave."""
+        self.left = MOST_INSTRUCTIONS
+        """Instructions that the wave may still execute."""
+        self.at = 0
+        """Address in the code object of the access that is issued."""
         self.v: Array = np.full((ROWS, LANES), UNWRITTEN, np.uint32)
         self.vi, self.vf = self.v.view(np.int32), self.v.view(np.float32)
         self.s: Array = np.full(SGPRS, UNWRITTEN, np.uint32)
         self.si, self.sf = self.s.view(np.int32), self.s.view(np.float32)
-        self.s64, self.s8 = self.s.view(np.uint64), self.s.view(np.uint8)
+        self.s64, self.si64, self.s8 = self.s.view(np.uint64), self.s.view(np.int64), self.s.view(np.uint8)
         self.memory, self.lds, self.scratch = memory, lds, scratch
         self.scc, self.pc = 0, 0
         self.eager = eager
         """Whether accesses to memory happen at once; else as late as the waits of the kernel allow."""
         self.vm: Pending = deque()
         self.lgkm: Pending = deque()
+        self.scalar: Pending = deque()
+        """Scalar loads, which count for the same waits as those of the LDS, but complete in any order."""
         self.set_exec(EVERY_LANE)
 
     def set_exec(self, mask: int) -> None:
@@ -60,19 +74,24 @@ class Wave:
         if register == EXEC:
             self.refresh_exec()
 
-    def issue(self, queue: Pending, access: Callable[[], None]) -> None:
+    def issue(self, queue: Pending, access: Callable[[], None], is_atomic: bool = False) -> None:
         """Do an access to memory, now or at the wait for it."""
+        if self.check is not None:
+            access = self.check.watch(self, access, is_atomic)
         if self.eager:
             access()
         else:
             queue.append(access)
 
     def wait(self, vm: int, lgkm: int) -> None:
-        """Complete the oldest accesses until no more than these are pending."""
+        """Complete the oldest accesses until no more than these are pending, and no scalar load that may be pending."""
         while len(self.vm) > vm:
             self.vm.popleft()()
         while len(self.lgkm) > lgkm:
             self.lgkm.popleft()()
+        # While one access is pending, it may be any of these.
+        while self.scalar and lgkm == 0:
+            self.scalar.popleft()()
 
     def write(self, row: int, values: Array, lanes: Array) -> None:
         """Write words [rows, active lanes] to vector registers from ``row`` on."""

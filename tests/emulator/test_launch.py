@@ -10,7 +10,17 @@ import pytest
 from amd_instructions import encode
 from tinygrad.runtime.autogen.amd.cdna import ins
 
-from amdgpu_emulator import CodeObject, EmulatedGpu, EmulationFault, KernelDescriptor, bundle_bytes, dispatch, load
+from amdgpu_emulator import (
+    CodeObject,
+    EmulatedGpu,
+    EmulationFault,
+    EmulationHang,
+    KernelDescriptor,
+    bundle_bytes,
+    load,
+    machine_code,
+    wave,
+)  # fmt: skip
 
 ROOT = Path(__file__).parents[2]
 SAXPY = Path(__file__).with_name("saxpy.co")
@@ -20,7 +30,7 @@ WAIT = encode("SOPP", ins.SOPPOp.S_WAITCNT, simm16=0)
 VOP1, VOP2, DS, GLOBAL = ins.VOP1Op, ins.VOP2Op, ins.DSOp, ins.GLOBALOp
 
 
-def exchange(barrier):
+def exchange(barrier, before=WAIT):
     """Each thread writes its number to LDS, then stores that of the thread 64 before it to memory.
 
     s[8:9] is the address of the arguments, of which the first is that of the output; s10 is the workgroup.
@@ -29,7 +39,7 @@ def exchange(barrier):
         encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX2, sbase=4, sdata=12, imm=1),
         encode("VOP2", VOP2.V_LSHLREV_B32_E32, src0=128 + 2, vsrc1=0, vdst=1),
         encode("DS", DS.DS_WRITE_B32, addr=1, data0=0),
-        WAIT,
+        before,
         barrier,
         encode("VOP2", VOP2.V_SUBREV_U32_E32, src0=128 + 64, vsrc1=0, vdst=2),
         encode("VOP2_LIT", VOP2.V_AND_B32_E32, src0=255, vsrc1=2, vdst=2, literal=255),
@@ -44,13 +54,16 @@ def exchange(barrier):
 
 
 def launch(code, seed, groups=3, threads=256, lds=1024, out_words=None):
+    return execute(code, seed, groups, threads, lds, out_words)[0]
+
+
+def execute(code, seed=0, groups=3, threads=256, lds=1024, out_words=None):
     out = np.full(groups * 256 if out_words is None else out_words, -1, np.int32)
     rows = ({".offset": 0, ".size": 8, ".value_kind": "global_buffer"},)
     # The arguments' address is in s[8:9], behind the scratch buffer, the dispatch and the queue.
     kernel = KernelDescriptor("exchange", 0, lds, 0, 8, rows, 10 << 1 | 1 << 7, 1 | 2 | 4 | 8)
     code_object = CodeObject("gfx950", {"exchange": kernel}, code, (0, len(code)))
-    code_object.launch("exchange", [groups], [threads], [out], seed=seed)
-    return out
+    return out, code_object.launch("exchange", [groups], [threads], [out], seed=seed).races
 
 
 def test_threads_exchange_through_lds_in_every_order():
@@ -65,6 +78,63 @@ def test_a_missing_barrier_depends_on_the_order():
     assert False in right
     # What is read before it is written is not a number.
     assert (launch(exchange(b""), 0)[:64] == -1).all()
+
+
+def wait(lgkm):
+    return encode("SOPP", ins.SOPPOp.S_WAITCNT, simm16=15 | 3 << 14 | 7 << 4 | lgkm << 8)
+
+
+def test_a_removed_barrier_and_a_weaker_wait_are_races_in_one_order():
+    assert execute(exchange(BARRIER))[1] == []
+    for code in (exchange(b""), exchange(BARRIER, before=wait(lgkm=1)), exchange(BARRIER, before=b"")):
+        races = execute(code, groups=1)[1]
+        (race,) = (race for race in races if race.memory == "the LDS of a workgroup")
+        assert {race.first.what, race.second.what} == {"load", "store"} and race.first.wave != race.second.wave
+        store, load_ = sorted((race.first, race.second), key=lambda access: access.what, reverse=True)
+        assert code[store.address : store.address + 8] == encode("DS", DS.DS_WRITE_B32, addr=1, data0=0)
+        assert code[load_.address : load_.address + 8] == encode("DS", DS.DS_READ_B32, addr=2, vdst=3)
+        assert f"race at byte {race.offset} of the LDS of a workgroup: " in str(race) and "by wave " in str(race)
+
+
+def store_to(shift, what="GLOBAL_STORE_DWORD"):
+    """Each thread writes to the output: word ``thread >> shift``, the same in all workgroups."""
+    return b"".join([
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX2, sbase=4, sdata=12, imm=1),
+        encode("VOP2", VOP2.V_LSHRREV_B32_E32, src0=128 + shift, vsrc1=0, vdst=1),
+        encode("VOP2", VOP2.V_LSHLREV_B32_E32, src0=128 + 2, vsrc1=1, vdst=1),
+        WAIT,
+        encode("GLOBAL", getattr(GLOBAL, what), addr=1, saddr=12, data=0),
+        END,
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(("shift", "groups", "what", "is_race"), [
+    (0, 1, "GLOBAL_STORE_DWORD", False),
+    (0, 2, "GLOBAL_STORE_DWORD", True),
+    (6, 1, "GLOBAL_STORE_DWORD", False),
+    (7, 1, "GLOBAL_STORE_DWORD", True),
+    (7, 2, "GLOBAL_ATOMIC_ADD", False),
+])  # fmt: skip
+def test_two_waves_that_store_to_one_byte_race_but_atomic_accesses_do_not(shift, groups, what, is_race):
+    races = execute(store_to(shift, what), groups=groups)[1]
+    assert bool(races) == is_race
+    assert all(race.memory == "argument 0" and race.first.what == race.second.what == "store" for race in races)
+
+
+def test_a_scalar_load_is_there_only_when_no_access_is_pending():
+    code = exchange(BARRIER)
+    # The address of the output is loaded first; behind the write to the LDS a weaker wait would let it pass in order.
+    weak = b"".join([
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX2, sbase=4, sdata=12, imm=1),
+        encode("VOP2", VOP2.V_LSHLREV_B32_E32, src0=128 + 2, vsrc1=0, vdst=1),
+        encode("DS", DS.DS_WRITE_B32, addr=1, data0=0),
+        wait(lgkm=1),
+        encode("GLOBAL", GLOBAL.GLOBAL_STORE_DWORD, addr=1, saddr=12, data=0),
+        END,
+    ])  # fmt: skip
+    assert execute(code)[1] == []
+    with pytest.raises(EmulationFault, match="in no memory that was allocated"):
+        execute(weak)
 
 
 def test_the_last_wave_may_be_partial():
@@ -82,10 +152,14 @@ def test_memory_that_was_not_allocated_is_a_fault():
         launch(exchange(BARRIER), 0, lds=512)
 
 
-def test_a_kernel_that_does_not_end_is_a_fault(monkeypatch):
-    monkeypatch.setattr(dispatch, "MOST_STOPS", 50)
-    loop = WAIT + encode("SOPP", ins.SOPPOp.S_BRANCH, simm16=0xFFFE) + END
-    with pytest.raises(EmulationFault, match=r"workgroup \(0, 0, 0\) does not end: 50 barriers and waits"):
+@pytest.mark.parametrize("waits", [WAIT, b""], ids=["with a wait", "without"])
+def test_a_kernel_that_does_not_end_is_a_hang_in_a_loop_with_a_name(monkeypatch, waits):
+    monkeypatch.setattr(machine_code, "MOST_INSTRUCTIONS", 50)
+    monkeypatch.setattr(wave, "MOST_INSTRUCTIONS", 50)
+    loop = WAIT + waits + encode("SOPP", ins.SOPPOp.S_BRANCH, simm16=0xFFFF - len(waits) // 4) + END
+    with pytest.raises(
+        EmulationHang, match=r"wave 0 of workgroup \(0, 0, 0\) does not end: after 50 .* from 0x[48] to 0x"
+    ):
         launch(loop, 0)
 
 

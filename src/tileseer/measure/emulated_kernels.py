@@ -1,4 +1,4 @@
-"""Compiled kernels on the emulated GPU: each is right, wrong, or depends on the order of its waves."""
+"""Compiled kernels on the emulated GPU: each is right, wrong, or has a race between its waves."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from tileseer.measure.emulated_problems import tiny_problems
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 
-_FORMAT = "verdict-2"
+_FORMAT = "verdict-3"
 _LIMITS = WorkerLimits(pair_s=1800.0)
 STATUSES = ("ok", "race", "wrong_result", "crash", "run_timeout", "unsupported", "compile_error", "skipped")
 
@@ -37,10 +37,10 @@ class KernelVerdict:
     """One of ``STATUSES``: that of the first problem that is not right. ``unsupported`` if the kernel refuses all
     problems, or if its library has no form for it."""
     right: int = 0
-    """Problems with the right result in every order of the waves."""
+    """Problems with the right result and without a race."""
     wrong: int = 0
     instructions: int = 0
-    """Instructions that waves have executed, in one order of each problem."""
+    """Instructions that waves have executed."""
     issue_cycles: int = 0
     """Static cycles of a compute unit for those of them that ``instructions.unit_cycles`` covers, summed over waves.
     No time: nothing waits, and it says nothing of memory, of what runs side by side, and of a problem of real size."""

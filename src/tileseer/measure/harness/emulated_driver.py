@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from amdgpu_emulator import CodeObject, EmulatedGpu, EmulationFault, bundle_bytes, load
+from amdgpu_emulator import CodeObject, EmulatedGpu, EmulationFault, Race, bundle_bytes, load
 
 _MESSAGE_BYTES = 512
 """As in ``workflow/native/emulated_device.hpp``."""
@@ -33,6 +33,8 @@ class EmulatedDriver:
         self.gpu = EmulatedGpu()
         self.seed = 0
         """Of the order of waves and workgroups, as ``EmulatedGpu.launch`` has it."""
+        self.races: list[Race] = []
+        """Those of all launches so far."""
         self.opcodes: Counter[str] = Counter()
         """How often waves have executed each opcode so far."""
         self.code_objects: dict[int, CodeObject] = {}
@@ -77,6 +79,7 @@ class EmulatedDriver:
         except Exception as error:
             return _failure(error, launch[1], message)
         self.opcodes += execution.opcodes
+        self.races += execution.races
         return execution.opcodes.total()
 
 

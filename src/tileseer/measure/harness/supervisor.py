@@ -210,16 +210,16 @@ def _classified(answer: Mapping[str, Any]) -> tuple[str, str]:
     if answer["code"] != abi.OK:
         status = {abi.UNSUPPORTED: "unsupported", abi.OUT_OF_MEMORY: "skipped"}.get(answer["code"], "crash")
         return status, printable(answer["error"]) or "refused without a reason"
-    check, orders = answer["check"], answer.get("wrong", [])
-    if check and check["wrong"] and 0 in orders:
-        return "race", f"elements wrong; in orders of the waves: {' '.join(map(str, orders))}"
+    check, races = answer["check"], answer.get("races")
+    if races:
+        return "race", "; ".join([races[0], *([f"{len(races) - 1} more"] if races[1:] else [])])
     if check and check["wrong"]:
         return "wrong_result", (
             f"{check['wrong']} of {check['elements']} elements wrong; {check['not_finite']} not finite; "
             f"worst {check['worst']:.3g} tolerances"
         )
     # An emulated GPU has no times.
-    times = np.array([] if orders else [answer["result"]["median_ms"], *answer["samples_ms"]])
+    times = np.array([] if races is not None else [answer["result"]["median_ms"], *answer["samples_ms"]])
     wrong = times[~are_times(times)]
     return ("crash", f"the driver gave {wrong[0]} ms: that is no time") if wrong.size else ("ok", "")
 

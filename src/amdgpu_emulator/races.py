@@ -1,0 +1,192 @@
+"""Data races of one launch: two waves touch a byte, at least one of them writes, and nothing orders the two.
+
+A barrier orders the waves of a workgroup. So the accesses of a wave belong to *epochs*, which its barriers separate. An
+access takes place at any time between its issue and the wait that completes it, and belongs to all epochs in between.
+Two accesses of one workgroup race if they share an epoch, two of different workgroups in any case. Atomic accesses do
+not race with each other. One order of the waves is enough, since what decides are epochs and not the order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from amdgpu_emulator.memory import Allocation, Array, Touch
+    from amdgpu_emulator.wave import Wave
+
+MOST_RACES = 16
+"""Different pairs of instructions that a launch reports."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One side of a race."""
+
+    workgroup: tuple[int, int, int]
+    wave: int
+    address: int
+    """Of the instruction, in the code object."""
+    what: str
+    """``load``, ``store`` or ``atomic``."""
+
+    def __str__(self) -> str:
+        """The access in words."""
+        return f"{self.what} at {self.address:#x} by wave {self.wave} of workgroup {self.workgroup}"
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two accesses to the same bytes that nothing orders."""
+
+    memory: str
+    """The allocation."""
+    offset: int
+    """Of the first byte that both touch."""
+    first: Access
+    second: Access
+
+    def __str__(self) -> str:
+        """The race in words."""
+        return f"race at byte {self.offset} of {self.memory}: {self.first} and {self.second}"
+
+
+@dataclass(slots=True)
+class _Record:
+    """What one instruction of a wave touched in one allocation."""
+
+    workgroup: tuple[int, int, int]
+    wave: int
+    epochs: tuple[int, int]
+    """The first and the last one."""
+    address: int
+    what: str
+    at: Array
+    size: int
+
+    def bytes(self) -> Array:
+        """Offsets of all bytes."""
+        return (self.at[:, None] + np.arange(self.size)).ravel()
+
+    def races_with(self, other: _Record) -> bool:
+        """Whether nothing orders the two, if they touch the same byte."""
+        if (self.workgroup, self.wave) == (other.workgroup, other.wave) or self.what == other.what == "atomic":
+            return False
+        begin, end = max(self.epochs[0], other.epochs[0]), min(self.epochs[1], other.epochs[1])
+        return self.workgroup != other.workgroup or begin <= end
+
+    def access(self) -> Access:
+        return Access(self.workgroup, self.wave, self.address, self.what)
+
+
+class RaceCheck:
+    """Watches the accesses of a launch."""
+
+    def __init__(self) -> None:
+        self.touched: list[Touch] = []
+        """What the access touches that takes place at this moment; allocations append to it."""
+        self._local: list[tuple[Allocation, _Record]] = []
+        self._global: dict[Allocation, list[_Record]] = defaultdict(list)
+        self._races: dict[tuple[object, ...], Race] = {}
+
+    def watch(self, w: Wave, access: Callable[[], None], is_atomic: bool) -> Callable[[], None]:
+        """``access``, and a record of it: from the epoch of now to that of its completion."""
+        issued, address = w.epoch, w.at
+
+        def watched() -> None:
+            begin = len(self.touched)
+            access()
+            touched, self.touched[begin:] = self.touched[begin:], []
+            for allocation, at, size, is_store in touched:
+                what = "atomic" if is_atomic else "store" if is_store else "load"
+                record = _Record(w.workgroup, w.number, (issued, w.epoch), address, what, at, size)
+                if allocation is w.lds:
+                    self._local.append((allocation, record))
+                elif allocation is not w.scratch:
+                    self._global[allocation].append(record)
+
+        return watched
+
+    def end_workgroup(self) -> None:
+        """Look for races in the LDS of a workgroup that has ended."""
+        if self._local:
+            allocation = self._local[0][0]
+            self._find_local(allocation, [record for _, record in self._local])
+            self._local.clear()
+
+    def races(self) -> list[Race]:
+        """All races of the launch, those of the LDS first; at most one for each pair of instructions."""
+        for allocation, records in self._global.items():
+            if any(record.what != "load" for record in records):
+                self._find_global(allocation, records)
+        self._global.clear()
+        return list(self._races.values())[:MOST_RACES]
+
+    def _find_local(self, lds: Allocation, records: list[_Record]) -> None:
+        by_epoch: dict[int, list[_Record]] = defaultdict(list)
+        for record in records:
+            for epoch in range(record.epochs[0], record.epochs[1] + 1):
+                by_epoch[epoch].append(record)
+        for own in by_epoch.values():
+            # One bit per wave that stores to, or loads from, each byte.
+            stores, loads = (np.zeros(len(lds.u8), np.uint32) for _ in range(2))
+            for record in own:
+                mask = loads if record.what == "load" else stores
+                mask[record.bytes()] |= np.uint32(1 << record.wave)
+            by_several = stores & (stores - np.uint32(1)) != 0
+            by_another = (stores != 0) & (loads & ~stores != 0)
+            self._report(lds, own, np.flatnonzero(by_several | by_another))
+
+    def _find_global(self, allocation: Allocation, records: list[_Record]) -> None:
+        written = np.unique(np.concatenate([record.bytes() for record in records if record.what != "load"]))
+        places: list[Array] = []
+        owners: list[Array] = []
+        for number, record in enumerate(records):
+            own = record.bytes()
+            own = own[_contains(written, own)]
+            places.append(own)
+            owners.append(np.full(len(own), number))
+        place, owner = np.concatenate(places), np.concatenate(owners)
+        order = np.lexsort((owner, place))
+        place, owner = place[order], owner[order]
+        begins = np.flatnonzero(np.diff(place, prepend=-1))
+        counts = np.diff(np.append(begins, len(place)))
+        seen: set[tuple[int, ...]] = set()
+        for begin, count in zip(begins[counts > 1].tolist(), counts[counts > 1].tolist(), strict=True):
+            numbers = tuple(owner[begin : begin + count].tolist())
+            if numbers not in seen:
+                seen.add(numbers)
+                self._report(allocation, [records[number] for number in numbers], place[begin : begin + 1])
+
+    def _report(self, allocation: Allocation, records: Iterable[_Record], places: Array) -> None:
+        """Note a race for each pair of instructions among ``records`` that touch one of ``places``."""
+        remaining = places
+        while len(remaining):
+            offset = int(remaining[0])
+            own = [record for record in records if _touches(record, offset)]
+            for first, second in _pairs(own):
+                key = (allocation.name, *sorted([(first.address, first.what), (second.address, second.what)]))
+                self._races.setdefault(key, Race(allocation.name, offset, first.access(), second.access()))
+            # The same pairs of instructions race at many bytes.
+            remaining = remaining[~np.isin(remaining, np.concatenate([record.bytes() for record in own]))]
+
+
+def _pairs(records: list[_Record]) -> Iterator[tuple[_Record, _Record]]:
+    for number, first in enumerate(records):
+        for second in records[number + 1 :]:
+            if (first.what, second.what) != ("load", "load") and first.races_with(second):
+                yield first, second
+
+
+def _touches(record: _Record, offset: int) -> bool:
+    return bool(((record.at <= offset) & (offset < record.at + record.size)).any())
+
+
+def _contains(ordered: Array, values: Array) -> Any:
+    """Which values are in an array of rising numbers."""
+    at = np.searchsorted(ordered, values)
+    return ordered[np.minimum(at, len(ordered) - 1)] == values
