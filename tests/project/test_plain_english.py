@@ -30,6 +30,10 @@ PLANTED = {
     "The new rows are told apart by the command.": "say who prints it",
     "* The commit stays in vain where nothing changed.": "everyday word",
     "| name | Who waits says for whom. |": "begin with the subject",
+    "A journal has several columns and 192 pairs an operation.": "write 'per'",
+    "The rule lies in another table.": "write 'is'",
+    "No judged layer was used in training.": "write 'evaluate'",
+    "Mend the lines marked `needed`.": "write 'fix'",
     " ".join(["word"] * 36) + ".": "36 words",
 }
 
@@ -55,3 +59,12 @@ def test_a_planted_sentence_is_found_with_its_page(sentence, tmp_path):
 def test_private_words_of_the_code_are_counted_as_parts_of_names_too():
     counts = plain_english.private_words("def is_told(asked):\n    # Asked by nobody, untold.")
     assert {word: count for word, count in counts.items() if count} == {"told": 1, "asked": 2}
+
+
+def test_messages_of_the_code_are_checked_and_its_docstrings_are_not():
+    source = """def check(path, count):
+    \"\"\"A docstring that lies in a module.\"\"\"
+    raise UserError(f"{path}: {count} lines a kernel")
+"""
+    found = [list(plain_english.private_phrases(message)) for message in plain_english.messages(source)]
+    assert [advice for faults in found for _, advice in faults] == ["write 'per'"]

@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     how = parser.add_argument_group("how")
     how.add_argument("--compare", type=Path, metavar="CSV", help="with --counts: counts to compare with")
-    meaning = f"kernels a registration source (default: {DEFAULT_CHUNK_SIZE})"
+    meaning = f"kernels per registration source (default: {DEFAULT_CHUNK_SIZE})"
     how.add_argument("--chunk-size", type=options.positive, metavar="N", help=meaning)
     options.add_tables(how)
     templates = Path("workflow/templates")

@@ -103,7 +103,7 @@ def _measured_rows(chunk: ChunkFiles, receipt: Receipt, pairs: pa.Table) -> tupl
     if any(value != getattr(receipt, name) for name, value in summarize_rows(rows).items()):
         raise UserError(
             f"{path}: {rows.num_rows} of the {receipt.pairs} pairs that {chunk.receipt} "
-            f"vouches for are there, or their times were changed; {advice}"
+            f"records are in the journal, or their times were changed; {advice}"
         )
     if not receipt.repeats:
         return rows, malformed

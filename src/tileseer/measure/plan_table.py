@@ -33,7 +33,7 @@ def write_plans(session: Session, problems: Path, chunk: int, chunks: int, build
     table = parquet.read_table(problems, problem_table.SCHEMA).to_pandas()
     if session.settings.device != "cuda":
         raise UserError(
-            f"benchmark.device is {session.settings.device}: the plans of {session.arch} are asked of a GPU; "
+            f"benchmark.device is {session.settings.device}: the plans of {session.arch} come from a GPU; "
             "add --configfile config/cudnn.yaml, or give a recording of them under replays"
         )
     with replace(session, plans=LIBRARY, journal=None).claim_device() as (device, _, _):

@@ -195,7 +195,7 @@ def _by_operation(files: Sequence[Path]) -> dict[str, tuple[Path, Origin]]:
         own = {name: fields[name] for name in Origin.model_fields if name in fields}
         origin = validate_table(own, Origin, str(path))
         if origin.operation in origins:
-            raise UserError(f"{path}: {origin.operation} is there twice, first in {origins[origin.operation][0]}")
+            raise UserError(f"{path}: {origin.operation} occurs twice, first in {origins[origin.operation][0]}")
         origins[origin.operation] = path, origin
     return origins
 

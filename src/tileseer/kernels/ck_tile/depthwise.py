@@ -97,7 +97,7 @@ def depthwise_fault(k: DepthwiseConfig) -> str:
         f"an input row of {width} needs more than {BLOCK_THREADS} loads of {k.vec_in}": (
             math.ceil(width / k.vec_in) > BLOCK_THREADS
         ),
-        f"the input tile takes {used} bytes of LDS; {LDS_BYTES} are there": used > LDS_BYTES,
+        f"the input tile takes {used} bytes of LDS; {LDS_BYTES} are available": used > LDS_BYTES,
     }
     return next((reason for reason, fails in faults.items() if fails), "")
 
