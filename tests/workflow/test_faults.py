@@ -190,6 +190,25 @@ def test_an_arch_that_cannot_be_built_says_why(copy, arch, told):
     assert "MissingOutputException" not in output, "the failing script's exit status was lost"
 
 
+def test_what_the_configuration_names_is_checked_before_the_first_job(copy):
+    before = {path: path.read_bytes() for path in (copy.folder / "results").rglob("*") if path.is_file()}
+    small = {"rule_set": "config/rule_sets/small.yaml", "chunks": 3}
+    copy.configure(
+        configs=small | {"filter": "tilem > 1"}, model={"prior": "results/nowhere"}, hardware="config/hardwre.yaml"
+    )
+    copy.edit("config/problems/small.csv", "layer0,1,", "layer0,many,")
+    for flags in (("-n",), ()):
+        lines = [line for line in copy.refuse(*flags).splitlines() if line.startswith("error: ")]
+        starts = (
+            "hardware: config/hardwre.yaml:",
+            "config/problems/small.csv, line 2:",
+            "configs.filter:",
+            "model.prior:",
+        )
+        assert [line.removeprefix("error: ").startswith(start) for line, start in zip(lines, starts, strict=True)]
+    assert {path: path.read_bytes() for path in before} == before
+
+
 def test_a_damaged_table_names_file_and_place(copy):
     copy.edit("config/arch_specs.json", '"gfx950"', '"gfx95O",')
     assert "config/arch_specs.json" in copy.refuse(runs_jobs=True)
