@@ -22,7 +22,7 @@ from tileseer.config.rule_set_names import RULE_SETS
 from tileseer.core.errors import UserError, shown
 from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.gpus.hardware import Hardware, hardware_of_arch, read_products
+from tileseer.gpus.hardware import Hardware, hardware_of_arch, read_products, target
 from tileseer.kernels import rule_sets
 from tileseer.kernels.ck_tile.flags import check_flags
 from tileseer.kernels.enumeration import parse_kernel_filter
@@ -63,8 +63,8 @@ class Tables(NamedTuple):
 def requests_of(targets: Iterable[str], arch: str) -> list[Request]:
     """The archs that targets are about; ``arch`` is that of the configuration, for a target that is a rule."""
     requests = []
-    for target in targets:
-        place = re.search(rf"(?:^|/)results/(\w+)(?:/({ARCH_PATTERN})(?=[/.]|$))?", target)
+    for name in targets:
+        place = re.search(rf"(?:^|/)results/(\w+)(?:/({ARCH_PATTERN})(?=[/.]|$))?", name)
         if place is None:
             requests.append(Request("models", arch))
         elif place[2]:
@@ -175,8 +175,16 @@ def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, tabl
         if not family_of_arch(arch).offered:
             _check_kernels(faults, settings, tables, arch, operations)
     if folder in TIMES:
+        for other in [] if recorded else _checked_on(settings, arch):
+            faults.first(partial(hardware_of_arch, settings.hardware, settings.benchmark.products, other))
         for operation in operations:
             faults.first(partial(_check_model, settings, arch, operation), "model.prior")
+
+
+def _checked_on(settings: Config, arch: str) -> list[str]:
+    """The recorded archs of the same target and kernels: a model is checked on their times."""
+    others = [name for name, folder in settings.replays.items() if Path(folder).is_dir() and target(name) == arch]
+    return [other for other in others if family_of_arch(other) == family_of_arch(arch)]
 
 
 def _refuse_arch(settings: Config, specs: ArchSpecs, arch: str) -> None:
@@ -272,9 +280,10 @@ def _check_disk(settings: Config, folder: Path) -> None:
     problems = settings.problems.design + settings.problems.training_layers + settings.problems.validation_problems
     operations = len(settings.operations or OPERATIONS)
     needed = operations * (MIB_AN_OPERATION + MIB_A_PROBLEM * problems)
-    free = shutil.disk_usage(folder).free / 2**20
+    results = folder / "results"
+    free = shutil.disk_usage(results if results.is_dir() else folder).free / 2**20
     if free < needed:
-        made = sum(_sizes(folder / "results")) / 2**20
+        made = sum(_sizes(results)) / 2**20
         if free + made < needed:
             raise UserError(
                 f"results: {free:,.0f} MiB are free on its disk, and a run writes at least {needed - made:,.0f} MiB; "

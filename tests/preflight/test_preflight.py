@@ -104,7 +104,8 @@ def test_a_fault_is_one_line_with_file_field_value_and_fix(name, folder):
 
 def test_all_faults_are_one_list():
     lines = faults(
-        arch_specs="nowhere.json", model={"prior": "results/nowhere"}, benchmark={"products": {}},
+        arch_specs="nowhere.json", model={"prior": "results/nowhere"},
+        benchmark={"products": {"gfx950_mi355x": "gfx950_mi355x"}},
         problems={"filter": "Q > 1", "validation": "nowhere.csv"},
         configs={"filter": "tilem > 1", "rule_set": "no.yaml"},
     )  # fmt: skip
@@ -153,6 +154,12 @@ def test_only_what_the_targets_need_is_checked():
     assert faults("results/problems/forward_bf16.parquet", benchmark={"products": {}}) == []
     assert re.match("benchmark.products: .* gfx908", faults("results/models/gfx908")[0])
     assert faults("part/results/models/gfx942", benchmark={"products": {"gfx942": "gfx942_mi300x"}}) == []
+
+
+def test_recordings_that_a_model_is_checked_on_have_a_product_too():
+    (line,) = faults(benchmark={"products": {"gfx950": "gfx950_mi355x"}})
+    assert line.startswith("benchmark.products: there is no entry for gfx950_mi355x; write gfx950_mi355x: and one of")
+    assert faults("results/sources/gfx950/forward_bf16", benchmark={"products": {}}) == []
 
 
 def test_a_full_disk_is_refused_unless_the_results_are_there(folder, monkeypatch):

@@ -88,7 +88,7 @@ def _config_flags(call: Words) -> Iterator[list[str]]:
     That one is in the folder of the run, where the jobs of a cluster can read it.
     """
     files, settings = call.config_files, call.settings
-    own = Path(".snakemake", f"tileseer.config.{os.getpid()}.yaml")
+    own = Path(".snakemake", f"tileseer.config.{os.getpid()}.yaml").absolute()
     try:
         if settings:
             atomic.write_text(own, yaml.safe_dump(settings))
