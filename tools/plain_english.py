@@ -59,11 +59,11 @@ CEILINGS = {
     "told": 2,
     "asked": 28,
     "wanted": 4,
-    "found": 24,
+    "found": 23,
     "given": 45,
-    "known": 170,
+    "known": 169,
     "said": 23,
-    "stands": 24,
+    "stands": 23,
     "lies": 16,
 }
 """Word to how often the code may hold it at most. Lower a number where it has fallen; never raise one."""

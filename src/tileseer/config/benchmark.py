@@ -20,50 +20,50 @@ class Timing(Section):
     rotate_mib: int = Field(0, ge=0)
     """Memory to rotate through when cold; 0 is twice the last-level cache."""
     min_time_ms: float = Field(2.0, ge=0, strict=False)
-    """Device time of a pair's samples together, at least."""
+    """Smallest total device time of a pair's samples."""
     min_samples: int = Field(8, ge=2)
-    """Samples a pair, at least."""
+    """Smallest number of samples per pair."""
     max_samples: int = Field(200, ge=2, le=100_000)
-    """Samples a pair, at most."""
+    """Largest number of samples per pair."""
     max_noise: float = Field(0.005, ge=0, strict=False)
     """Relative standard error of the median at which sampling may end."""
     budget_ms: float = Field(500.0, gt=0, strict=False)
-    """Wall time of warm-up and samples of a pair, at most."""
+    """Longest wall time of warm-up and samples of a pair."""
     sample_ms: float = Field(0.2, gt=0, strict=False)
     """A sample repeats launches until it is about this long."""
     warmup_change: float = Field(0.01, gt=0, strict=False)
     """Warm-up ends when two windows of samples differ by less than this share."""
     settle_ms: float = Field(200.0, ge=0, strict=False)
-    """Longest wall time for which a pair waits until the clock has recovered from what ran before; 0: no wait."""
+    """Longest wall time for which a pair waits until the clock has recovered; 0: no wait."""
     verify: Literal["pair", "class", "never"] = "class"
-    """Which pairs are compared with the reference: each one, each kernel once a class of problems, or none."""
+    """Which pairs are compared with the reference: all, each kernel once per class of problems, or none."""
     verify_millions: int = Field(0, ge=0, le=2**31 - 1)
-    """Multiply-adds of a reference, in millions, at most: of a larger problem one element in several is compared, and
-    all must be finite. 0: no limit."""
+    """Largest number of multiply-adds of a reference, in millions: for a larger problem one element in several is
+    compared, and all must be finite. 0: no limit."""
     hopeless_factor: float = Field(5.0, ge=0, strict=False)
     """A kernel this many times slower than the problem's best so far gets one short sample; 0: never."""
     repeat_pairs: int = Field(32, ge=0)
-    """Pairs of a chunk, drawn at random, that another worker measures once more: how far two runs differ. 0: none."""
+    """Random pairs per chunk that another worker measures once more, to show how far two runs differ. 0: none."""
     contenders: int = Field(3, ge=0)
-    """The fastest kernels of a problem, at most so many, that another worker measures again in turns, there and back
-    (A B B A), where the second is ``close``. 0 or 1: none."""
+    """Largest number of the fastest kernels of a problem that another worker measures again in turns (A B B A), if the
+    second is ``close``. 0 or 1: none."""
     close: float = Field(0.02, gt=0, strict=False)
-    """How much slower than the chunk's best of a problem a kernel may be to contend with it, as a share."""
+    """How much slower than the chunk's best kernel of a problem a contender may be, as a share."""
     sentinel_every: int = Field(64, ge=1)
     """Pairs between two measurements of the sentinel pair; also the largest batch between two journal writes."""
     drift_limit: float = Field(0.03, gt=0, strict=False)
-    """Relative change of the sentinel's time that is taken for drift."""
+    """Relative change of the sentinel's time that counts as drift."""
     recovery_s: float = Field(2.0, ge=0, strict=False)
-    """Pause before a batch is measured again during which the GPU drifted, was throttled or contended."""
+    """Pause before a batch is measured again after drift, throttling or contention."""
     batch_pairs: int = Field(65536, ge=1)
     """Pairs measured between two writes to the journal: what an interruption can cost."""
     simulated_launches: int = Field(10, ge=1, le=1000)
-    """Timed launches a pair on the simulated device."""
+    """Timed launches per pair on the simulated device."""
     emulated_problems: int = Field(0, ge=0)
-    """Tiny problems of each kernel that the emulated device executes, drawn by ``benchmark.seed``; 0: all."""
+    """Tiny problems per kernel that the emulated device executes, drawn by ``benchmark.seed``; 0: all."""
     simulated_deviation: bool = True
-    """Whether the simulated device deviates from its formulas, as drawn, and some pairs crash on it. Without, its times
-    are those of the formulas and noise: what a prior for a real GPU is to learn."""
+    """Whether the simulated device has random deviations from its formulas and some pairs crash on it. Without, its
+    times are formulas and noise, which a prior for a real GPU should learn."""
 
 
 TIMINGS = {
@@ -86,8 +86,8 @@ class BenchmarkSettings(Section):
 
     device: Literal["simulated", "emulated", "cuda", "hip"] = "simulated"
     """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so. ``cuda`` and ``hip``
-    measure on a GPU of this machine. ``emulated`` has no times: it executes compiled kernels of AMD GPUs and gives
-    ``results/verdicts/ARCH.tsv``. An arch that was measured once is replayed by ``replays``, whatever is set here."""
+    measure on a GPU of this machine. ``emulated`` has no times: it executes compiled kernels of AMD GPUs and writes
+    ``results/verdicts/ARCH.tsv``. An arch in ``replays`` is replayed, whatever is set here."""
     products: dict[str, Product] = Field(
         {
             "gfx90a": "gfx90a_mi250x_gcd",
@@ -102,20 +102,19 @@ class BenchmarkSettings(Section):
             "sm_90_cudnn": "sm_90_h200",
         }
     )
-    """The GPU product of ``config/hardware.yaml`` that stands for each arch."""
+    """The GPU product of ``config/hardware.yaml`` that represents each arch."""
     seed: int = Field(1, ge=0, le=2**31 - 1)
-    """Seed of the simulated device's noise and of a draw of pairs; on a GPU, of the operands and of the order of
+    """Seed of the simulated device's noise and of randomly chosen pairs; on a GPU, of the operands and of the order of
     measuring."""
     budget: Budget | None = None
     """Time on the device for one operation, such as 2h, shared evenly by its chunks: pairs are measured in rounds of
-    one pair of each problem, at random, until the time is spent; the others are ``skipped``. By default everything is
-    measured."""
+    one random pair per problem until the time is spent; the others are ``skipped``. Without it, all are measured."""
     training_share: float = Field(1.0, gt=0, le=1, strict=False)
-    """Largest share of the training problems' supported pairs to measure. Below 1 the pairs are chosen by active
-    measuring: those that a model of the pairs measured so far finds informative. 0.15 is a good value. Pairs of
-    validation problems are all measured."""
+    """Largest share of the training problems' supported pairs to measure. Below 1, active measuring chooses
+    the pairs with a model of those measured so far. 0.15 is a good value. Pairs of validation problems are all
+    measured."""
     timing: Literal["quick", "standard", "thorough"] = "standard"
-    """How long each pair is timed on a GPU, and how closely it is watched and checked."""
+    """How long each pair is timed on a GPU, and how strictly it is checked."""
     timing_overrides: Annotated[Timing, OnlySet] = Timing()
     """Single parameters of that preset, for experts."""
 
@@ -134,6 +133,6 @@ class LockSettings(Section):
     """The advisory lock that keeps two benchmarks off one GPU."""
 
     folder: str | None = None
-    """Folder shared by all users of the machine; by default in /var/lock, or in /tmp where not all can write to it."""
+    """Folder shared by all users of the machine; by default in /var/lock, or in /tmp if not all can write to it."""
     timeout_s: float = Field(86400.0, gt=0, strict=False)
-    """How long to wait for the GPU before giving up."""
+    """Longest wait for the GPU."""

@@ -25,10 +25,10 @@ class Config(Section):
     """What the workflow builds, and how."""
 
     arch: ConfiguredArch = "gfx950"
-    """The arch that a plain ``snakemake`` builds; ``results/models/ARCH`` asks for another one."""
+    """The arch that a plain ``snakemake`` builds; ``results/models/ARCH`` selects another one."""
     operations: list[str] | None = Field(None, min_length=1)
-    """Learning tasks: DIRECTION_DTYPE, one model each. Without it the three directions in bf16; of a replayed arch, all
-    that were recorded."""
+    """Learning tasks: DIRECTION_DTYPE, one model each. By default the three directions in bf16; for a replayed
+    arch, all recorded ones."""
     arch_specs: SourcePath = "config/arch_specs.json"
     """The one source of facts about GPU targets."""
     hardware: SourcePath = "config/hardware.yaml"
@@ -39,8 +39,8 @@ class Config(Section):
             for arch in ("sm_90", "sm_90_cudnn", "gfx950_mi355x", "gfx942_miopen", "gfx90a_miopen")
         }
     )
-    """Archs that a real GPU measured once, and the folder of the recording. Such an arch is replayed as a whole, from
-    its kernels to its times, whatever ``benchmark.device`` is."""
+    """Recorded archs, each with the folder of its recording. Such an arch is replayed from kernels to times,
+    whatever ``benchmark.device`` is."""
     configs: ConfigsSettings = ConfigsSettings()
     problems: ProblemsSettings = ProblemsSettings()
     ck: CkSettings = CkSettings()

@@ -14,43 +14,43 @@ class ConfigsSettings(Section):
     """Which kernels are candidates."""
 
     rule_set: RuleSet = "config/rule_sets/sweep.yaml"
-    """Which kernels there are: the path of a table of tiles, pipelines and options, or a set of the reference by its
-    name; ``profiler`` and ``tests`` need ``ck.root``, a checkout of Composable Kernel."""
+    """Which kernels exist: the path of a table of tiles, pipelines and options, or the name of a set of the reference.
+    ``profiler`` and ``tests`` need ``ck.root``, a checkout of Composable Kernel."""
     include_flagged: list[str] = Field([])
-    """Flags of kernels with a known defect that are built all the same; ``all`` for every flag."""
+    """Flags of defective kernels that are built anyway; ``all`` for every flag."""
     filter: str = Field("")
-    """Expression over the fields of a kernel; those that it keeps are candidates, for example
+    """Expression over the fields of a kernel; kernels for which it is true are candidates, for example
     ``tile_m >= 64 and pipeline in (mem, compv3)``. Empty: all."""
     ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
     """Dimensionalities of the convolutions that one operation covers."""
     chunks: int = Field(2, ge=1, le=4096)
-    """Hash buckets an operation: one bucket is one job of each kernel stage. Changing it re-deals all kernels.
-    With more than a hundred the graph of jobs costs more than the jobs save."""
+    """Chunks of the kernels of an operation: one chunk is one job of each kernel stage. Another number divides all
+    kernels anew. With more than a hundred, the graph of jobs costs more than the jobs save."""
 
 
 class ProblemsSettings(Section):
-    """What is trained on and what it is judged on; layers of one network family are on one side only."""
+    """Problems for training and for validation; layers of one network family are on one side only."""
 
     networks: SourcePath = "config/problems/layers.csv"
     """Table of the layers of real networks with their splits; the design fills the space of its train split."""
     design: int = Field(700, ge=0)
-    """Training problems that fill the space which the networks of the train split span, for each operation."""
+    """Training problems per operation, drawn from the space of the networks in the train split."""
     training_layers: int = Field(500, ge=0)
-    """Layers of the train split that are trained on, dealt over its network families."""
+    """Layers of the train split that are used for training, spread over its network families."""
     training: list[SourcePath] = Field([])
-    """Further training problems: generator files (.yaml), tables of layers (.csv) for example of a user."""
+    """Further training problems: generator files (.yaml) and tables of layers (.csv), for example of your network."""
     validation: SourcePath = "config/problems/layers.csv"
-    """Table of layers that the model is judged on; never trained on."""
+    """Table of layers for validation; they are never used for training."""
     validation_split: Literal["validation", "test"] = "test"
-    """The split of that table to judge on; a table without splits is all test."""
+    """The split of that table for validation; a table without splits is all test."""
     validation_problems: int = Field(800, ge=0)
-    """Most problems to judge on, of whole runs of networks; with fewer than three eighths of them the workflow stops.
-    0: all that the table has, however few."""
+    """Largest number of validation problems, from whole runs of networks; with fewer than three eighths of it the
+    workflow stops. 0: all problems of the table, however few."""
     filter: str = Field("")
-    """Expression over the fields of a problem; those that it keeps are trained on and judged on, for example
-    ``G == 1 and N <= 8``. What is drawn is drawn before. Empty: all."""
+    """Expression over the fields of a problem; problems for which it is true are used, for example
+    ``G == 1 and N <= 8``. It is applied after problems are drawn. Empty: all."""
     seed: int = Field(20261121, ge=0)
-    """Seed of what is drawn."""
+    """Seed of the drawn problems."""
 
     @property
     def min_validation(self) -> int:

@@ -41,7 +41,7 @@ class TrainingParameters(Section):
     folds: int = Field(5, ge=2)
     """Folds of the cross-validation."""
     cv_group: Literal["layer_family", "problem_key"] = "layer_family"
-    """What a fold never shares: a layer at any batch size, or one exact problem."""
+    """What is never in two folds: a layer at any batch size, or one exact problem."""
     seed: Seed = 1
     """As ``model.seed``."""
 
@@ -64,8 +64,8 @@ class ModelSettings(Section):
     """Feature set: ours (of the family whose kernels are ranked; ``compiled`` where a compiler described their code),
     or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the model."""
     prior: RelativePath = "auto"
-    """What training starts from; its trees learn what that misses. ``formula``: the simulated device's formula for this
-    GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times where there is one. Else the folder of
+    """What training starts from; its trees learn the difference. ``formula``: the simulated device's formula for this
+    GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times if one exists. Otherwise the folder of
     a trained model of the same direction and features (another arch, data type or device kind)."""
     seed: Seed = 1
     """Seed of row sampling, folds and trees."""
@@ -88,18 +88,18 @@ class ModelSettings(Section):
 
 
 class ValidationSettings(Section):
-    """What is found out beside a trained model's efficiency on unseen problems."""
+    """Studies besides a trained model's efficiency on unseen problems."""
 
     studies: list[Literal["learning_curve", "reference_trainer"]] = Field(["learning_curve"])
     """``learning_curve``: models of shares of the training problems. ``reference_trainer``: the reference's model (97
-    features, log1p(TFLOPS), 2000 trees of 255 leaves) of the same rows; it takes several times as long as ours."""
+    features, log1p(TFLOPS), 2000 trees of 255 leaves) on the same rows; it takes several times as long as ours."""
 
 
 class ServingParameters(Section):
     """How much a pick may cost, and how few kernels are enough."""
 
     walks: int = Field(3000, ge=1)
-    """Walks down a tree that a pick may take on the mean, which is its time. With fewer, candidates leave the search
+    """Mean number of trees that a pick may evaluate, which determines its time. With fewer, candidates are dropped
     earlier."""
     pruned_loss: float = Field(0.01, gt=0, lt=1, strict=False)
     """Mean efficiency that the pruned kernel set may lose on the training problems."""
