@@ -109,20 +109,11 @@ def library_times(wildcards):
     return [local(f"{folder}/{name}") for name in names]
 
 
-def recorded_tables(wildcards):
-    """How a recording was made, and times of other libraries on its problems, as far as it has them."""
+def cudnn_times(wildcards):
+    """Times of cuDNN on the problems of a recording, of each operation that has them."""
     folder = RECORDINGS.get(wildcards.arch)
-    names = ["recording.json"]
-    names += [
-        f"{each}/{name}"
-        for each in operations_of(wildcards)
-        for name in ("cudnn.csv", "rivals.parquet")
-    ]
-    return [
-        local(f"{folder}/{name}")
-        for name in names
-        if folder and os.path.exists(f"{folder}/{name}")
-    ]
+    paths = [f"{folder}/{each}/cudnn.csv" for each in operations_of(wildcards)]
+    return [local(path) for path in paths if folder and os.path.exists(path)]
 
 
 def same_target(arch, operation):

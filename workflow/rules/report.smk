@@ -11,10 +11,10 @@ rule report:
         dataset=each_operation("results/datasets/{arch}/{operation}.parquet"),
         kernels=each_operation("results/serving/{arch}/{operation}/kernels.json"),
         evaluation=each_operation("results/serving/{arch}/{operation}/evaluation.json"),
-        tables=recorded_tables,
+        cudnn=cudnn_times,
         template=source("workflow/templates/report.html.j2"),
         scripts=PAGE_SCRIPTS,
-        settings=stage_file("report", reads=PAGE_SCRIPTS),
+        settings=stage_file("report", [*PORTABLE], reads=PAGE_SCRIPTS),
     output:
         page=report(
             "results/reports/{arch}.html",
@@ -28,9 +28,11 @@ rule report:
         "../../envs/tileseer.yaml"
     params:
         training=folders_of("training"),
+        workflow=HERE,
     message:
         "Show what came out for {wildcards.arch}"
     shell:
         'python "$SCRIPTS"/report.py --arch {wildcards.arch} --training {params.training} --validation {input.validation}'
-        " --dataset {input.dataset} --kernels {input.kernels} --evaluation {input.evaluation} --tables {input.tables}"
-        " --template {input.template:q} --settings {input.settings} --page {output.page} 2>&1 | tee {log}"
+        " --dataset {input.dataset} --kernels {input.kernels} --evaluation {input.evaluation} --cudnn {input.cudnn:q}"
+        " --template {input.template:q} --workflow {params.workflow:q} --settings {input.settings}"
+        " --page {output.page} 2>&1 | tee {log}"

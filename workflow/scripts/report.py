@@ -1,26 +1,36 @@
-from tileseer.core.script import Input, Output, stage_script
+import json
+from pathlib import Path
+
+from tileseer.core.script import Folder, Input, Output, Settings, stage_script
 
 
 @stage_script()
 def main(
-    validation: list[Input], training: list[Input], template: Input, page: Output, dataset: list[Input] = (),
-    kernels: list[Input] = (), evaluation: list[Input] = (), tables: list[Input] = (),
+    validation: list[Input], training: list[Input], dataset: list[Input], kernels: list[Input],
+    evaluation: list[Input], template: Input, page: Output, settings: Settings,
+    cudnn: list[Input] = (), workflow: Folder | None = None,
 ) -> str:  # fmt: skip
-    """Show what training and validation of one arch gave, as one HTML page that needs no network.
+    """Show the results of one arch as one HTML page that needs no network.
 
     validation: reports of the validation stage, any order
     training: folders of the model stage, any order
-    template: Jinja2 template of the page; its script lies beside
-    dataset: datasets, for what they show; any order
+    template: Jinja2 template of the page; its scripts are beside it
+    dataset: datasets, any order
     kernels: kernel lists of the serving stage, any order
-    evaluation: how good the picks are that ship, of the serving stage, any order
-    tables: files of the recording that was replayed, recording.json first: its making and cuDNN's times
+    evaluation: evaluations of the picks that ship, of the serving stage, any order
+    cudnn: times of cuDNN (cudnn.csv), in folders with the name of the operation
+    workflow: folder of the Snakefile, to name its commit
     """
     from tileseer.core.atomic import write_text
-    from tileseer.report import page as pages
-    from tileseer.report import results
+    from tileseer.core.cache import key
+    from tileseer.core.checkout import source_of
+    from tileseer.report.page import render_page
+    from tileseer.report.results import Inputs
+    from tileseer.serve.provenance import SOURCES
 
-    recording = tables[0].parent if tables else None
-    shown = results.read_results(validation, training, dataset, recording, kernels, evaluation)
-    write_text(page, pages.render_page(shown, template))
+    # No input: a page that is restored names the commit of the run that made it, whose code and inputs were the same.
+    source = source_of(workflow or Path(), SOURCES)
+    inputs = Inputs(validation, training, dataset, kernels, evaluation, cudnn)
+    shown = inputs.read(source, key(json.dumps(settings, sort_keys=True)))
+    write_text(page, render_page(shown, template))
     return f"{page} shows {len(shown.operations)} operations ({shown.device_kind})"

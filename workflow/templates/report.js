@@ -73,7 +73,7 @@ function searchable(form) {
       row.hidden = !kept;
       count += Number(kept);
     });
-    counted.value = `${count.toLocaleString("en")} of ${rows.length.toLocaleString("en")} shapes`;
+    counted.value = `${count.toLocaleString("en")} of ${rows.length.toLocaleString("en")} layers`;
   }
 
   // A spreadsheet takes what begins with one of these for a formula.

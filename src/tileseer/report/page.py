@@ -1,13 +1,15 @@
-"""The page: its sections, the kind of device, and the template that they fill in."""
+"""The page: its sections, and the template that they fill in."""
 
 import base64
 import hashlib
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from tileseer.core import templates
+from tileseer.core.code_digest import version_of
 from tileseer.core.templates import mistakes_named
-from tileseer.report import decisions, figures, tables
+from tileseer.report import figures, kernels, losses, summary, tables
 from tileseer.report.results import Results
 
 SCRIPTS = ("sortable.min.js", "report.js")
@@ -16,9 +18,9 @@ SCRIPTS = ("sortable.min.js", "report.js")
 
 @dataclass(frozen=True)
 class PageSection:
-    """What is shown below a headline, whose words stand in the template; ``folded`` tables are seen on demand.
+    """What is shown below a headline, whose words are in the template; ``folded`` tables are seen on demand.
 
-    A section without a panel and a table is left out: its data is not there.
+    A section without a panel and a table is left out: its data does not exist.
     """
 
     name: str
@@ -28,54 +30,24 @@ class PageSection:
 
 
 SECTIONS = (
-    PageSection("verdict", (decisions.verdict,), folded=(tables.metrics, tables.bounds, tables.reality)),
-    PageSection("ship", (decisions.ship,), folded=(decisions.shipped,)),
-    PageSection("wins", (decisions.wins,), (figures.wins,)),
-    PageSection("shapes", (decisions.best,), (figures.roofline,)),
-    PageSection(
-        "losses",
-        (decisions.following, decisions.losses),
-        folded=(decisions.worst, tables.networks, tables.runs),
-    ),
-    PageSection(
-        "baselines",
-        draw=(figures.choosers, figures.distribution),
-        folded=(tables.rivals, tables.choosers),
-    ),
-    PageSection(
-        "learning",
-        draw=(figures.learning_curve, figures.transfer),
-    ),
-    PageSection("sources", (decisions.health, tables.provenance, tables.recorded)),
+    PageSection("ship", (kernels.ship,), folded=(kernels.shipped,)),
+    PageSection("losses", (losses.networks, losses.losses, losses.improvements), folded=(losses.worst,)),
 )
-"""The page in reading order. A new figure is a function in ``figures``, an entry here and its words in the template."""
-
-
-DEVICE_NOTES: dict[str, tuple[str, ...]] = {
-    "simulated": (
-        "simulated – no GPU was measured",
-        "Times come from a formula with reproducible deviation and noise, not from a GPU. They serve to develop "
-        "and test the workflow; no TFLOPS or speed-up here describes a product.",
-        "The formula was fitted to one case only: MI355X, bf16, forward, 2D, one group, ten small tiles, "
-        "pipelines compv3 and compv4.",
-        "Everything else is assumed: both backward directions, 3D, all other GPUs and data types, all other "
-        "pipelines, group merging and split-K. Large tiles come out slower than they are.",
-        "Efficiencies show how well a model learns this formula. They do not forecast the efficiency on a GPU.",
-    ),
-    "recorded": (
-        "recorded – times replayed from a stored table",
-        "No GPU was used for this report: the times were measured before, and are as good as the table that they "
-        "were read from. Its provenance describes how they were measured.",
-    ),
-    "measured": ("measured on a GPU",),
-}
-"""By ``DEVICE_KINDS``: the label of times of this kind, and what a reader has to know about them."""
+"""After the first screen, in reading order."""
+APPENDIX = (
+    PageSection("kernels", (kernels.wins,), (figures.wins, figures.roofline)),
+    PageSection("layers", (kernels.best,)),
+    PageSection("alternatives", (tables.libraries, tables.choosers, tables.metrics), (figures.choosers,)),
+    PageSection("learning", draw=(figures.learning_curve, figures.transfer)),
+    PageSection("sources", (kernels.health, tables.provenance, tables.recorded)),
+)
+"""Folded. A new figure is a function in ``figures``, an entry here and its words in the template."""
 
 
 def render_page(results: Results, template: Path) -> str:
     """The page as HTML that loads nothing; the same results and template give the same text.
 
-    ``SCRIPTS`` lie beside the template. ``UserError`` when one is missing or broken.
+    ``SCRIPTS`` are beside the template. ``UserError`` when one is missing or broken.
     """
     with mistakes_named(template):
         scripts = [_inline((template.parent / name).read_text(encoding="utf-8")) for name in SCRIPTS]
@@ -86,15 +58,25 @@ def render_page(results: Results, template: Path) -> str:
     with mistakes_named(template):
         return environment.get_template(template.name).render(
             results=results,
-            note=DEVICE_NOTES[results.device_kind],
-            sections=[shown for shown in (_shown(s, results) for s in SECTIONS) if shown["shown"] or shown["panels"]],
+            version=version_of("tileseer"),
+            first={
+                "verdict": summary.verdict(results),
+                "reasons": summary.reasons(results),
+                "worth": summary.worth(results),
+                "limits": summary.LIMITS[results.device_kind],
+                "reality": tables.reality(results),
+                "following": summary.following(results),
+                "worst": summary.worst(results),
+            },
+            sections=_of_all(SECTIONS, results),
+            appendix=_of_all(APPENDIX, results),
             scripts=scripts,
             allowed=" ".join(f"'sha256-{digest.decode()}'" for digest in digests),
         )
 
 
 def _inline(script: str) -> str:
-    """A script that can stand inside ``<script>``: nothing in it ends or comments out the element."""
+    """A script for the inside of ``<script>``: nothing in it ends or comments out the element."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
@@ -103,8 +85,15 @@ def number(value: int | float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
+def _of_all(sections: tuple[PageSection, ...], results: Results) -> list[dict[str, object]]:
+    shown = (_shown(section, results) for section in sections)
+    return [section for section in shown if section["shown"] or section["panels"]]
+
+
 def _shown(section: PageSection, results: Results) -> dict[str, object]:
-    panels = [panel for draw in section.draw for panel in draw(results)]
+    # Beside one another: the panels of one operation.
+    rows = zip_longest(*(draw(results) for draw in section.draw))
+    panels = [panel for panel in chain.from_iterable(rows) if panel]
     folded = [table.folded() for tabulate in section.folded for table in tabulate(results)]
     return {
         "name": section.name,
@@ -113,7 +102,7 @@ def _shown(section: PageSection, results: Results) -> dict[str, object]:
             {
                 "svg": figures.svg(panel.spec, f"{section.name}-{number}"),
                 "spec": panel.spec,
-                "words": f"{panel.title}. {panel.words}",
+                "words": f"{panel.title}. {panel.label}. {panel.words}",
             }
             for number, panel in enumerate(panels)
         ],

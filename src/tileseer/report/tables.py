@@ -4,9 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 
-import numpy as np
-import pandas as pd
-
 from tileseer.learn.model_schema import Summary
 from tileseer.learn.validation_report import Validation
 from tileseer.problems.problem_csv import DEFAULTS
@@ -21,15 +18,23 @@ class Copied:
     button: str
 
 
-Cell = str | int | float | Copied
+@dataclass(frozen=True)
+class Badge:
+    """A cell with a coloured word."""
+
+    word: str
+    colour: str
+    """``good``, ``limited`` or ``bad``."""
+
+
+Cell = str | int | float | Copied | Badge
 Row = Mapping[str, Cell]
 """Cells by column, in the order of the columns; the first one names the row."""
-FLOOR = "noise floor, mean, %"
 FEWEST_ROWS = 3
 """Of fewer, no column is folded."""
+NARROW, LONG = 7, 120
+"""Columns, and characters of a cell, of a table that shares its row of the page with another one."""
 TOP_FEATURES = 5
-SLOWER = 1.02
-"""What takes so many times as long is slower; less is within the noise."""
 USUAL = frozenset(f"{name}={value}" for name, value in DEFAULTS.items() if name != "G")
 """Dimensions of a problem that a reader expects and that are not printed."""
 
@@ -44,6 +49,12 @@ class PageTable:
     searched: bool = False
     """Whether the reader can search, filter by the columns ``filters``, sort and save it; it scrolls in a box."""
     filters: tuple[str, ...] = ()
+
+    @property
+    def wide(self) -> bool:
+        """Whether it has a row of the page for itself."""
+        longest = max(len(cell) for row in self.rows for cell in row if isinstance(cell, str))
+        return self.searched or len(self.header) > NARROW or longest > LONG
 
     def folded(self) -> "PageTable":
         """The table without columns that have one value, which its caption says instead, or none."""
@@ -85,10 +96,10 @@ def together(title: str, rows: Callable[[Results], Iterable[Row]]) -> Tabulate:
 
 
 METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
-    ("problems", lambda v: v.n_problems),
-    ("problems on which nothing ran, not scored", lambda v: v.n_without_measurement),
+    ("layers", lambda v: v.n_problems),
+    ("layers without a candidate, in no other figure", lambda v: v.n_without_measurement),
     ("candidates", lambda v: v.n_candidates),
-    ("supported candidates per problem, mean", lambda v: v.mean_pool_size),
+    ("supported candidates of a layer, mean", lambda v: v.mean_pool_size),
     ("efficiency, mean, %", lambda v: v.efficiency.mean),
     ("the same as a share of a perfect model's mean, %", lambda v: "" if (s := v.of_perfect_model) is None else s),
     ("efficiency, median, %", lambda v: v.efficiency.median),
@@ -98,59 +109,57 @@ METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
     ("picks below 80 % of the best, %", lambda v: v.below_80_percent),
     ("best candidate is the pick (top 1), %", lambda v: v.top1),
     ("the pick ties with the best, within the noise, %", lambda v: v.ties.picks),
-    ("problems whose best is not alone within the noise, %", lambda v: v.ties.problems_with_several),
+    ("layers with several candidates that tie with the best, %", lambda v: v.ties.problems_with_several),
     ("candidates that tie with the best, itself included, mean", lambda v: v.ties.mean_candidates),
     ("best candidate is in the top 3, %", lambda v: v.top3),
     ("best candidate is in the top 5, %", lambda v: v.top5),
 )
 
 
-@partial(together, "Validation")
+@partial(together, "The model with all its trees, for all candidates")
 def metrics(results: Results) -> Iterable[Row]:
     """A row a metric, a column an operation."""
     validations = [result.validation for result in results.operations]
     return ({"metric": name, **{v.operation: value(v) for v in validations}} for name, value in METRICS)
 
 
-@partial(each_operation, "The model and its bounds")
-def bounds(result: OperationResult) -> Iterable[Row]:
-    """The model beside what it could reach at best, the reference's trainer, and networks left out."""
-
-    def row(name: str, summary: Summary, ends: str, meaning: str) -> Row:
-        return {"way to choose": name, **_cells(summary), "95 % interval of the mean": ends, "what it uses": meaning}
-
-    report, floors = result.validation, result.validation.noise_floor
-    yield row("model", report.efficiency, interval(report.interval["mean"]), "features of problem and candidate")
-    for name in ("perfect_selector", "perfect_model", "against_true_best"):
-        if floor := getattr(floors, name):
-            yield row(name.replace("_", " "), floor.efficiency, "", floor.meaning)
-    if theirs := report.reference_trainer:
-        low, high = theirs.ahead.interval
-        ahead = f"ours is {theirs.ahead.mean:.2f} points ahead ({low:.2f} to {high:.2f})"
-        yield row("reference trainer", theirs.efficiency, ahead, theirs.meaning)
-    if layers := report.leave_layer_out:
-        name = f"model, mean of {len(layers.repeats)} deals of the layers to {layers.folds} folds"
-        yield row(name, layers.efficiency, interval(layers.interval["mean"]), layers.meaning)
-
-
 @partial(each_operation, "Efficiency of each way to choose")
 def choosers(result: OperationResult) -> Iterable[Row]:
-    """Efficiency of the model and of the baselines, and what each baseline means."""
-    meanings = {name.replace("_", " "): baseline.meaning for name, baseline in result.validation.baselines.items()}
-    for name, (summary, floor) in result.choosers().items():
-        best = "" if floor is None else floor.mean
-        yield {"way to choose": name, **_cells(summary), FLOOR: best, "meaning": meanings.get(name, "")}
+    """The picks beside their bounds, the model with all its trees, other models, and choosing without a model."""
+
+    def row(name: str, summary: Summary, meaning: str, ends: str = "") -> Row:
+        return {"way to choose": name, **_cells(summary), "95 % interval of the mean": ends, "meaning": meaning}
+
+    report, floors, shipped = result.validation, result.validation.noise_floor, result.evaluation
+    yield row("pick", shipped.first, f"what ships; {shipped.basis}")
+    yield row("best of 2", shipped.best_of_2, "the faster of the first two, each timed")
+    yield row("best of 3", shipped.best_of_3, "the fastest of the first three, each timed")
+    every = "all trees, all candidates; validation report"
+    yield row("full model", report.efficiency, every, interval(report.interval["mean"]))
+    if layers := report.leave_layer_out:
+        every = f"mean of {len(layers.repeats)} deals of the layers to {layers.folds} folds; {layers.meaning}"
+        yield row("full model, repeated", layers.efficiency, every, interval(layers.interval["mean"]))
+    for name in ("perfect_selector", "perfect_model", "against_true_best"):
+        if floor := getattr(floors, name):
+            yield row(name.replace("_", " "), floor.efficiency, floor.meaning)
+    if theirs := report.reference_trainer:
+        low, high = theirs.ahead.interval
+        ahead = f"the full model is {theirs.ahead.mean:.2f} points ahead ({low:.2f} to {high:.2f})"
+        yield row("reference trainer", theirs.efficiency, f"{theirs.meaning}; {ahead}")
+    for name, baseline in report.baselines.items():
+        yield row(name.replace("_", " "), baseline.efficiency, baseline.meaning)
 
 
-@partial(each_operation, "Efficiency by network")
-def networks(result: OperationResult) -> Iterable[Row]:
-    """Efficiency on each network, lowest first."""
-    strata = result.validation.by_network
-    for name, stratum in sorted(strata.items(), key=lambda item: (item[1].efficiency.mean, item[0])):
-        floor = "" if stratum.noise_floor is None else stratum.noise_floor.best.mean
-        trains = "yes" if stratum.in_training else "no"
-        cells = {"problems": stratum.n_problems, **_cells(stratum.efficiency)}
-        yield {"part": name, **cells, FLOOR: floor, "other layers train": trains}
+@partial(together, "The picks beside other libraries")
+def libraries(results: Results) -> Iterable[Row]:
+    """Speed of the picks relative to other libraries; nothing where none was timed."""
+    for result in results.operations:
+        for other in result.evaluation.libraries:
+            yield {
+                "operation": result.evaluation.operation, "library": other.library, "layers": other.layers,
+                "time of the library over that of the pick, geometric mean": f"{other.speed:.3f}",
+                "picks slower by 2 % or more, %": other.slower,
+            }  # fmt: skip
 
 
 def without_defaults(problem: str) -> str:
@@ -158,66 +167,29 @@ def without_defaults(problem: str) -> str:
     return " ".join(dimension for dimension in problem.split() if dimension not in USUAL)
 
 
-@partial(together, "Time of what others run over that of the pick, recorded times")
-def rivals(results: Results) -> Iterable[Row]:
-    """Against the choice of a library and of PyTorch, on the unseen problems; nothing where none was timed."""
-    for result in results.operations:
-        if result.measured is None:
-            continue
-        best = result.measured.shapes.set_index("problem_key")["latency_ms"]
-        picks = {key: 1e5 * best[key] / p.efficiency for key, p in result.validation.picks.items() if p.efficiency > 0}
-        for name in result.library_us:
-            times = pd.DataFrame({"theirs": result.library_us[name], "ours": pd.Series(picks)}).dropna()
-            gain = times["theirs"] / times["ours"]
-            if len(gain):
-                yield {
-                    "operation": result.validation.operation,
-                    "against": str(name),
-                    "layers": len(gain),
-                    "geometric mean": f"{np.exp(np.log(gain).mean()):.3f}",
-                    "10th percentile": f"{np.percentile(gain, 10):.3f}",
-                    "90th percentile": f"{np.percentile(gain, 90):.3f}",
-                    "slower by 2 % or more, %": float(100 * (gain <= 1 / SLOWER).mean()),
-                    "sum of times": f"{times['theirs'].sum() / times['ours'].sum():.3f}",
-                }
-
-
-@partial(each_operation, "Whole networks")
-def runs(result: OperationResult) -> Iterable[Row]:
-    """What the picks cost whole runs of networks."""
-    for run in result.validation.end_to_end or ():
-        floor = run.noise_floor.best
-        yield {
-            "run": f"{run.network}, {run.run}", "layers": run.n_layers, "picks that failed": run.n_failed,
-            "time of the best over time of the picks, %": run.end_to_end,
-            "the same of the noise floor, %": floor.end_to_end,
-            "efficiency weighted by FLOP, %": run.flop_weighted, "of the noise floor, %": floor.flop_weighted,
-            "FLOP scored, %": run.flop_scored,
-        }  # fmt: skip
-
-
 @partial(together, "How the times were recorded")
 def recorded(results: Results) -> Iterable[Row]:
-    """What a recording says of its making; nothing without one."""
-    return ({"what": what, "how": how} for what, how in results.recorded_with.items())
+    """The description of a recording; nothing without one."""
+    if recording := results.operations[0].data.recording:
+        yield from ({"subject": subject, "description": text} for subject, text in recording.description().items())
 
 
-@partial(together, "Reality check: picks on recorded times of the same GPU target, which the model has not learnt from")
+@partial(together, "Reality check: the picks on times recorded on a GPU of the same target")
 def reality(results: Results) -> Iterable[Row]:
-    """How a model of simulated times does on recorded ones; nothing where there are none."""
+    """Efficiency of a model of simulated times on recorded ones; nothing where there are none."""
     for result in results.operations:
         for check in result.manifest.reality_check:
             origin = check.recording
             yield {
-                "operation": origin.operation, "times": f"{origin.arch} ({origin.device_kind})",
-                "problems": check.n_problems, "candidates": check.candidates, **_cells(check.efficiency),
-                "95 % interval of the mean": interval(check.interval["mean"]),
-                "any of them by chance, mean, %": check.by_chance.mean, "source": check.source or "this project",
+                "operation": origin.operation, "mean, %": check.efficiency.mean,
+                "95 % interval": interval(check.interval["mean"]), "P10, %": check.efficiency.p10,
+                "a random candidate, mean, %": check.by_chance.mean,
+                "data": f"{origin.arch}: {check.n_problems} layers, {check.candidates} candidates",
             }  # fmt: skip
 
 
 def _cells(summary: Summary) -> dict[str, Cell]:
-    return {f"{name}, %": value for name, value in summary.model_dump().items()}
+    return {"mean, %": summary.mean, "median, %": summary.median, "P10, %": summary.p10, "minimum, %": summary.min}
 
 
 def interval(ends: list[float]) -> str:
@@ -226,18 +198,17 @@ def interval(ends: list[float]) -> str:
     return f"{low:.1f} to {high:.1f}"
 
 
-@partial(together, "Provenance")
+@partial(together, "Models and data")
 def provenance(results: Results) -> Iterable[Row]:
     """Where the numbers come from, and what the models look at."""
     for result in results.operations:
         validation, manifest = result.validation, result.manifest
-        sources = result.measured.resources_from if result.measured else ()
         yield {
-            "operation": validation.operation, "device": validation.device, "kind of times": validation.device_kind,
+            "operation": validation.operation, "measurement": result.data.measurement_id,
             "training rows": manifest.training_rows, "training problems": manifest.unique_problems,
-            "validation problems": validation.n_problems, "candidates": validation.n_candidates,
+            "candidates": validation.n_candidates,
             "candidates timed of those offered, mean, %": validation.oracle.mean_coverage,
-            "resources": ", ".join(name.replace("_", " ") for name in sources) or "not known",
-            "LightGBM": manifest.lightgbm,
-            "features that the trees split on most": ", ".join(list(result.importances)[:TOP_FEATURES]),
+            "resources": ", ".join(name.replace("_", " ") for name in result.measured.resources_from) or "unknown",
+            "features with most splits": ", ".join(list(result.importances)[:TOP_FEATURES]),
+            "source of the reality check": "; ".join(one.source or "this project" for one in manifest.reality_check),
         }  # fmt: skip

@@ -1,0 +1,149 @@
+"""The kernels: which to ship, which win where, the fastest of each layer, and the quality of their times."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_FOR, ESTIMATED_SECONDS
+from tileseer.gpus.hardware import target
+from tileseer.kernels.registry import family_of_arch
+from tileseer.report import tables
+from tileseer.report.measured import LABEL, classes, records, short
+from tileseer.report.results import OperationResult, Results
+from tileseer.report.tables import Cell, Copied, PageTable, Row, each_operation, together
+
+FEW = 3
+"""Kernels of a class."""
+
+
+@partial(together, "The few kernels to ship")
+def ship(results: Results) -> Iterable[Row]:
+    """The small set of kernels, its loss and its price."""
+    for result in results.operations:
+        kernels = result.kernels
+        unseen = kernels.oracle_within_pruned.get("validation")
+        yield {
+            "operation": kernels.operation, "kernels": f"{kernels.pruned_size} of {kernels.pool_size}",
+            "loss on training problems, %": f"{100 - kernels.oracle_within_pruned['train'].mean:.2f}",
+            "loss on unseen layers, %": "" if unseen is None else f"{100 - unseen.mean:.2f}",
+            "P10 on unseen layers, %": "" if unseen is None else unseen.p10,
+            "layers without a candidate, left out": result.evaluation.without_candidate,
+            **_costs(result), "names": Copied("\n".join(kernels.pruned), f"Copy {kernels.pruned_size} names"),
+        }  # fmt: skip
+
+
+def _costs(result: OperationResult) -> Row:
+    """Size and compile time of the set, as far as they were measured or can be estimated for its target."""
+    kernels = result.kernels
+    sizes = result.measured.candidates.groupby("kernel")["code_bytes"].max().reindex(kernels.pruned)
+    if sizes.notna().all():
+        return {"machine code, MB": f"{sizes.sum() / 1e6:.2f}"}
+    if (family_of_arch(kernels.arch).name, target(kernels.arch)) != ESTIMATED_FOR:
+        return {}
+    return {
+        "machine code, MB": f"{ESTIMATED_BYTES * kernels.pruned_size / 1e6:.2f} (estimated)",
+        "CPU time to compile, minutes": f"{ESTIMATED_SECONDS * kernels.pruned_size / 60:.1f} (estimated)",
+    }
+
+
+@partial(each_operation, "The kernels of the set, the one that adds most first")
+def shipped(result: OperationResult) -> Iterable[Row]:
+    """Each kernel of the set, with its other names."""
+    seen = result.measured
+    rows = {row.kernel: row for row in reversed(records(seen.candidates.sort_values("candidate")))}
+    won = pd.Series(seen.wins.sum(axis=0)).groupby(seen.candidates["kernel"].to_numpy()).sum() * 100 / len(seen.shapes)
+    for number, kernel in enumerate(result.kernels.pruned, 1):
+        yield {
+            "kernel": str(number), **_label(rows[kernel]), "layers won among all kernels, %": float(won[kernel]),
+            "other names": ", ".join(rows[kernel].aliases.split()), "name": Copied(kernel, "Copy"),
+        }  # fmt: skip
+
+
+@partial(each_operation, "The kernels that win most of each class of layers")
+def wins(result: OperationResult) -> Iterable[Row]:
+    """Which kernels win where, by size, filter, channels and groups; candidates of the same time share a layer."""
+    seen = result.measured
+    rows = records(seen.candidates)
+    for kind, name, own in classes(seen.shapes):
+        won = 100 * seen.wins[own].mean(axis=0)
+        for place in np.argsort(-won, kind="stable")[:FEW]:
+            if won[place] > 0:
+                yield {
+                    "class": f"{kind}: {name}", "layers": int(own.sum()), **_label(rows[place]),
+                    "layers won, %": float(won[place]),
+                    "mean efficiency of this one alone, %": 100 * float(seen.efficiency[own, place].mean()),
+                    "roofline share of the best, median, %": float(seen.shapes.loc[own, "roof"].median()),
+                }  # fmt: skip
+
+
+def best(results: Results) -> list[PageTable]:
+    """The fastest candidate of every layer of every operation, in one table, and the full model's pick beside it."""
+    rows = [row for result in results.operations for row in _best(result, results)]
+    fastest = tables.table_of(f"The fastest candidate of each layer, {results.label}", rows)
+    return [replace(table, searched=True, filters=("operation", "pipeline")) for table in fastest]
+
+
+def _best(result: OperationResult, results: Results) -> Iterable[Row]:
+    has_library = any(len(one.library_us) for one in results.operations)
+    seen = result.measured
+    labels = {row.candidate: row for row in records(seen.candidates)}
+    for shape in records(seen.shapes.sort_values(["network", "layer", "problem"], kind="stable")):
+        pick = result.validation.picks.get(shape.problem_key)
+        same = pick and (pick.candidate == shape.candidate or pick.efficiency == 100)
+        label = labels[shape.candidate]
+        cells: dict[str, Cell] = {
+            "layer": f"{shape.network}: {shape.layer}" if shape.layer else shape.network,
+            "operation": result.validation.operation,
+            "problem": tables.without_defaults(shape.problem),
+            **_label(label),
+            "equally fast": int(shape.equal - 1),
+            "TFLOPS": float(shape.tflops),
+            "of the roofline, %": float(shape.roof),
+            "µs": 1e3 * float(shape.latency_ms),
+            "pick": "the best" if same else short(labels[pick.candidate]) if pick else "",
+            "pick, %": pick.efficiency if pick else "",
+        }
+        library = {"cuDNN, µs": result.library_us.get(shape.problem_key, "")} if has_library else {}
+        line = replay(result, label, shape.problem)
+        yield cells | library | ({"replay": Copied(line, "Copy")} if line else {})
+
+
+def replay(result: OperationResult, label: Any, problem: str) -> str:
+    """A command that measures one candidate on one problem again; empty for kernels that no driver can run."""
+    if not label.tile:
+        return ""
+    report = result.validation
+    variant, _, dtype = report.operation.rpartition("_")
+    device = (
+        f"--arch {target(report.arch)} --product {report.device}"
+        if report.device_kind == "simulated"
+        else "--driver driver.so --module kernels.so"
+    )
+    dims = tables.without_defaults(problem).replace(" ", ",")
+    return f"tileseer bench {device} --variant {variant} --dtype {dtype} --candidate {label.candidate} --problem {dims}"
+
+
+def _label(row: Any) -> dict[str, Cell]:
+    return {name: getattr(row, name) for name in LABEL}
+
+
+@partial(together, "Quality of the times")
+def health(results: Results) -> Iterable[Row]:
+    """Failures, noise and drift of all pairs."""
+    for result in results.operations:
+        pairs = result.measured.health
+        failed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in pairs["failed"].items())
+        yield {
+            "operation": result.validation.operation, "pairs timed": pairs["timed"], "failed": failed or "none",
+            "median standard error of a time, %": _number(pairs["error"], ".2f"),
+            "pairs timed while the device had drifted, %": _number(pairs["drifted"], ".1f"),
+            "peak, TFLOPS": result.measured.peak_tflops, "peak, TB/s": result.measured.memory_tb_per_s,
+        }  # fmt: skip
+
+
+def _number(value: float | None, number: str) -> str:
+    return "unknown" if value is None else format(value, number)

@@ -1,0 +1,134 @@
+"""Where the model loses, and what would improve it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import pairwise
+
+from tileseer.learn.validation_report import Distance, Stratum, WorstPick
+from tileseer.report import kernels, tables
+from tileseer.report.measured import records, short
+from tileseer.report.results import OperationResult, Results
+from tileseer.report.tables import Row, each_operation, together
+
+FEW = 3
+"""Parts of each kind."""
+LOUD = 1.25
+"""A part is worth more training problems if its share of the loss is so many times its share of the problems."""
+STEEP = 0.3
+"""Points that the last step of a learning curve gained, from which more training problems are worth it."""
+NOISY = 99.0
+"""Efficiency, percent, that a selector without error misses where the times are too noisy to tell candidates apart."""
+MORE = "add training problems (problems.training_layers, problems.design)"
+
+
+@partial(together, "All networks, the worst first; time of the fastest candidates over time of the picks")
+def networks(results: Results) -> Iterable[Row]:
+    """Whole runs of networks with the picks that ship."""
+    shipped = [result.evaluation for result in results.operations]
+    runs = [(network, one.operation) for one in shipped for network in one.networks]
+    for network, operation in sorted(runs, key=lambda pair: pair[0].efficiency):
+        yield {
+            "network": network.network, "operation": operation, "run": network.run,
+            "efficiency, %": network.efficiency, "layers": network.layers,
+            "layers without a candidate": network.without_candidate, "picks that failed": network.failed,
+        }  # fmt: skip
+
+
+def _parts(result: OperationResult) -> Iterator[tuple[str, Stratum, float]]:
+    """Each part of the layers, and its share of the loss relative to the possible mean; the greatest first."""
+    report = result.validation
+    kinds: tuple[Mapping[str, Stratum], ...] = (
+        {f"kind of layer: {name}": part for name, part in report.by_layer_kind.items()},
+        {f"distance to the nearest training problem: {_distance(part)}": part for part in report.by_distance or ()},
+    )
+    for parts in kinds:
+        lost = {
+            name: max(0.0, part.noise_floor.best.mean - part.efficiency.mean) * part.n_problems
+            for name, part in parts.items()
+        }
+        total = sum(lost.values()) or 1.0
+        for name in sorted(lost, key=lambda name: (-lost[name], name))[:FEW]:
+            yield name, parts[name], 100 * lost[name] / total
+
+
+def _distance(distance: Distance) -> str:
+    """The class of a distance in words."""
+    if not distance.of_a_known_kind:
+        return "another kind"
+    if distance.above is None:
+        return "unknown"
+    return f"above {distance.above:g} octaves" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")
+
+
+@partial(each_operation, "Kinds of layers that lose most, full model")
+def losses(result: OperationResult) -> Iterable[Row]:
+    """The parts of the layers that lose most."""
+    for name, part, share in _parts(result):
+        yield {
+            "part": name, "layers": part.n_problems, "mean, %": part.efficiency.mean, "P10, %": part.efficiency.p10,
+            "possible mean, %": part.noise_floor.best.mean, "share of the loss, %": share,
+        }  # fmt: skip
+
+
+@partial(together, "What would improve the models")
+def improvements(results: Results) -> Iterable[Row]:
+    """The advice for each model."""
+    for result in results.operations:
+        for what, why in advice(result).items():
+            yield {"operation": result.validation.operation, "change": what, "reason": why}
+
+
+def advice(result: OperationResult) -> dict[str, str]:
+    """What would improve a model, as far as its figures show, and why."""
+    found: dict[str, list[str]] = {}
+    for what, why in _advice(result):
+        found.setdefault(what, []).append(why)
+    return {what: "; ".join(reasons) for what, reasons in found.items()}
+
+
+def _advice(result: OperationResult) -> Iterator[tuple[str, str]]:
+    report = result.validation
+    for name, part, share in _parts(result):
+        of_layers = 100 * part.n_problems / report.n_problems
+        if share > LOUD * of_layers and share >= 10:
+            yield MORE, f"{of_layers:.0f} % of the layers, {share:.0f} % of the loss ({name})"
+    steps = [(share.problems, share.efficiency.mean) for share in report.learning_curve or ()]
+    for (before, low), (after, high) in list(pairwise(steps))[-1:]:
+        if high - low >= STEEP:
+            yield MORE, f"the last step, from {before:,} to {after:,}, gained {high - low:.1f} points"
+    if failed := sum(pick.pick_failed for pick in report.worst):
+        yield "repair the kernels that fail", f"{failed} of the worst picks did not run"
+    if missing := result.evaluation.without_candidate:
+        yield "add kernels (configs.rule_set)", f"{missing} layers have no candidate"
+    floor = report.noise_floor.perfect_selector.efficiency.mean
+    if floor < NOISY:
+        yield "time more precisely (benchmark.timing: thorough)", f"a perfect selector reaches {floor:.1f} %"
+
+
+@partial(each_operation, "The worst picks of the full model, and why")
+def worst(result: OperationResult) -> Iterable[Row]:
+    """The picks that are farthest from the best."""
+    labels = {row.candidate: row for row in records(result.measured.candidates)}
+    for pick in result.validation.worst:
+        names = {name: short(labels[name]) if name in labels else name for name in (pick.pick, pick.best)}
+        line = kernels.replay(result, labels[pick.best], pick.problem) if pick.best in labels else ""
+        yield {
+            "layer": f"{pick.network}: {pick.layer}", "efficiency, %": pick.efficiency, "pick": names[pick.pick],
+            "best": names[pick.best], "problem": tables.without_defaults(pick.problem),
+            "features that favoured the pick": _reasons(pick), "distance to training": _novelty(pick),
+            **({"replay the best": tables.Copied(line, "Copy")} if line else {}),
+        }  # fmt: skip
+
+
+def _reasons(worst: WorstPick) -> str:
+    reasons = (
+        f"{s.feature} {s.contribution:+.2f} ({s.of_pick:g}, best {s.of_best:g})" for s in worst.spoke_for_the_pick
+    )
+    return "; ".join(reasons) or "unknown"
+
+
+def _novelty(worst: WorstPick) -> str:
+    words = [f"farther than {worst.distance_percentile:.0f} % of the training problems are from one another"]
+    if worst.outside_training:
+        words.append("outside: " + ", ".join(worst.outside_training))
+    return "; ".join([*words, "nearest: " + tables.without_defaults(worst.nearest_training_problem)])
