@@ -11,7 +11,7 @@ from tileseer.core.errors import UserError, reports_user_errors
 
 ROOT = Path(__file__).parents[1]
 PICTURES = (
-    ("docs/report.png", "results/reports/sm_90.html", ("#baselines figure",), False),
+    ("docs/report.png", "results/reports/sm_90.html", ("#alternatives figure",), False),
     ("docs/verdict.png", "results/reports/gfx950_mi355x.html", ("#verdict", "#ship"), True),
 )
 """The file, its report, from the first to the last thing that it shows, and whether scripts of the page run.
@@ -50,6 +50,7 @@ def _take(browser: Browser, picture: Path, report: Path, shown: tuple[str, ...],
     )
     page = context.new_page()
     page.goto(report.as_uri())
+    page.locator("details.part").evaluate_all("all => all.forEach((one) => { one.open = true; })")
     found = [page.locator(selector) for selector in shown]
     boxes = [box for place in found if place.count() and (box := place.first.bounding_box())]
     if len(boxes) < len(shown):

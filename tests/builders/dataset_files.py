@@ -14,7 +14,8 @@ from tileseer.measure.device import STATUSES
 NOISE = 0.01
 
 
-def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16", arch="gfx950", counts=None):
+def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16", arch="gfx950", device="a_product",
+            counts=None):
     """Write the small world as a dataset, each time with noise of its own; ``change`` edits it or returns another."""
     world = measured()
     rows = world.problems.iloc[world.problem].reset_index(drop=True)
@@ -31,7 +32,7 @@ def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16", ar
             rows[field.name] = None if field.nullable else ""
     table = pa.table([pa.array(rows[field.name], from_pandas=True).cast(field.type) for field in SCHEMA], schema=SCHEMA)
     made = {
-        "schema_version": SCHEMA_VERSION, "arch": arch, "operation": operation, "device": "a_product",
+        "schema_version": SCHEMA_VERSION, "arch": arch, "operation": operation, "device": device,
         "device_kind": "simulated", "measurement_id": "0" * 16, "rows_by_status": counts or {},
     }  # fmt: skip
     parquet.write_table(table.replace_schema_metadata({"tileseer": json.dumps(made)}), path)

@@ -167,6 +167,7 @@ STAGES = (
     Stage(
         "report",
         "--validation made/validation.json --training made/training --dataset made/dataset.parquet "
+        "--kernels made/serving/kernels.json --evaluation made/serving/evaluation.json "
         "--template {root}/workflow/templates/report.html.j2 --page made/report.html",
         (), ("made/validation.json", "made/dataset.parquet"), ("made/report.html",),
     ),

@@ -17,7 +17,7 @@ import test_report as samples
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tileseer.report import page, results
+from tileseer.report import page
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")
@@ -37,9 +37,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    shown = samples.with_measurements(results.read_results(*samples.write_stages(folder)))
     path = folder / "report.html"
-    path.write_text(page.render_page(shown, samples.TEMPLATE), encoding="utf-8")
+    path.write_text(page.render_page(samples.sample(), samples.TEMPLATE), encoding="utf-8")
     return path
 
 
@@ -66,8 +65,13 @@ class Opened:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(path.as_uri())
 
+    def unfold(self) -> None:
+        """Open everything that is folded."""
+        self.page.locator("details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
+
     def draw_all(self) -> int:
         """Scroll to every chart, wait until all are drawn, and return how many."""
+        self.unfold()
         panels = self.page.locator(".panel")
         for i in range(panels.count()):
             panels.nth(i).scroll_into_view_if_needed()
@@ -92,7 +96,7 @@ def open_report(browser, report):
 def test_every_chart_is_drawn_and_nothing_complains(open_report):
     opened = open_report()
     count = opened.draw_all()
-    assert count == opened.page.locator("script.spec").count() > 15
+    assert count == opened.page.locator("script.spec").count() == 15
     marks = ", ".join(f".mark-{kind}" for kind in ("symbol path", "rect path", "line path", "rule line", "text text"))
     empty = f"[...document.querySelectorAll('.panel svg')].filter(s => !s.querySelector({json.dumps(marks)})).length"
     assert opened.page.evaluate(empty) == 0
@@ -104,7 +108,7 @@ def test_every_chart_is_drawn_and_nothing_complains(open_report):
 def test_a_chart_says_the_numbers_of_what_one_points_at(open_report):
     opened = open_report()
     opened.draw_all()
-    cell = opened.page.locator("#wins .panel .mark-rect path").first
+    cell = opened.page.locator("#kernels .panel .mark-rect path").first
     cell.scroll_into_view_if_needed()
     cell.hover(force=True)
     tooltip = opened.page.locator("#vg-tooltip-element.visible")
@@ -115,7 +119,7 @@ def test_a_chart_says_the_numbers_of_what_one_points_at(open_report):
 def test_the_wheel_zooms_with_shift_only(open_report):
     opened = open_report()
     opened.draw_all()
-    panel = opened.page.locator("#shapes .panel").first
+    panel = opened.page.locator("#kernels .panel").nth(1)
     panel.scroll_into_view_if_needed()
     before = panel.text_content()
     box = panel.bounding_box()
@@ -130,7 +134,8 @@ def test_the_wheel_zooms_with_shift_only(open_report):
 
 def test_the_table_is_searched_filtered_sorted_and_saved(open_report, tmp_path):
     opened = open_report(accept_downloads=True)
-    section = opened.page.locator("#shapes")
+    opened.unfold()
+    section = opened.page.locator("#layers")
     rows = section.locator("tbody tr:visible")
     every = rows.count()
     assert every > 0
@@ -138,7 +143,7 @@ def test_the_table_is_searched_filtered_sorted_and_saved(open_report, tmp_path):
     forward = rows.count()
     assert 0 < forward < every
     assert set(section.locator("tbody tr:visible td:nth-child(2)").all_inner_texts()) == {"forward_bf16"}
-    assert section.locator("output").inner_text() == f"{forward} of {every} shapes"
+    assert section.locator("output").inner_text() == f"{forward} of {every} layers"
     section.get_by_label("Search").fill("layer7 net1")
     assert 0 < rows.count() < forward
     section.get_by_label("Search").fill("")
@@ -177,11 +182,10 @@ def test_the_table_is_searched_filtered_sorted_and_saved(open_report, tmp_path):
     assert opened.complaints == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light"), (1280, "dark"), (2200, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1400, "light"), (1280, "dark"), (2200, "light")])
 def test_it_fits_and_everybody_can_read_it(open_report, width, scheme):
     """Nothing is wider than the page, charts are readable, contents stay in sight, and axe finds nothing serious."""
     opened = open_report(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    opened.page.locator("details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
     opened.draw_all()
     assert opened.page.evaluate("document.documentElement.scrollWidth") == width
     wider = (
@@ -197,9 +201,34 @@ def test_it_fits_and_everybody_can_read_it(open_report, width, scheme):
     assert opened.complaints == []
 
 
+@pytest.mark.parametrize(("width", "columns"), [(1400, 2), (420, 1)])
+def test_a_desk_has_two_columns_and_a_phone_one(open_report, width, columns):
+    opened = open_report(viewport={"width": width, "height": 1000})
+    opened.unfold()
+    grids = opened.page.locator(".grid").evaluate_all(
+        "all => all.map((one) => getComputedStyle(one).gridTemplateColumns.split(' ').length)"
+    )
+    assert set(grids) == {columns}
+
+
+def test_the_first_screen_has_verdict_worth_worst_places_and_next_step(open_report):
+    opened = open_report(viewport={"width": 1400, "height": 1000})
+    seen = ("table .badge", "[role=note] strong", "ol.steps code", "table >> nth=1 >> tbody tr >> nth=2")
+    for place in seen:
+        box = opened.page.locator(f"#verdict {place}").first.bounding_box()
+        assert box["y"] > 0 and box["y"] + box["height"] <= 1000, place
+
+
+def test_a_link_to_a_folded_section_opens_it(open_report):
+    opened = open_report()
+    opened.page.get_by_role("link", name="Layers").click()
+    expect(opened.page.locator("#layers table")).to_be_visible()
+
+
 def test_head_and_first_column_of_a_table_stay_in_sight(open_report):
     opened = open_report(viewport={"width": 600, "height": 900})
-    box = opened.page.locator("#shapes .scroll")
+    opened.unfold()
+    box = opened.page.locator("#layers .scroll")
     box.evaluate("box => box.scrollTo(300, 200)")
     at = box.bounding_box()
     row = box.locator("tbody tr").last.locator("th").bounding_box()
@@ -209,7 +238,12 @@ def test_head_and_first_column_of_a_table_stay_in_sight(open_report):
 
 def test_names_and_replay_lines_are_copied(open_report):
     opened = open_report(permissions=["clipboard-read", "clipboard-write"])
-    for section, beginning in (("#ship", "grouped_conv_"), ("#shapes", "tileseer bench --arch gfx950 --product ")):
+    opened.unfold()
+    for section, beginning in (
+        ("#verdict", "tileseer run "),
+        ("#ship", "grouped_conv_"),
+        ("#layers", "tileseer bench --arch gfx950 --product "),
+    ):
         button = opened.page.locator(f"{section} button.copy:visible").first
         wanted = button.get_attribute("data-text")
         button.click()
@@ -219,13 +253,14 @@ def test_names_and_replay_lines_are_copied(open_report):
 
 def test_without_scripts_the_drawings_and_the_whole_table_are_there(open_report):
     opened = open_report(java_script_enabled=False)
-    assert opened.page.locator(".panel svg").count() == opened.page.locator(".panel").count() > 15
-    assert opened.page.locator("#shapes tbody tr").count() > 0
+    assert opened.page.locator(".panel svg").count() == opened.page.locator(".panel").count() == 15
+    assert opened.page.locator("#layers tbody tr").count() > 0
     assert not opened.page.locator("form.controls").is_visible()
 
 
 def test_the_table_is_reached_by_keyboard(open_report):
     opened = open_report()
+    opened.unfold()
     reached = set()
     opened.page.get_by_label("Search").focus()
     for _ in range(6):

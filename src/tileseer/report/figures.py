@@ -139,9 +139,7 @@ def choosers(result: OperationResult) -> Drawing:
         base.mark_point(filled=True, size=60, opacity=1).encode(x="mean:Q", color=colour),
         base.mark_text(dy=-12, fontSize=10, color=INK).encode(x="mean:Q", text=alt.Text("mean:Q", format=".1f")),
     )
-    title = (
-        f"The picks reach {shipped.first.mean:.1f} %, the {without} without a model {baseline.efficiency.mean:.1f} %"
-    )
+    title = f"The picks reach {shipped.first.mean:.1f} %, the {without} {baseline.efficiency.mean:.1f} %"
     words = "; ".join(f"{name} mean {s.mean:.1f}, 10th percentile {s.p10:.1f}" for name, s in summaries.items())
     return _sized(chart, len(rows), 34), title, f"Efficiency in percent: {words}."
 

@@ -80,10 +80,10 @@ def improvements(results: Results) -> Iterable[Row]:
 
 def advice(result: OperationResult) -> dict[str, str]:
     """What would improve a model, as far as its figures show, and why."""
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for what, why in _advice(result):
-        found.setdefault(what, []).append(why)
-    return {what: "; ".join(reasons) for what, reasons in found.items()}
+        reasons.setdefault(what, []).append(why)
+    return {what: "; ".join(each) for what, each in reasons.items()}
 
 
 def _advice(result: OperationResult) -> Iterator[tuple[str, str]]:
