@@ -14,8 +14,9 @@ from tileseer.measure.device import STATUSES
 NOISE = 0.01
 
 
-def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16", arch="gfx950", device="a_product",
-            counts=None):
+def dataset(
+    path, change=lambda rows: None, seed=1, operation="forward_bf16", arch="gfx950", device="a_product", counts=None
+):
     """Write the small world as a dataset, each time with noise of its own; ``change`` edits it or returns another."""
     world = measured()
     rows = world.problems.iloc[world.problem].reset_index(drop=True)

@@ -784,13 +784,6 @@ def test_failures_noise_and_drift_are_one_line_an_operation(shown):
     assert as_rows(kernels.health(failing)[0])[0]["failed"] == "crash 10, wrong result 2"
 
 
-def test_columns_of_one_value_fold_into_the_caption():
-    table = PageTable("of a, x", ("name", "kind", "n"), (("a", "same", 1), ("b", "same", 2), ("c", "same", 2)))
-    assert table.folded() == PageTable("of a, x; kind: same", ("name", "n"), (("a", 1), ("b", 2), ("c", 2)))
-    few = PageTable("x", ("name", "kind"), (("a", "same"), ("b", "same")))
-    assert few.folded() == few
-
-
 def test_the_roof_is_the_product_s(shown):
     product = learning_samples.product()
     panel = figures.roofline(shown)[0]

@@ -94,7 +94,7 @@ def _shown(section: PageSection, results: Results) -> dict[str, object]:
     # Beside one another: the panels of one operation.
     rows = zip_longest(*(draw(results) for draw in section.draw))
     panels = [panel for panel in chain.from_iterable(rows) if panel]
-    folded = [table.folded() for tabulate in section.folded for table in tabulate(results)]
+    folded = [table for tabulate in section.folded for table in tabulate(results)]
     return {
         "name": section.name,
         "shown": [table for tabulate in section.shown for table in tabulate(results)],

@@ -1,7 +1,7 @@
 """The tables of figures: one function a table, from the results to rows; the page prints the numbers."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, wraps
 
 from tileseer.learn.model_schema import Summary
@@ -30,8 +30,6 @@ class Badge:
 Cell = str | int | float | Copied | Badge
 Row = Mapping[str, Cell]
 """Cells by column, in the order of the columns; the first one names the row."""
-FEWEST_ROWS = 3
-"""Of fewer, no column is folded."""
 NARROW, LONG = 7, 120
 """Columns, and characters of a cell, of a table that shares its row of the page with another one."""
 TOP_FEATURES = 5
@@ -55,23 +53,6 @@ class PageTable:
         """Whether it has a row of the page for itself."""
         longest = max(len(cell) for row in self.rows for cell in row if isinstance(cell, str))
         return self.searched or len(self.header) > NARROW or longest > LONG
-
-    def folded(self) -> "PageTable":
-        """The table without columns that have one value, which its caption says instead, or none."""
-        kept, captions = [0], [self.caption]
-        for number in range(1, len(self.header)):
-            values = {row[number] for row in self.rows}
-            if len(self.rows) < FEWEST_ROWS or len(values) > 1 or isinstance(next(iter(values)), Copied):
-                kept.append(number)
-            elif value := next(iter(values)):
-                text = f"{value:g}" if isinstance(value, float) else value
-                captions.append(f"{self.header[number]}: {text}")
-        return replace(
-            self,
-            caption="; ".join(captions),
-            header=tuple(self.header[number] for number in kept),
-            rows=tuple(tuple(row[number] for number in kept) for row in self.rows),
-        )
 
 
 Tabulate = Callable[[Results], list[PageTable]]
