@@ -179,12 +179,19 @@ def test_what_changes_while_a_stage_computes_is_refused_and_nothing_is_kept(scri
         b'{"outputs": 1, "journals": []}',
         b'{"outputs": {"copied": [["", 1, true]]}, "journals": []}',
         b"[" * 5000,
+        b'{"outputs": {}, "journals": []}',
         *(
-            json.dumps({"outputs": {"folder": [[name, "0" * 64, False]]}, "journals": []}).encode()
-            for name in ("../x", "/tmp/x", "a/../../x", ".hidden", "a//b", "a\0b")
+            json.dumps({
+                "outputs": {"copied": [["", "0" * 64, False]], "folder": [[name, "0" * 64, False] for name in names]},
+                "journals": [],
+            }).encode()
+            for names in (
+                ["../x"], ["/tmp/x"], ["a/../../x"], [".hidden"], ["a//b"], ["a\0b"], ["\ud800"], ["x" * 300], ["a/"],
+                ["a\nb"], ["/a"], ["a", "a"], ["a", "a/b"], ["", "a"], [],
+            )
         ),
     ],
-)
+)  # fmt: skip
 def test_a_malformed_entry_is_none(tmp_path, entry):
     cache = Cache(tmp_path / "cache", 10**6)
     content = b"content"
@@ -193,6 +200,15 @@ def test_a_malformed_entry_is_none(tmp_path, entry):
     store = StageStore(cache)
     assert not store.restore("0" * 64, {"folder": tmp_path / "out/folder", "copied": tmp_path / "out/copied"}, [])
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("size", ["1e999", "NaN", "1e308", str(2**70), "-1", "true", '"7"', "[]"])
+def test_an_entry_with_an_impossible_size_of_a_journal_is_none(tmp_path, size):
+    cache = Cache(tmp_path / "cache", 10**6)
+    (tmp_path / "journal").write_bytes(b"content")
+    made = hashlib.sha256(b"content").hexdigest()
+    cache.put("0" * 64, b'{"outputs": {}, "journals": [[%s, "%s"]]}' % (size.encode(), made.encode()))
+    assert not StageStore(cache).restore("0" * 64, {}, [tmp_path / "journal"])
 
 
 def test_what_does_not_fit_into_the_cache_is_not_kept(tmp_path):

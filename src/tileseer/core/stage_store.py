@@ -20,13 +20,16 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tileseer.core import seal
 from tileseer.core.atomic import naming
 from tileseer.core.cache import Cache, key
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
+_NAME = re.compile(f"({_PART}(/{_PART}){{0,9}})?")
+"""Names of the files of an output: no other one is put back. That of an output that is a file is empty."""
 
 
 class Unfinished(str):
@@ -53,7 +56,7 @@ class StageStore:
     def restore(self, key: str, outputs: Mapping[str, Path], journals: Sequence[Path]) -> bool:
         """Put back what is kept under ``key``; False, with nothing written, if that is not all there."""
         entry = _Entry.parse(self._cache.get(key))
-        if entry is None or entry.outputs.keys() - outputs.keys() or len(entry.journals) != len(journals):
+        if entry is None or entry.outputs.keys() != outputs.keys() or len(entry.journals) != len(journals):
             return False
         held = zip(journals, entry.journals, strict=True)
         if any(_beginning(path, size) != (size, made) for path, (size, made) in held):
@@ -97,19 +100,28 @@ class _Entry(NamedTuple):
         """The entry; None if there is none, or it has another form."""
         try:
             content = json.loads(entry or b"")
-            outputs = {name: [_checked_file(*file) for file in files] for name, files in content["outputs"].items()}
-            return cls(outputs, [(int(size), str(made)) for size, made in content["journals"]])
+            outputs = {name: _checked_files(files) for name, files in content["outputs"].items()}
+            return cls(outputs, [_checked_journal(*journal) for journal in content["journals"]])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
 
-def _checked_file(name: str, made: str, sealed: bool) -> tuple[str, str, bool]:
-    """``ValueError`` for a name that leads out of the output, or a digest that is none."""
-    parts = PurePosixPath(name).parts
-    plain = name == "" or ("/".join(parts) == name and not any(part.startswith((".", "/")) for part in parts))
-    if not plain or "\0" in name or not _DIGEST.fullmatch(made) or not isinstance(sealed, bool):
-        raise ValueError(name)
-    return name, made, sealed
+def _checked_files(files: list[list[Any]]) -> list[tuple[str, str, bool]]:
+    """``ValueError`` for a name that no stage writes, a digest that is none, or names of which one excludes another."""
+    for name, made, sealed in files:
+        if not (_NAME.fullmatch(name) and _DIGEST.fullmatch(made) and isinstance(sealed, bool)):
+            raise ValueError(name)
+    folders = {parent.as_posix() for name, *_ in files for parent in PurePosixPath(name).parents if name}
+    names = {name or "." for name, *_ in files}
+    if not files or len(names) < len(files) or names & folders:
+        raise ValueError(files)
+    return [(name, made, sealed) for name, made, sealed in files]
+
+
+def _checked_journal(size: int, made: str) -> tuple[int, str]:
+    if not isinstance(size, int) or not _DIGEST.fullmatch(made):
+        raise ValueError(size)
+    return size, made
 
 
 def _blob(content: str) -> str:
@@ -130,7 +142,7 @@ def _beginning(path: Path, size: int = -1) -> tuple[int, str]:
     content = b""
     if path.exists():
         with path.open("rb") as stream:
-            content = stream.read(size)
+            content = stream.read(min(size, path.stat().st_size))
     return len(content), hashlib.sha256(content).hexdigest()
 
 
