@@ -4,13 +4,14 @@ import copy
 
 from hypothesis import strategies as st
 
-HOSTILE = st.sampled_from([
+VALUES = [
     None, True, -1, 0, 2**70, 1e308, float("nan"), float("inf"), "", " ", "x" * 5000, "a\nb", "a\0b", "é\u202e☃",
     "\ud800", "$(touch pwned)", "`touch pwned`", "; touch pwned", "'\"", "../../../etc/passwd", "/etc/passwd",
     "{{ 7 * 7 }}", "{wildcards.arch}", "__import__('os').system('touch pwned')",
     "!!python/object/apply:os.system ['touch pwned']",
     [], {}, [[]], {"": {}}, {"a": {"b": [1, None]}}, [1] * 100,
-])  # fmt: skip
+]  # fmt: skip
+HOSTILE = st.sampled_from(VALUES)
 
 
 def places(content, path=()):

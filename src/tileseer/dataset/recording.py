@@ -144,6 +144,7 @@ def _problems(path: Path, operation: Operation) -> pd.DataFrame:
         made = problem_frame(problems_of_rows(operation.variant, operation.dtype, table[list(DIMS)].to_numpy()))
     except UserError as error:
         raise UserError(f"{path}: {error}; fetch it again") from error
+    _refuse(path, "problem_key", made["problem_key"], ~made["problem_key"].duplicated())
     if "problem_key" not in table:
         return made.assign(split="train", network="", layer="")
     _refuse(path, "split", table["split"], table["split"].isin(problem_table.SPLITS))
