@@ -1,7 +1,5 @@
 import contextlib
 import errno
-import io
-import multiprocessing
 import os
 import re
 import shutil
@@ -12,7 +10,9 @@ import time
 from pathlib import Path
 
 import filelock
+import lock_attacks
 import pytest
+from lock_attacks import LOSSES, NOBODY, PLANTED, ROOT, start_as
 
 from tileseer.core import locks
 from tileseer.core.errors import UserError
@@ -82,17 +82,6 @@ def test_of_several_devices_the_first_free_one_is_held(tmp_path):
         assert device == "gpu-1"
 
 
-LOSSES = {
-    "lock removed": lambda path: path.unlink(),
-    "lock renamed": lambda path: path.rename(path.with_name("away")),
-    "lock replaced": lambda path: os.replace(shutil.copy(path, path.with_name("copy")), path),
-    "folder renamed": lambda path: path.parent.rename(path.parent.with_name("elsewhere")),
-    "folder removed": lambda path: shutil.rmtree(path.parent),
-    "folder replaced": lambda path: (path.parent.rename(path.parent.with_name("elsewhere")), path.parent.mkdir()),
-    "a file in place of the folder": lambda path: (shutil.rmtree(path.parent), path.parent.touch()),
-}
-
-
 @pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
 def test_a_holder_learns_that_another_process_can_take_its_lock(tmp_path, lose):
     path = device_locks(["toy"], tmp_path / "locks")["toy"]
@@ -156,22 +145,12 @@ def test_a_dead_container_or_a_restart_of_this_machine_stops_nobody(path, same):
         pass
 
 
-SHIM = """
-#define _GNU_SOURCE
-#include <errno.h>
-int flock(int fd, int operation) { errno = %s; return -1; }
-"""
-
-
-@pytest.fixture(params=["ENOSYS", "ENOLCK", "EOPNOTSUPP"])
+@pytest.fixture(params=lock_attacks.NO_FLOCK)
 def no_flock(request, tmp_path_factory):
     """Environment in which ``flock`` fails as on a file system that has none."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
-    folder = tmp_path_factory.mktemp("shim")
-    (folder / "shim.c").write_text(SHIM % request.param)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "shim.so", folder / "shim.c"], check=True)
-    return {"LD_PRELOAD": str(folder / "shim.so")}
+    return lock_attacks.without_flock(tmp_path_factory.mktemp("shim"), request.param)
 
 
 def try_elsewhere(path, environment):
@@ -213,7 +192,6 @@ def test_without_flock_a_marker_that_names_nobody_is_refused_with_the_fix(path, 
     assert try_elsewhere(path, no_flock).stdout == "got it\n"
 
 
-ROOT, NOBODY = 0, 65534
 needs_root = pytest.mark.skipif(os.getuid() != ROOT, reason="only root can become another user")
 
 
@@ -226,37 +204,15 @@ def open_folder():
     shutil.rmtree(folder)
 
 
-def hold_as(user, folder, messages, seconds):
-    """Become a user with a narrow umask, hold the lock, and send what was printed while it was not free."""
-    os.setgroups([])
-    os.setresgid(user, user, user)
-    os.setresuid(user, user, user)
-    os.umask(0o077)
-    sys.stderr = printed = io.StringIO()
-    try:
-        with hold_first_free(device_locks(["toy"], folder), timeout_s=60):
-            messages.put(printed.getvalue())
-            time.sleep(seconds)
-    except UserError as error:
-        messages.put(str(error))
-
-
-def start_as(user, folder, seconds=0.0):
-    # Forked: another user need not be able to read this environment.
-    context = multiprocessing.get_context("fork")
-    messages = context.Queue()
-    process = context.Process(target=hold_as, args=(user, folder, messages, seconds))
-    process.start()
-    return process, messages
-
-
 @needs_root
-@pytest.mark.parametrize(("owner", "other"), [(ROOT, NOBODY), (NOBODY, ROOT)])
-def test_two_users_share_a_device(open_folder, owner, other):
+@pytest.mark.parametrize(
+    ("owner", "other", "namespace"), [(ROOT, NOBODY, False), (NOBODY, ROOT, False), (ROOT, NOBODY, True)]
+)
+def test_two_users_share_a_device(open_folder, owner, other, namespace):
     folder = open_folder / "locks"
     first, messages = start_as(owner, folder, 60)
     assert messages.get(timeout=20) == ""
-    second, waiting = start_as(other, folder)
+    second, waiting = start_as(other, folder, namespace=namespace)
     time.sleep(0.5)
     first.kill()
     first.join()
@@ -310,16 +266,6 @@ def test_a_user_who_renames_the_lock_of_another_one_ends_its_holding(open_folder
         process.join()
         with pytest.raises(UserError, match="the lock was renamed or removed"):
             lock.check()
-
-
-PLANTED = {
-    "a FIFO": os.mkfifo,
-    "a link": lambda path: path.symlink_to(path.with_name("victim")),
-    "a dangling link": lambda path: path.symlink_to(path.with_name("nothing")),
-    "a link to a device": lambda path: path.symlink_to("/dev/zero"),
-    "a second name": lambda path: path.hardlink_to(path.with_name("victim")),
-    "a folder": Path.mkdir,
-}
 
 
 @pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from lock_attacks import LOSSES
 
 from tileseer.core import runs
 from tileseer.core.errors import UserError
@@ -52,6 +53,18 @@ def test_a_second_run_is_refused_until_the_first_is_killed(state, start):
     run.send_signal(signal.SIGKILL)
     run.wait()
     runs.begin_run(state).close()
+    runs.begin_run(state).close()
+
+
+@pytest.mark.parametrize("lose", ["lock removed", "lock renamed", "lock replaced"])
+def test_a_second_run_is_refused_although_the_lock_of_the_first_was_lost(state, start, lose):
+    run = start(sys.executable, "-c", RUN, str(state))
+    for _ in range(2):
+        LOSSES[lose](state / runs.RUN)
+        with pytest.raises(UserError, match="a process runs in this folder; wait for its end"):
+            runs.begin_run(state)
+    run.kill()
+    run.wait()
     runs.begin_run(state).close()
 
 

@@ -59,6 +59,23 @@ class Lock(AbstractContextManager["Lock"]):
         """Free the lock."""
         self._held.close()
 
+    def takes_folder(self) -> bool:
+        """Lock the folder of the file as well, until ``close``: who removes the file does not free the folder.
+
+        False, with both free, if another process has the folder. Where no folder can be locked, the file is enough.
+        """
+        from filelock import lock_descriptor
+
+        handle = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        self._held.callback(os.close, handle)
+        try:
+            free = lock_descriptor(handle, blocking=False)
+        except OSError:
+            free = True
+        if not free:
+            self.close()
+        return free
+
     def check(self) -> None:
         """Raise a ``UserError`` if the file was renamed or removed: the next process would lock a new one."""
         if not _is_still(self._path, self._handle):

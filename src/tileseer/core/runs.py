@@ -34,7 +34,7 @@ def begin_run(state: Path, *folders: Path) -> Lock:
     """
     refuse_read_only(state, *folders)
     lock = try_lock(state / RUN)
-    if lock is None:
+    if lock is None or not lock.takes_folder():
         who = holder_of(state / RUN) or "a process"
         raise UserError(f"{who} runs in this folder; wait for its end, or run in another folder")
     _wait_for_jobs(state / JOBS)
