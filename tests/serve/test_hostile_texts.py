@@ -5,6 +5,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from cpp_code import code_of
 from cpp_selectors import assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,6 @@ EVIL = st.builds(
         ')"', "%s", "; inline const int evil = 1;", "}", "{{", "{%", "\t", "é", "\ud800", "u8", "\x1f",
     ]) | st.text(max_size=3), max_size=6),
 )  # fmt: skip
-TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|//(?:\\\n|[^\n])*|/\*.*?\*/', re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +58,6 @@ def filled(rendered):
     template = rendered[2]["template"]
     render = templates.cpp_environment(template.parent).get_template(template.name).render
     return render, values, code_of(render(**values))[0]
-
-
-def code_of(text):
-    """A C++ text without its strings and comments, and its strings."""
-    strings = [match[0] for match in TOKEN.finditer(text) if match[0].startswith('"')]
-    return TOKEN.sub(lambda match: '""' if match[0].startswith('"') else "", text), strings
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

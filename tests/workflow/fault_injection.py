@@ -35,6 +35,7 @@ from pathlib import Path
 from small_workflow import CONFIG, ROOT, TARGETS, Workflow, lay_out
 
 from tileseer.core import code_digest
+from tileseer.core.script import RUN, RunEnvironment
 from tileseer.measure import journal
 
 DAMAGES = ("cut", "flip", "zeros", "empty", "foreign", "long tail", "endless nesting")
@@ -125,10 +126,10 @@ class Suite:
 
     def damage_files(self, number: int) -> None:
         """Damage one file that a stage reads."""
-        readers = [stage for stage in self.stages if self._readable(stage)]
+        readers = [stage for stage in self.stages if self.readable(stage)]
         for draw in self.cases("damage", number):
             stage = draw.choice(readers)
-            path = draw.choice(self._readable(stage))
+            path = draw.choice(self.readable(stage))
             how = draw.choice(DAMAGES)
             self.clear(stage, keep=path)
             sound = path.read_bytes()
@@ -150,7 +151,7 @@ class Suite:
                 process = self.scratch.start("--forcerun", stage.name, "--", *TARGETS)
                 if victim := kill_some(process, draw):
                     victims.append(victim)
-            self._finish(*(f"kill -9 of {victim}" for victim in victims), detail=stage.name)
+            self.finish(*(f"kill -9 of {victim}" for victim in victims), detail=stage.name)
 
     def fill_disks_of_runs(self, options: str = f"size={PAGE}", fault: str = "disk full") -> None:
         """Let a whole run make each stage again on a file system without room, or that is read-only."""
@@ -165,7 +166,7 @@ class Suite:
                 if not run.status or not named or "Traceback" in run.output:
                     self.count(f"{fault} in a run, for {stage.name}", "lost", run.output[-1500:])
                     continue
-                self._finish(f"{fault} in a run, for {stage.name}")
+                self.finish(f"{fault} in a run, for {stage.name}")
 
     def jump_times(self, number: int) -> None:
         """Give some files of a finished run times far in the past and the future; a plain rerun does nothing."""
@@ -175,7 +176,7 @@ class Suite:
             for path in draw.sample(files, k=draw.randint(1, len(files))):
                 moment = time.time() + draw.choice((-1, 1)) * draw.uniform(0, 10 * 365 * 86400)
                 os.utime(path, (moment, moment))
-            self._finish("times of files that jumped", has_jobs=False)
+            self.finish("times of files that jumped", has_jobs=False)
 
     def jump_clocks(self, number: int, library: Path | None) -> None:
         """Let the clock jump while a run makes a stage again: up to ten years, forth and back; then a plain rerun."""
@@ -207,14 +208,14 @@ class Suite:
             if process.returncode and not re.search(r"error: |Error", said):
                 self.count(fault, "lost", f"{where}: {said[-1500:]}")
                 continue
-            self._finish(fault, detail=where)
+            self.finish(fault, detail=where)
 
-    def _finish(self, *faults: str, detail: str = "", has_jobs: bool = True) -> None:
+    def finish(self, *faults: str, detail: str = "", has_jobs: bool = True, outcome: str = "recovered") -> None:
         """Let a plain rerun end, and count whether it ends with what the undisturbed run made."""
         run = self.scratch.run()
         same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made) and (has_jobs or not run.jobs)
         for fault in faults:
-            self.count(fault, "recovered" if same else "lost", f"{detail}: {run.output[-2000:]}")
+            self.count(fault, outcome if same else "lost", f"{detail}: {run.output[-2000:]}")
 
     def _judge(self, stage: Stage, path: Path, sound: bytes, fault: str) -> None:
         status, said = run_stage(stage, self.scratch.folder)
@@ -232,8 +233,10 @@ class Suite:
         else:
             self.rerun(stage, fault, where, "refused")
 
-    def rerun(self, stage: Stage, fault: str, detail: str, outcome: str = "recovered") -> None:
-        status, said = run_stage(stage, self.scratch.folder)
+    def rerun(
+        self, stage: Stage, fault: str, detail: str, outcome: str = "recovered", store: Path | None = None
+    ) -> None:
+        status, said = run_stage(stage, self.scratch.folder, store=store)
         if status or not self.same(stage):
             self.count(fault, "lost", f"{stage.name}: {detail}: the rerun ended with {status}: {said[-1500:]}")
         else:
@@ -250,20 +253,24 @@ class Suite:
 
     def clear(self, stage: Stage, keep: Path | None = None) -> None:
         """Bring everything to its undisturbed state, but without the outputs of the stage."""
-        shutil.rmtree(self.scratch.folder / "results", ignore_errors=True)
-        shutil.copytree(self.made.folder / "results", self.scratch.folder / "results")
+        self.reset()
         for name in stage.paths(outputs=True):
             path = self.scratch.folder / name
             if path == keep:
                 continue
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
+    def reset(self) -> None:
+        """Bring all results to their undisturbed state."""
+        shutil.rmtree(self.scratch.folder / "results", ignore_errors=True)
+        shutil.copytree(self.made.folder / "results", self.scratch.folder / "results")
+
     def restore(self) -> None:
         """Bring the whole folder to its undisturbed state, time stamps and Snakemake's records included."""
         shutil.rmtree(self.scratch.folder)
         shutil.copytree(self.made.folder, self.scratch.folder)
 
-    def _readable(self, stage: Stage) -> list[Path]:
+    def readable(self, stage: Stage) -> list[Path]:
         names = stage.paths(outputs=False)
         # The journal is read as well as written; the dataset reads it by the name in the receipt.
         names += [name for name in stage.paths(outputs=True) if "journals" in name]
@@ -317,8 +324,17 @@ def written_by(script: str) -> set[str]:
     return {f"--{name.replace('_', '-')}" for name, kind in kinds.items() if kind.startswith(("Output", "Journal"))}
 
 
-def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tuple[int, str]:
-    """Run a stage in a forked process; return its status, negative if it was killed, and what it printed."""
+def run_stage(
+    stage: Stage,
+    folder: Path,
+    kill_after: float | None = None,
+    store: Path | None = None,
+    meanwhile: Callable[[int], None] | None = None,
+) -> tuple[int, str]:
+    """Run a stage in a forked process; return its status, negative if it was killed, and what it printed.
+
+    ``store``: folder of a shared cache. ``meanwhile`` is called with the number of the process.
+    """
     with tempfile.TemporaryFile() as log:
         sys.stdout.flush()
         child = os.fork()
@@ -328,9 +344,7 @@ def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tu
             for number in (1, 2):
                 os.dup2(log.fileno(), number)
             sys.argv = list(stage.arguments)
-            if stage.name != "compile":
-                # Of the compiler's faults; with it other stages would be restored.
-                os.environ.pop("TILESEER_RUN", None)
+            os.environ[RUN] = _environment_of_job(stage, store)
             status = 1
             try:
                 runpy.run_path(stage.arguments[0], run_name="__main__")
@@ -344,12 +358,25 @@ def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tu
         # Here as well: who comes first makes the group that is killed.
         with suppress(ProcessLookupError):
             os.setpgid(child, child)
+        if meanwhile:
+            meanwhile(child)
         if kill_after is not None:
             wait_until_used(child, kill_after)
             os.killpg(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         log.seek(0)
         return status, log.read().decode(errors="replace")
+
+
+def _environment_of_job(stage: Stage, store: Path | None) -> str:
+    """Return what a run of the workflow passes to a job: its store, if any, and the state of the code."""
+    machine = {"cache": {"folder": str(store), "max_gib": 1}} if store else {}
+    if stage.name == "compile" and not store:
+        # Of the compiler's faults; with it other stages would be restored.
+        machine = RunEnvironment.read().machine
+    path = Path(stage.arguments[0])
+    files = [path, *code_digest.modules_of(ROOT / path).values()]
+    return RunEnvironment(machine, {path.stem: code_digest.state_of_files(files)}).text()
 
 
 def wait_until_used(pid: int, cpu_s: float) -> bool:

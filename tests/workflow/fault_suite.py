@@ -17,6 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import compiler_faults
+import edit_faults
+import hostile_faults
+import lock_faults
+import publication_faults
 import worker_faults
 from fault_injection import NOT_INJECTED, PAGE, Suite, entries, may_mount, prepare
 
@@ -59,6 +63,14 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=0, help="finished runs whose files get other times")
     parser.add_argument("--clocks", type=int, default=0, help="runs whose clock jumps (needs libfaketime)")
     parser.add_argument("--whole-disks", action="store_true", help="fill disks under whole runs, too")
+    parser.add_argument("--edits", type=int, default=0, help="of files while a whole run is alive")
+    parser.add_argument("--publish-kills", type=int, default=0, help="while others read what is published")
+    parser.add_argument("--reads", type=int, default=500, help="beside each of these kills")
+    parser.add_argument("--entries", type=int, default=0, help="hostile ones of the stage store")
+    parser.add_argument("--recordings", type=int, default=0, help="hostile ones")
+    parser.add_argument("--users", action="store_true", help="two of them share a lock (needs root)")
+    parser.add_argument("--locks", action="store_true", help="lose locks while they are held, and replace them")
+    parser.add_argument("--no-flock", type=int, default=0, help="commands to call where flock fails, in three ways")
     parser.add_argument("--folder", type=Path, help="where the workflow is, or is to be made; kept for the next call")
     parser.add_argument("--log", type=Path, help="file of outcomes; what it holds is not injected again")
     parser.add_argument("--report", type=Path, help="page whose table between the marks is replaced")
@@ -84,6 +96,10 @@ def inject(args: argparse.Namespace, folder: Path) -> Iterator[Suite]:
         compiler_faults.inject(compiling, args.compiler_faults)
         compiler_faults.kill_compiling(compiling, args.compiler_kills)
         yield compiling
+    if args.recordings:
+        replaying = hostile_faults.prepare_recording(folder, args.seed, args.log)
+        hostile_faults.plant_recordings(replaying, args.recordings)
+        yield replaying
     suite = prepare(folder, args.seed, args.log)
     yield suite
     suite.kill_stages(args.stage_kills)
@@ -102,6 +118,15 @@ def inject(args: argparse.Namespace, folder: Path) -> Iterator[Suite]:
     suite.jump_clocks(args.clocks, faketime())
     suite.jump_times(args.times)
     suite.kill_runs(args.run_kills)
+    publication_faults.kill_publications(suite, args.publish_kills, args.reads)
+    hostile_faults.plant_entries(suite, args.entries)
+    if args.users:
+        lock_faults.share_between_users(suite)
+    if args.locks:
+        lock_faults.lose_locks(suite)
+        lock_faults.plant_locks(suite)
+    lock_faults.fail_flock(suite, args.no_flock)
+    edit_faults.edit_runs(suite, args.edits)
 
 
 if __name__ == "__main__":
