@@ -121,7 +121,7 @@ class _Faults:
     def missing(self, field: str, path: str, what: str = "") -> None:
         """Note a file that is not there; what reading it says is no further fault."""
         folder = Path(path).parent
-        near = get_close_matches(Path(path).name, [each.name for each in folder.glob("*")], 1)
+        near = get_close_matches(Path(path).name, [each.name for each in folder.glob("*")], 1, 0.75)
         meant = f"; is it {(folder / near[0]).as_posix()}?" if near else "; correct the path"
         self.lines[f"{field}: {path}: there is no such file{meant}{what}"] = None
         self._missing.add(path)

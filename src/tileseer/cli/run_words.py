@@ -152,7 +152,7 @@ class Words:
                 raise UserError(f"{name}: a file has to follow, such as config/hip.yaml")
         for path in self.config_files:
             if not path.exists():
-                near = get_close_matches(path.name, [each.name for each in path.parent.glob("*")], 1)
+                near = get_close_matches(path.name, [each.name for each in path.parent.glob("*")], 1, 0.75)
                 meant = f"; do you mean {path.parent / near[0]}?" if near else ""
                 raise UserError(f"{CONFIG_FILES[0]}: {path}: there is no such file{meant}")
         for path in (CONFIG_FILE, *self.config_files):
