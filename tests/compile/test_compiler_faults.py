@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tileseer.compile import machine_code
 
 TEXTS = ["CODE=1000", "CODE=2000"]
-HOWS = ("crash", "abort", "kill -9", "hang", "nothing", "empty", "cut", "foreign", "zeros", "another kernel")
+HOWS = ("crash", "kill -9", "hang", "nothing", "cut", "foreign", "another kernel")
 OBJECT = fake_hipcc.code_object([("0", "1000"), ("1", "2000")])
 
 
@@ -61,7 +61,7 @@ def test_a_fault_in_one_call_leaves_no_trace(machine, how, call):
     assert len(machine.runs) == runs
 
 
-@pytest.mark.parametrize("how", ["crash", "kill -9", "hang", "nothing", "another kernel"])
+@pytest.mark.parametrize("how", ["crash", "kill -9", "hang"])
 def test_a_fault_that_comes_again_costs_one_kernel_and_is_not_kept(machine, how):
     right = undisturbed(machine)
     let(machine, how=how, kernel=machine.units(*TEXTS)[1].kernel.name)

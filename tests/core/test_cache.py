@@ -160,6 +160,21 @@ def test_many_writers_that_are_killed_at_any_moment(tmp_path):
     assert cache.collect().bytes <= 40 * 3200
 
 
+def test_what_another_process_removes_during_a_collection_is_not_left(tmp_path, monkeypatch):
+    cache, scan = Cache(tmp_path, BIG), Cache._scan
+    for number in range(4):
+        cache.put(caches.key(str(number)), content_of(number))
+
+    def scan_and_lose(self, names):
+        listed = [*scan(self, names)]
+        for path, _ in listed:
+            path.unlink()
+        return listed
+
+    monkeypatch.setattr(Cache, "_scan", scan_and_lose)
+    assert cache.collect(3200).bytes <= 3200
+
+
 def make_slowly(folder, seconds, mark):
     """Ask for an entry; making it takes time and leaves a line."""
 

@@ -40,7 +40,7 @@ def replayed(folder):
     return recording.recorded_dataset(folder, OPERATION, HARDWARE["sm_90_h200"])
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.randoms(), text=st.booleans())
 def test_a_hostile_recording_is_replayed_or_refused_in_one_line(draw, text, sound, tmp_path):
     folder = tmp_path / "recording"

@@ -24,7 +24,7 @@ from tileseer.measure import batch, journal, receipt
 
 PAIRS = range(8)
 LEASE_S = 30.0
-STEPS = 2_000
+STEPS = 1_000
 WRITERS = st.sampled_from(["one", "other", "third"])
 SHARES = st.floats(0, 1)
 
@@ -332,7 +332,7 @@ class Protocol(RuleBasedStateMachine):
 def test_the_invariants_hold_whoever_dies_when(tmp_path):
     Protocol.base = tmp_path
     phases, quiet = [Phase.generate], list(HealthCheck)
-    settled = settings(max_examples=80, stateful_step_count=50, deadline=None, derandomize=True, phases=phases)
+    settled = settings(max_examples=30, stateful_step_count=50, deadline=None, derandomize=True, phases=phases)
     run_state_machine_as_test(Protocol, settings=settings(settled, suppress_health_check=quiet))
     assert Protocol.steps >= STEPS
     # What the machine is for did happen.

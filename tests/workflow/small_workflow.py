@@ -12,20 +12,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import warm_python
 import yaml
 from fake_machine import install_compiler
-from warm_snakemake import call
 
 from tileseer.problems.problem import DIMS
 
 ROOT = Path(__file__).parents[2]
+TOOLS = Path(sys.executable).parent
+SNAKEMAKE = str(TOOLS / "snakemake")
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")
 TARGETS = ("results/models/gfx950", "results/reports/gfx950.html")
 
 CONFIG = {
     "arch": "gfx950",
     "operations": ["forward_bf16"],
-    "configs": {"rule_set": "config/rule_sets/small.yaml", "chunks": 3},
+    "configs": {"rule_set": "config/rule_sets/small.yaml", "chunks": 2},
     "problems": {
         "networks": "config/problems/small.csv",
         "design": 0,
@@ -116,7 +118,7 @@ class Workflow:
         return environment() | {"XDG_CACHE_HOME": str(self.folder / "cache")}
 
     def command(self, *arguments: str) -> list[str]:
-        return [str(Path(sys.executable).parent / "snakemake"), "--quiet", "rules", "--cores", "2", *arguments]
+        return [SNAKEMAKE, "--quiet", "rules", "--cores", "2", *arguments]
 
     def start(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.Popen:
         """Start Snakemake in a process group of its own, with more in its environment."""
@@ -127,12 +129,16 @@ class Workflow:
 
     def run(self, *arguments: str) -> Run:
         """Call Snakemake and wait for its end."""
-        return Run(*call(self.command(*(arguments or TARGETS)), self.folder, self.environment(), timeout=300))
+        return self._run(self.command(*(arguments or TARGETS)))
 
     def plain(self, *arguments: str) -> Run:
         """Call Snakemake as the profile has it."""
-        command = [str(Path(sys.executable).parent / "snakemake"), *arguments]
-        return Run(*call(command, self.folder, self.environment(), timeout=300))
+        return self._run([SNAKEMAKE, *arguments])
+
+    def _run(self, command: list[str]) -> Run:
+        together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        ended = warm_python.run(command, self.folder, self.environment(), timeout=300, **together)
+        return Run(ended.returncode, ended.stdout)
 
     def make(self, *arguments: str) -> Run:
         """Run and insist on success."""
@@ -163,17 +169,15 @@ class Workflow:
 
 def tileseer(workflow: Workflow, *words: str) -> subprocess.CompletedProcess[str]:
     """Call the command in a workflow's folder, without a terminal."""
-    return subprocess.run(
-        ["tileseer", *words], cwd=workflow.folder, env=workflow.environment(), capture_output=True, text=True
-    )
+    command = [str(TOOLS / "tileseer"), *words]
+    return warm_python.run(command, workflow.folder, workflow.environment(), capture_output=True)
 
 
 def environment() -> dict[str, str]:
-    tools = Path(sys.executable).parent
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SNAKEMAKE", "TILESEER"))
     }
-    return kept | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    return kept | {"PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}"}
 
 
 def lay_out(folder: Path) -> Workflow:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import pytest
 from small_workflow import TARGETS
 
 STAGES = (
@@ -29,7 +28,7 @@ def test_a_dry_run_from_scratch_lists_the_jobs_that_run_and_the_graph_has_every_
 
 def test_until_a_stage_makes_its_files_and_the_next_call_goes_on(made, fresh):
     done = Counter()
-    for stage in ("configs", "support", "validation", "report"):
+    for stage in ("support", "report"):
         run = fresh.make("--until", stage)
         assert stage in run.jobs and not run.jobs.keys() & done.keys(), stage
         done += run.jobs
@@ -43,27 +42,21 @@ def test_omit_from_leaves_a_stage_and_what_follows(fresh):
 
 def test_batches_of_the_dataset_lead_to_it(fresh):
     target = "results/datasets/gfx950/forward_bf16.parquet"
-    runs = [fresh.make("--batch", f"dataset={batch}/3", "--", target) for batch in (1, 2, 3)]
-    assert [run.jobs["dataset"] for run in runs] == [0, 0, 1]
+    runs = [fresh.make("--batch", f"dataset={batch}/2", "--", target) for batch in (1, 2)]
+    assert [run.jobs["dataset"] for run in runs] == [0, 1]
 
 
-def test_a_forced_stage_runs_with_what_follows(copy):
-    run = copy.make("-R", "serving", "--", "results/models/gfx950")
-    assert run.jobs == {"serving": 1, "publish": 1}
-    assert not run.computed
-
-
-def test_rules_and_files_can_be_listed(copy):
-    rules = copy.make("--list-rules").output.split()
+def test_rules_and_files_can_be_listed(made):
+    workflow, _ = made
+    rules = workflow.make("--list-rules").output.split()
     assert {*STAGES, "all", "sources", "active", "baseline", "recorded"} <= set(rules)
-    lines = [line for line in copy.make("--summary").output.splitlines() if line.startswith("results/")]
-    assert len(lines) > 30 and all(line.endswith("no update") for line in lines)
+    lines = [line for line in workflow.make("--summary").output.splitlines() if line.startswith("results/")]
+    assert len(lines) > 25 and all(line.endswith("no update") for line in lines)
 
 
-@pytest.mark.parametrize("chunks", [1, 5])
-def test_other_numbers_of_chunks_give_the_same_dataset(copy, chunks):
+def test_another_number_of_chunks_gives_the_same_dataset(copy):
     before = copy.read("results/datasets/gfx950/forward_bf16.parquet")
-    copy.configure(configs={"rule_set": "config/rule_sets/small.yaml", "chunks": chunks})
+    copy.configure(configs={"rule_set": "config/rule_sets/small.yaml", "chunks": 3})
     run = copy.make("results/datasets/gfx950/forward_bf16.parquet")
-    assert run.jobs["benchmark"] == chunks and run.measured == 0
+    assert run.jobs["benchmark"] == 3 and run.measured == 0
     assert copy.read("results/datasets/gfx950/forward_bf16.parquet") == before

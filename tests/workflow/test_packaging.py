@@ -115,10 +115,10 @@ def test_a_study_runs_the_workflow_of_the_package(installed, made, tmp_path):
         (study / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(world / name, study / name)
     (study / "config/config.yaml").write_text(yaml.safe_dump(CONFIG))
-    installed(study, "snakemake", "--cores", "2", "results/models/gfx950")
-    model = "results/models/gfx950/grouped_conv_forward_bf16_gfx950/model_tflops.lgbm"
+    model = "results/training/gfx950/forward_bf16/model_tflops.lgbm"
+    installed(study, "snakemake", "--cores", "2", model)
     assert (study / model).read_bytes() == (world / model).read_bytes()
-    assert "Nothing to be done" in installed(study, "snakemake", "--cores", "2", "results/models/gfx950")
+    assert "Nothing to be done" in installed(study, "snakemake", "--cores", "2", model)
 
 
 def test_a_study_is_not_written_over_another(installed, tmp_path):

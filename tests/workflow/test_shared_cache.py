@@ -12,7 +12,7 @@ from small_workflow import Workflow, with_fake_compiler
 
 from tileseer.core.cache import Cache
 
-TABLES = [f"results/build/gfx950/forward_bf16/{chunk}.parquet" for chunk in range(3)]
+TABLES = [f"results/build/gfx950/forward_bf16/{chunk}.parquet" for chunk in range(2)]
 
 
 def test_two_workflows_compile_each_kernel_once_and_the_death_of_one_does_not_hurt_the_other(fresh, tmp_path):

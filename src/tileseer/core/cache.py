@@ -271,9 +271,9 @@ def _claim(handle: int, key: str, wait: bool) -> bool:
 
 
 def _unlink(path: Path) -> bool:
-    """Remove a file; False if it is gone already, is a folder, or another user's in a folder that protects it."""
+    """Remove a file, or see that another process did; False if it is a folder, or another user's in a protected one."""
     try:
-        path.unlink()
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
+        path.unlink(missing_ok=True)
+    except (IsADirectoryError, PermissionError):
         return False
     return True
