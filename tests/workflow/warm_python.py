@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -90,12 +91,12 @@ def _serve(path: str) -> None:
         for end in running.keys() & {*ready}:
             pid, asker = running.pop(end)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            if asker not in ready:
+            with suppress(OSError):
                 asker.send(str(status).encode())
             asker.close()
             os.close(end)
         for asker in askers.keys() & {*ready}:
-            if asker.fileno() >= 0:
+            with suppress(ProcessLookupError):
                 os.killpg(askers[asker], signal.SIGKILL)
         if listener in ready:
             asker, _ = listener.accept()
