@@ -53,7 +53,7 @@ FAULTS = {
     "-s nowhere": "nowhere: there is none of this name; go to the checkout",
     "--cores x": "--cores: should be a whole number from 1, or all, but it is 'x'",
     "-c0": "--cores: should be a whole number from 1, or all, but it is '0'",
-    "--arch gfx950 results/models/gfx950": "--arch gfx950 and results/models/gfx950: give one of them",
+    "--arch gfx950 results/models/gfx950": "--arch gfx950 and results/models/gfx950: ",
     "--workflow-profile nowhere": "--workflow-profile: nowhere: there is no such folder",
     "--cofnig arch=gfx950": "--cofnig: neither tileseer run nor snakemake has this flag; do you mean --config?",
 }
