@@ -60,11 +60,11 @@ CEILINGS = {
     "asked": 28,
     "wanted": 4,
     "found": 23,
-    "given": 45,
-    "known": 169,
+    "given": 43,
+    "known": 164,
     "said": 23,
     "stands": 23,
-    "lies": 16,
+    "lies": 15,
 }
 """Word to how often the code may hold it at most. Lower a number where it has fallen; never raise one."""
 _FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.MULTILINE | re.DOTALL)
