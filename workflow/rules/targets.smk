@@ -10,8 +10,7 @@ def is_made(name):
 
 
 # Where another workflow uses this one, it has rules of its own.
-ROOT = Path((lambda: 0).__code__.co_filename).resolve().parents[2] / "Snakefile"
-if workflow.is_main_process and Path(workflow.main_snakefile).resolve() == ROOT:
+if workflow.is_main_process and os.path.samefile(workflow.basedir, HERE):
     NAMES = [*CALL.targets, *CALL.forcerun, *CALL.until, *CALL.omit_from]
     try:
         preflight.refuse_targets(

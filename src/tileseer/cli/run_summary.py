@@ -11,15 +11,15 @@ from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import model_files
 from tileseer.measure.harness.telemetry import boards
 from tileseer.serve import publication
-from tileseer.serve.model_page import figures_of, libraries_of, meaning, read_evaluations
+from tileseer.serve.model_page import (
+    MEASURED_WITH,
+    figures_of,
+    libraries_of,
+    meaning,
+    measuring_command,
+    read_evaluations,
+)
 from tileseer.serve.verdict import faults, verdict_words
-
-CONFIGS = {
-    "ck_tile": ("hip", "config/hip.yaml"),
-    "cutlass": ("cuda", "config/cuda.yaml"),
-    "cudnn": ("cuda", "config/cudnn.yaml"),
-}
-"""Of each family that a GPU here can be measured with: kind of GPU and configuration."""
 
 
 def summary_of(arch: str) -> dict[str, Any]:
@@ -60,17 +60,16 @@ def _published(models: Path) -> dict[str, Any]:
 
 def unused_gpu(index: model_files.Index) -> str | None:
     """The command that measures a GPU of the arch that is visible here, if these models are not of its times."""
-    family, arch = family_of_arch(index.arch).name, target(index.arch)
-    if index.device_kind == "measured" or family not in CONFIGS:
+    command = measuring_command(index.arch)
+    if index.device_kind == "measured" or command is None:
         return None
-    backend, file = CONFIGS[family]
+    backend, _ = MEASURED_WITH[family_of_arch(index.arch).name]
     try:
         visible = {board.arch for board in boards(backend, warn=False)}
     except UserError:
         # A driver that does not answer: nothing here needs its GPU.
         return None
-    models = f"{arch}_cudnn" if family == "cudnn" else arch
-    return f"tileseer run results/models/{models} --configfile {file}" if arch.removesuffix("a") in visible else None
+    return command if target(index.arch).removesuffix("a") in visible else None
 
 
 def lines_of(made: Mapping[str, Any]) -> Iterator[str]:

@@ -4,20 +4,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from tileseer.gpus.hardware import target
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import family_of_arch
 from tileseer.report.losses import advice
 from tileseer.report.results import Results
 from tileseer.report.tables import Badge, Row, together, without_defaults
-from tileseer.serve.model_page import EXAMPLE, MEANINGS
-from tileseer.serve.verdict import GOOD, faults
+from tileseer.serve.model_page import EXAMPLE, MEANINGS, measuring_command
+from tileseer.serve.verdict import faults, verdict_of
 
 FEW = 3
 """Worst networks, and worst layers."""
-NOT_GOOD = "not good enough"
-MEASURES = {"ck_tile": "config/hip.yaml", "cutlass": "config/cuda.yaml", "cudnn": "config/cudnn.yaml"}
-"""By family, the configuration that measures a GPU; solvers of MIOpen are only imported."""
 LIMITS = {
     "simulated": (
         "A formula computes the times, with reproducible deviation and noise. They serve to develop and test the "
@@ -54,10 +50,9 @@ def verdict(results: Results) -> Iterable[Row]:
     """The verdict on each operation with its figures, beside the number of layers that they leave out."""
     for result in results.operations:
         one = result.evaluation
-        bad = any(faults(one))
-        colour = "bad" if bad else "limited" if one.device_kind == "simulated" else "good"
+        found = verdict_of(one)
         yield {
-            "operation": one.operation, "verdict": Badge(NOT_GOOD if bad else GOOD[one.device_kind], colour),
+            "operation": one.operation, "verdict": Badge(found.word, found.level),
             "mean, %": one.first.mean, "P10, %": one.first.p10, "worst layer, %": one.first.min,
             "weighted by time, %": one.by_time,
             "best of 2, mean, %": one.best_of_2.mean, "best of 3, mean, %": one.best_of_3.mean,
@@ -106,9 +101,7 @@ def _following(results: Results) -> Iterator[Step]:
     family = family_of_arch(results.arch)
     bad = [result for result in results.operations if any(faults(result.evaluation))]
     if results.device_kind != "measured" and (results.device_kind == "simulated" or bad):
-        if settings := MEASURES.get(family.name):
-            arch = results.arch if family.offered else target(results.arch)
-            measure = f"tileseer run results/models/{arch} --configfile {settings}"
+        if measure := measuring_command(results.arch):
             yield Step("Measure a GPU of this target; the report of that run replaces this one:", measure)
         else:
             larger = "tileseer import find-db FILE --arch ARCH --output FOLDER"

@@ -7,6 +7,7 @@ from typing import Any
 from tileseer.core import documents
 from tileseer.core.templates import comment, fill_template
 from tileseer.dataset.provenance import Recording
+from tileseer.gpus.hardware import target
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import model_files
@@ -15,11 +16,17 @@ from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.verdict import verdict_words
 
 MEANINGS = {
-    "simulated": "Simulated: a formula made these times, no GPU. Do not use the picks on a GPU.",
+    "simulated": "Simulated: a formula made these times, no GPU. Measure your GPU before you rely on the picks.",
     "recorded": "Recorded: the times were measured before on {device} and replayed here.",
     "measured": "Measured on {device}.",
 }
 """What times of each kind are worth."""
+MEASURED_WITH = {
+    "ck_tile": ("hip", "config/hip.yaml"),
+    "cutlass": ("cuda", "config/cuda.yaml"),
+    "cudnn": ("cuda", "config/cudnn.yaml"),
+}
+"""Of each family that a GPU can be measured with: kind of GPU and configuration. MIOpen's times are imported."""
 EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 
 
@@ -29,6 +36,15 @@ def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
     return {
         name: documents.read_document(models / file, Evaluation) for name, file in files.items() if file in index.sha256
     }
+
+
+def measuring_command(arch: str) -> str | None:
+    """The command that measures a GPU of the target of an arch; None where no GPU is measured for its kernels."""
+    family = family_of_arch(arch)
+    if family.name not in MEASURED_WITH:
+        return None
+    models = arch if family.offered else target(arch)
+    return f"tileseer run results/models/{models} --configfile {MEASURED_WITH[family.name][1]}"
 
 
 def meaning(index: Index) -> str:

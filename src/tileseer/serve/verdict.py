@@ -5,6 +5,7 @@ Every limit has to hold. Means and 10th percentiles are compared with what a mod
 """
 
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from tileseer.serve.evaluation import Evaluation
 
@@ -26,6 +27,16 @@ GOOD = {
     "measured": "good",
 }
 """The words for a model that no limit refuses, by where its times come from."""
+
+
+class Verdict(NamedTuple):
+    """The verdict on what ships."""
+
+    word: str
+    level: Literal["good", "limited", "bad"]
+    """``limited``: useful, but not shown to be good on a GPU, or with room left."""
+    reasons: list[str]
+    """What is not good enough."""
 
 
 def faults(evaluation: Evaluation) -> Iterator[str]:
@@ -54,17 +65,18 @@ def faults(evaluation: Evaluation) -> Iterator[str]:
             yield f"{other.library} is faster: the picks have {other.speed:.2f} of its speed on {other.layers} layers"
 
 
-def beats_library(evaluation: Evaluation) -> bool:
-    """Whether the picks are at least as fast as every library's own choice that they are compared with."""
-    return bool(evaluation.libraries) and all(other.speed >= 1 for other in evaluation.libraries)
+def verdict_of(evaluation: Evaluation) -> Verdict:
+    """Word, level and reasons."""
+    reasons = list(faults(evaluation))
+    if not reasons:
+        return Verdict(GOOD[evaluation.device_kind], "limited" if evaluation.device_kind == "simulated" else "good", [])
+    if evaluation.libraries and all(other.speed >= 1 for other in evaluation.libraries):
+        return Verdict("faster than the library's own choice, with room left", "limited", reasons)
+    where = " in the simulation" if evaluation.device_kind == "simulated" else ""
+    return Verdict(f"not good enough{where}", "bad", reasons)
 
 
 def verdict_words(evaluation: Evaluation) -> str:
     """The verdict in words, which say what it is worth."""
-    reasons = "; ".join(faults(evaluation))
-    if not reasons:
-        return GOOD[evaluation.device_kind]
-    if beats_library(evaluation):
-        return f"faster than the library's own choice, with room left: {reasons}"
-    where = " in the simulation" if evaluation.device_kind == "simulated" else ""
-    return f"not good enough{where}: {reasons}"
+    found = verdict_of(evaluation)
+    return f"{found.word}: {'; '.join(found.reasons)}" if found.reasons else found.word
