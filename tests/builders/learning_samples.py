@@ -159,7 +159,8 @@ def ranked(model, problem_):
     # On top of a formula the level is unknown: the pick stands for the best.
     best = 0.0 if model.spec.formula is None else score.max()
     efficiency = np.minimum(100 * np.exp(score[order] - best), 100.0)
-    return table.assign(score=score[order], predicted_efficiency=efficiency)
+    time = 100 * np.exp(score.max() - score[order])
+    return table.assign(score=score[order], predicted_time=time, predicted_efficiency=efficiency)
 
 
 @cache

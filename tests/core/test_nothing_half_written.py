@@ -166,7 +166,8 @@ def judge(call, place, outputs, damaged, capfd, refused=False):
         assert not strays
         return
     assert ended == 2
-    assert [line.startswith("error: ") for line in said.splitlines()].count(True) == 1 and damaged.name in said, said
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert errors and damaged.name in errors[0], said
     assert not new, new
 
 

@@ -437,7 +437,12 @@ def test_only_simulated_times_are_called_simulated(kind):
         ("recorded", {}, Badge("good, on recorded times", "good"), None),
         ("simulated", {}, Badge("as good as the simulation can tell", "limited"), None),
         ("measured", {"covered_time": 90.0}, Badge("not good enough", "bad"), "7 of 1431 layers, 10 % of the time"),
-        ("simulated", {"first": Summary(**figures_of(97.25))}, Badge("not good enough", "bad"), "mean 97.2 %"),
+        (
+            "simulated",
+            {"first": Summary(**figures_of(97.25)), "libraries": []},
+            Badge("not good enough in the simulation", "bad"),
+            "mean 97.2 %",
+        ),
     ],
 )
 def test_the_verdict_has_a_word_a_colour_and_its_reasons(kind, changes, badge, reason):

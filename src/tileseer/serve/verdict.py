@@ -70,7 +70,8 @@ def verdict_of(evaluation: Evaluation) -> Verdict:
     reasons = list(faults(evaluation))
     if not reasons:
         return Verdict(GOOD[evaluation.device_kind], "limited" if evaluation.device_kind == "simulated" else "good", [])
-    if evaluation.libraries and all(other.speed >= 1 for other in evaluation.libraries):
+    covered = evaluation.covered_time >= COVERED_TIME
+    if covered and evaluation.libraries and all(other.speed >= 1 for other in evaluation.libraries):
         return Verdict("faster than the library's own choice, with room left", "limited", reasons)
     where = " in the simulation" if evaluation.device_kind == "simulated" else ""
     return Verdict(f"not good enough{where}", "bad", reasons)
