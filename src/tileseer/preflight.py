@@ -44,7 +44,7 @@ MIB_AN_OPERATION = 4.0
 Result = TypeVar("Result")
 
 
-class Request(NamedTuple):
+class RequestedFolder(NamedTuple):
     """What a target needs."""
 
     folder: str
@@ -60,16 +60,16 @@ class Tables(NamedTuple):
     ck_api: Path
 
 
-def requests_of(targets: Iterable[str], arch: str) -> list[Request]:
+def requests_of(targets: Iterable[str], arch: str) -> list[RequestedFolder]:
     """The archs that targets are about; ``arch`` is that of the configuration, for a target that is a rule."""
     requests = []
     for name in targets:
         place = re.search(rf"(?:^|/)results/(\w+)(?:/({ARCH_PATTERN})(?=[/.]|$))?", name)
         if place is None:
-            requests.append(Request("models", arch))
+            requests.append(RequestedFolder("models", arch))
         elif place[2]:
-            requests.append(Request(place[1], place[2]))
-    return list(dict.fromkeys(requests if targets else [Request("models", arch)]))
+            requests.append(RequestedFolder(place[1], place[2]))
+    return list(dict.fromkeys(requests if targets else [RequestedFolder("models", arch)]))
 
 
 def refuse_faults(settings: Config, targets: Iterable[str], tables: Tables) -> None:
@@ -158,7 +158,9 @@ def _check_files(faults: _Faults, settings: Config) -> None:
         faults.missing("configs.rule_set", rule_set, f" Sets with a name: {', '.join(RULE_SETS)}")
 
 
-def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, tables: Tables, request: Request) -> None:
+def _check_arch(
+    faults: _Faults, settings: Config, specs: ArchSpecs | None, tables: Tables, request: RequestedFolder
+) -> None:
     folder, arch = request
     recorded = arch in settings.replays
     operations: Sequence[str] = settings.operations or OPERATIONS
@@ -215,7 +217,7 @@ def _recorded_operations(settings: Config, arch: str, gpu: Hardware | None) -> S
     return replayed
 
 
-def _check_device(settings: Config, request: Request) -> None:
+def _check_device(settings: Config, request: RequestedFolder) -> None:
     device, toolchain = settings.benchmark.device, settings.compile.toolchain
     family = family_of_arch(request.arch)
     right = TOOLCHAIN_OF_DEVICE.get(device)
