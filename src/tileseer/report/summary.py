@@ -50,9 +50,9 @@ def verdict(results: Results) -> Iterable[Row]:
     """The verdict on each operation with its figures, beside the number of layers that they leave out."""
     for result in results.operations:
         one = result.evaluation
-        found = verdict_of(one)
+        made = verdict_of(one)
         yield {
-            "operation": one.operation, "verdict": Badge(found.word, found.level),
+            "operation": one.operation, "verdict": Badge(made.word, made.level),
             "mean, %": one.first.mean, "P10, %": one.first.p10, "worst layer, %": one.first.min,
             "weighted by time, %": one.by_time,
             "best of 2, mean, %": one.best_of_2.mean, "best of 3, mean, %": one.best_of_3.mean,

@@ -79,5 +79,5 @@ def verdict_of(evaluation: Evaluation) -> Verdict:
 
 def verdict_words(evaluation: Evaluation) -> str:
     """The verdict in words, which say what it is worth."""
-    found = verdict_of(evaluation)
-    return f"{found.word}: {'; '.join(found.reasons)}" if found.reasons else found.word
+    made = verdict_of(evaluation)
+    return f"{made.word}: {'; '.join(made.reasons)}" if made.reasons else made.word
