@@ -59,12 +59,9 @@ class Race:
 class _Record:
     """What one instruction of a wave touched in one allocation."""
 
-    workgroup: tuple[int, int, int]
-    wave: int
+    access: Access
     epochs: tuple[int, int]
     """The first and the last one."""
-    address: int
-    what: str
     at: Array
     size: int
 
@@ -74,13 +71,11 @@ class _Record:
 
     def races_with(self, other: _Record) -> bool:
         """Whether nothing orders the two, if they touch the same byte."""
-        if (self.workgroup, self.wave) == (other.workgroup, other.wave) or self.what == other.what == "atomic":
+        own, its = self.access, other.access
+        if (own.workgroup, own.wave) == (its.workgroup, its.wave) or own.what == its.what == "atomic":
             return False
         begin, end = max(self.epochs[0], other.epochs[0]), min(self.epochs[1], other.epochs[1])
-        return self.workgroup != other.workgroup or begin <= end
-
-    def access(self) -> Access:
-        return Access(self.workgroup, self.wave, self.address, self.what)
+        return own.workgroup != its.workgroup or begin <= end
 
 
 class RaceCheck:
@@ -103,7 +98,7 @@ class RaceCheck:
             touched, self.touched[begin:] = self.touched[begin:], []
             for allocation, at, size, is_store in touched:
                 what = "atomic" if is_atomic else "store" if is_store else "load"
-                record = _Record(w.workgroup, w.number, (issued, w.epoch), address, what, at, size)
+                record = _Record(Access(w.workgroup, w.number, address, what), (issued, w.epoch), at, size)
                 if allocation is w.lds:
                     self._local.append((allocation, record))
                 elif allocation is not w.scratch:
@@ -121,7 +116,7 @@ class RaceCheck:
     def races(self) -> list[Race]:
         """All races of the launch, those of the LDS first; at most one for each pair of instructions."""
         for allocation, records in self._global.items():
-            if any(record.what != "load" for record in records):
+            if any(record.access.what != "load" for record in records):
                 self._find_global(allocation, records)
         self._global.clear()
         return list(self._races.values())[:MOST_RACES]
@@ -135,14 +130,14 @@ class RaceCheck:
             # One bit per wave that stores to, or loads from, each byte.
             stores, loads = (np.zeros(len(lds.u8), np.uint32) for _ in range(2))
             for record in own:
-                mask = loads if record.what == "load" else stores
-                mask[record.bytes()] |= np.uint32(1 << record.wave)
+                mask = loads if record.access.what == "load" else stores
+                mask[record.bytes()] |= np.uint32(1 << record.access.wave)
             by_several = stores & (stores - np.uint32(1)) != 0
             by_another = (stores != 0) & (loads & ~stores != 0)
             self._report(lds, own, np.flatnonzero(by_several | by_another))
 
     def _find_global(self, allocation: Allocation, records: list[_Record]) -> None:
-        written = np.unique(np.concatenate([record.bytes() for record in records if record.what != "load"]))
+        written = np.unique(np.concatenate([record.bytes() for record in records if record.access.what != "load"]))
         places: list[Array] = []
         owners: list[Array] = []
         for number, record in enumerate(records):
@@ -169,8 +164,9 @@ class RaceCheck:
             offset = int(remaining[0])
             own = [record for record in records if _touches(record, offset)]
             for first, second in _pairs(own):
-                key = (allocation.name, *sorted([(first.address, first.what), (second.address, second.what)]))
-                self._races.setdefault(key, Race(allocation.name, offset, first.access(), second.access()))
+                both = first.access, second.access
+                key = (allocation.name, *sorted((one.address, one.what) for one in both))
+                self._races.setdefault(key, Race(allocation.name, offset, *both))
             # The same pairs of instructions race at many bytes.
             remaining = remaining[~np.isin(remaining, np.concatenate([record.bytes() for record in own]))]
 
@@ -178,7 +174,7 @@ class RaceCheck:
 def _pairs(records: list[_Record]) -> Iterator[tuple[_Record, _Record]]:
     for number, first in enumerate(records):
         for second in records[number + 1 :]:
-            if (first.what, second.what) != ("load", "load") and first.races_with(second):
+            if (first.access.what, second.access.what) != ("load", "load") and first.races_with(second):
                 yield first, second
 
 

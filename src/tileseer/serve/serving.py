@@ -208,7 +208,9 @@ def serve_model(
     kernels = _kernels(pool, inputs)
     pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
     selector = Selector(packing.selector_arrays(cascade, pruned, known, origin))
-    judged = ranking.has_validation_split(measurements) and own_choice.library_choices(measurements) is None
+    served = None
+    if ranking.has_validation_split(measurements) and own_choice.library_choices(measurements) is None:
+        served = selector.select(pool.dims[unseen], use_known=False).candidate
     pairs = pool.scores, pool.achieved
     return Served(
         header=header.render_header(inputs.template, cascade, pruned, known, origin),
@@ -222,21 +224,21 @@ def serve_model(
             finalists=np.flatnonzero(cascade.finalists).tolist(),
             stages=list(cascade.cuts),
             known_problems=known.num_rows,
-            validation=_cost(pool, unseen, selector) if judged else None,
+            validation=None if served is None else _cost(pool, unseen, selector, served),
             guarantee=make_guarantee(measurements.problems, unseen, out_of_fold, inputs.families, pairs),
         ),
         estimates=inputs.coefficients if cascade.family.name in REGISTERS else serving_files.NoEstimates(),
-        evaluation=_evaluate(pool, selector if judged else None, unseen, evaluated_with) if evaluated_with else None,
+        evaluation=_evaluate(pool, served, unseen, evaluated_with) if evaluated_with else None,
     )
 
 
 def _evaluate(
-    pool: _MeasuredPool, selector: Selector | None, unseen: np.ndarray, inputs: EvaluationInputs
+    pool: _MeasuredPool, served: np.ndarray | None, unseen: np.ndarray, inputs: EvaluationInputs
 ) -> Evaluation:
-    """Evaluate the picks of ``selector`` on the problems ``unseen``; None: those of the validation report."""
+    """Evaluate the picks ``served`` on the problems ``unseen``; None: those of the validation report."""
     uses = inputs.uses
-    if selector is not None:
-        picks = _served_picks(pool, selector, unseen)
+    if served is not None:
+        picks = _served_picks(pool, served, unseen)
     elif len(unseen):
         picks = evaluation.picks_of_report(inputs.report, SCORED_WHOLE)
     else:
@@ -246,9 +248,8 @@ def _evaluate(
     )
 
 
-def _served_picks(pool: _MeasuredPool, selector: Selector, rows: np.ndarray) -> evaluation.Picks:
-    """The picks of a selector on problems; behind the pick the order is that of the model with all its trees."""
-    served = selector.select(pool.dims[rows], use_known=False).candidate
+def _served_picks(pool: _MeasuredPool, served: np.ndarray, rows: np.ndarray) -> evaluation.Picks:
+    """The picks ``served`` on problems; behind the pick the order is that of the model with all its trees."""
     scores = pool.scores[rows].copy()
     has = np.flatnonzero(served >= 0)
     scores[has, served[has]] = np.inf
@@ -311,15 +312,17 @@ def _entries(names: list[str], aliases: Mapping[str, str], api: Path, arch: str)
     ]
 
 
-def _cost(pool: _MeasuredPool, rows: np.ndarray, selector: Selector) -> serving_files.Cost:
-    """What serving costs on the validation problems ``rows``: full model, served model, served from the pruned set."""
+def _cost(pool: _MeasuredPool, rows: np.ndarray, selector: Selector, served: np.ndarray) -> serving_files.Cost:
+    """What serving costs on the problems ``rows``, whose picks are ``served``.
+
+    Figures of the full model, of the served model, and of the served model with the pruned set alone.
+    """
     scores, dims = pool.scores[rows], pool.dims[rows]
 
     def reached(candidate: np.ndarray) -> np.ndarray:
         return np.where(candidate >= 0, pool.achieved[rows, candidate], 0.0)
 
     best = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
-    served = selector.select(dims, use_known=False).candidate
     full, small = reached(best), reached(served)
     pruned = reached(selector.select(dims, use_known=False, pruned_only=True).candidate)
     return serving_files.Cost(
