@@ -13,11 +13,10 @@ import pydantic_core
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.problems import driver_lines
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, EXAMPLE, Problem
 
 JSON_FORMAT = 2
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
-EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "dilation_d")
 _WIDTH = 100
 Number = TypeVar("Number", int, float)

@@ -19,6 +19,8 @@ from tileseer.problems.operation import Operation
 if TYPE_CHECKING:
     import pandas as pd
 
+EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
+"""A problem for examples of commands, as ``--problem`` takes it."""
 INT32_MAX = 2**31 - 1
 
 

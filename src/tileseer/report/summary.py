@@ -6,10 +6,11 @@ from functools import partial
 
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import family_of_arch
+from tileseer.problems.problem import EXAMPLE
 from tileseer.report.losses import advice
 from tileseer.report.results import Results
 from tileseer.report.tables import Badge, Row, together, without_defaults
-from tileseer.serve.model_page import EXAMPLE, MEANINGS, measuring_command
+from tileseer.serve.model_page import MEANINGS, measuring_command
 from tileseer.serve.verdict import faults, verdict_of
 
 FEW = 3

@@ -12,6 +12,7 @@ from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
+from tileseer.problems.problem import EXAMPLE
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.verdict import verdict_words
 
@@ -27,7 +28,6 @@ MEASURED_WITH = {
     "cudnn": ("cuda", "config/cudnn.yaml"),
 }
 """Of each family that a GPU can be measured with: kind of GPU and configuration. MIOpen's times are imported."""
-EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 
 
 def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
