@@ -18,15 +18,15 @@ from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile.upstream import explanation, named, request
 from tileseer.kernels.ck_tile.upstream.explanation import RuleVerdict
 from tileseer.kernels.ck_tile.upstream.request import NDIMS
-from tileseer.problems.problem import Problem
+from tileseer.problems.problem import EXAMPLE, Problem
 
 if TYPE_CHECKING:
     from tileseer.serve.explain_pick import Explanation
 
 DEFAULT_NDIM = 2
 EXAMPLES = (
-    f"tileseer explain pick results/models/gfx950 --problem {options.EXAMPLE}",
-    f"tileseer explain pick results/models/gfx950 --problem {options.EXAMPLE} \\\n"
+    f"tileseer explain pick results/models/gfx950 --problem {EXAMPLE}",
+    f"tileseer explain pick results/models/gfx950 --problem {EXAMPLE} \\\n"
     "      --against NAME --dataset results/datasets/gfx950/forward_bf16.parquet",
     "tileseer explain config NAME --arch gfx950",
     "tileseer explain config --variant forward --dtype bf16 --pipeline mem --tile-k 24 --arch gfx950 --json",

@@ -10,6 +10,7 @@ from tileseer.gpus.hardware import target
 from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import model_files
 from tileseer.measure.harness.telemetry import boards
+from tileseer.problems.problem import EXAMPLE
 from tileseer.serve import publication
 from tileseer.serve.model_page import (
     MEASURED_WITH,
@@ -31,7 +32,7 @@ def summary_of(arch: str) -> dict[str, Any]:
         "models": models if exists else None,
         "report": report if report.exists() else None,
         **(_published(models) if exists else {}),
-        "next": f"tileseer select {models} --problem {options.EXAMPLE}" if exists else f"tileseer run --arch {arch}",
+        "next": f"tileseer select {models} --problem {EXAMPLE}" if exists else f"tileseer run --arch {arch}",
     }
 
 

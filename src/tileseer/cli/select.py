@@ -4,13 +4,13 @@ import argparse
 import sys
 
 from tileseer.cli import options
-from tileseer.problems.problem import DIMS
+from tileseer.problems.problem import DIMS, EXAMPLE
 from tileseer.serve.selector import Selector
 
 EXAMPLES = (
-    f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --top 3",
+    f"tileseer select results/models/gfx950 --problem {EXAMPLE} --top 3",
     "tileseer select results/models/gfx950 --variant forward --dtype bf16 --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
-    f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --confidence 0.9",
+    f"tileseer select results/models/gfx950 --problem {EXAMPLE} --confidence 0.9",
 )
 FORMS = {"rank": "{}", "predicted_time": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"}
 """The columns of the table, each with the form of its cells."""
