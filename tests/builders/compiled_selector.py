@@ -33,19 +33,51 @@ extern "C" int choose(const std::int32_t* dims, const char* const* names, int co
     }}
     return -1;
 }}
+
+extern "C" int shortlist(
+    const std::int32_t* dims, const char* const* names, int count, const char* library, int listed, int* places,
+    double* scores)
+{{
+    static model::Selector selector;
+    model::Problem problem;
+    std::memcpy(&problem, dims, sizeof problem);
+    std::vector<model::Pick> list(listed + 1);
+    const std::size_t found =
+        selector.shortlist(problem, std::vector<std::string_view>(names, names + count), library, list.data(), listed);
+    for(std::size_t place = 0; place < found; ++place)
+    {{
+        places[place] = static_cast<int>(list[place].offered);
+        scores[place] = list[place].score;
+        if(list[place].candidate && model::Selector::named(list[place].candidate->kernel) != list[place].candidate)
+            return -1;
+    }}
+    return static_cast<int>(found);
+}}
 """
 OWN_CHOICE = -1
 
 
 def compiled_selector(header_folder, namespace, output):
-    """Return a function from dimensions, offered plans and library to the place of the pick, or ``OWN_CHOICE``."""
+    """Two functions of dimensions, offered plans and library: the place of the pick, or ``OWN_CHOICE``; the short list.
+
+    The short list takes its length as well, and has the place and the score of each plan.
+    """
     text = SOURCE.format(namespace=namespace, dims=len(DIMS))
     command = [COMPILER, "-std=c++17", "-O2", "-shared", "-fPIC", f"-I{header_folder}", "-x", "c++", "-", "-o", output]
     subprocess.run(list(map(str, command)), input=text, check=True, text=True)
     library = ctypes.CDLL(str(output))
 
-    def choose(dims, offered, version):
+    def arguments(dims, offered, version):
         names = (ctypes.c_char_p * len(offered))(*(name.encode() for name in offered))
-        return library.choose((ctypes.c_int32 * len(dims))(*dims), names, len(offered), version.encode())
+        return (ctypes.c_int32 * len(dims))(*dims), names, len(offered), version.encode()
 
-    return choose
+    def choose(dims, offered, version):
+        return library.choose(*arguments(dims, offered, version))
+
+    def shortlist(dims, offered, version, count):
+        places, scores = (ctypes.c_int * (count + 1))(), (ctypes.c_double * (count + 1))()
+        found = library.shortlist(*arguments(dims, offered, version), count, places, scores)
+        assert found > 0
+        return list(zip(places[:found], scores[:found], strict=True))
+
+    return choose, shortlist

@@ -9,6 +9,8 @@ from tileseer.problems.problem import DIMS, Problem
 
 SHAPES = 500
 """Random shapes of each direction; benchmarks/serving.py compares 10,000."""
+MOST = 5
+"""Candidates of a short list, at most."""
 MAIN = """
 #include "selector.hpp"
 #include <cstdio>
@@ -17,16 +19,25 @@ int main()
 {
     model::Selector selector;
     model::Options options;
-    int known, pruned;
+    int known, pruned, listed;
     model::Problem problem;
     std::int32_t* dims = &problem.N;
-    while(std::scanf("%d %d", &known, &pruned) == 2)
+    while(std::scanf("%d %d %d", &known, &pruned, &listed) == 3)
     {
         for(int i = 0; i < 19; ++i)
             if(std::scanf("%d", dims + i) != 1)
                 return 1;
         options.use_known   = known;
         options.pruned_only = pruned;
+        model::Pick list[MOST + 1];
+        const std::size_t count = listed ? selector.shortlist(problem, list, listed, options) : 0;
+        for(std::size_t i = 0; i < count; ++i)
+            std::printf("%d %a ", list[i].candidate->row, list[i].score);
+        if(listed)
+        {
+            std::printf("\\n");
+            continue;
+        }
         const model::Pick pick = selector.select(problem, options);
         std::printf("%d %a %d\\n", pick.candidate ? pick.candidate->row : -1, pick.score, pick.known);
     }
@@ -57,16 +68,27 @@ def random_shapes(count, seed=0):
 
 def picks_of_cpp(folder, about, shapes, known, pruned):
     """Compile the published header with g++ and return its picks, scores and known flags."""
-    (folder / "main.cpp").write_text(MAIN.replace("OPERATION", about.operation).replace("ARCH", about.arch))
+    lines = _answers(folder, about, shapes, f"{known} {pruned} 0")
+    rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
+    return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags]
+
+
+def shortlists_of_cpp(folder, about, shapes, count, known):
+    """The same for its short lists: rows and scores of each."""
+    lines = [line.split() for line in _answers(folder, about, shapes, f"{known} 0 {count}")]
+    return [[(int(row), float.fromhex(score)) for row, score in zip(*[iter(line)] * 2, strict=True)] for line in lines]
+
+
+def _answers(folder, about, shapes, options):
+    main = MAIN.replace("OPERATION", about.operation).replace("ARCH", about.arch).replace("MOST", str(MOST))
+    (folder / "main.cpp").write_text(main)
     header = folder / f"models/grouped_conv_{about.operation}_{about.arch}"
     program = folder / "main"
     if not program.exists():
         command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{header}"]
         subprocess.run([*command, "-o", program, folder / "main.cpp"], check=True)
-    text = "".join(f"{known} {pruned} {' '.join(map(str, row))}\n" for row in shapes.tolist())
-    lines = subprocess.run([program], input=text, text=True, capture_output=True, check=True).stdout.split("\n")[:-1]
-    rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
-    return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags]
+    text = "".join(f"{options} {' '.join(map(str, row))}\n" for row in shapes.tolist())
+    return subprocess.run([program], input=text, text=True, capture_output=True, check=True).stdout.split("\n")[:-1]
 
 
 def assert_cpp_picks_alike(folder, selector, shapes, known=0, pruned=0):
@@ -77,4 +99,17 @@ def assert_cpp_picks_alike(folder, selector, shapes, known=0, pruned=0):
     assert scores == picks.score.tolist()
     assert flags == picks.known.tolist() and picks.known.any() == bool(known)
     assert len(set(rows)) > 3
+    assert_cpp_lists_alike(folder, selector, shapes[::5], known)
     return picks
+
+
+def assert_cpp_lists_alike(folder, selector, shapes, known=0, count=3):
+    """Compare the short lists of the published header with those of the selector, to the last bit."""
+    about, row = selector.about, dict(zip(selector.candidates, selector.row.tolist(), strict=True))
+    listed = []
+    for dims in shapes.tolist():
+        problem = Problem.from_dims(*about.operation.rsplit("_", 1), **dict(zip(DIMS, dims, strict=True)))
+        ranked = selector.shortlist(problem, count, use_known=bool(known))
+        listed.append([(row[one["candidate"]], one["score"]) for one in ranked])
+        assert ranked[:count] == selector.rank(problem)[:count] and len(ranked) <= count + 1
+    assert shortlists_of_cpp(folder, about, shapes, count, known) == listed

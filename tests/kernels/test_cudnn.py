@@ -1,5 +1,6 @@
 """cuDNN's plans: names, the replayed recording, the library's own choice, and what a program asks."""
 
+import math
 from dataclasses import replace
 
 import learning_samples as samples
@@ -26,7 +27,8 @@ from tileseer.learn.features.cudnn import CUDNN
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve import serving as stage
-from tileseer.serve.selector import NO_CANDIDATE
+from tileseer.serve.selector import NO_CANDIDATE, Selector
+from tileseer.serve.tuned import Choice
 
 ARCH, OPERATION = "sm_90_cudnn", "bwd_weight_bf16"
 FOLDER = samples.CONFIG / "recorded" / ARCH
@@ -170,7 +172,7 @@ def published(measured, trained, tmp_path_factory):
 def test_a_program_gets_the_plan_that_python_gets(measured, trained, published, tmp_path, capfd):
     data, library = measured[0], trained.model.spec.library
     header = published[0] / f"grouped_conv_{OPERATION}_{ARCH}"
-    choose = compiled_selector(header, f"{OPERATION}_{ARCH}", tmp_path / "selector.so")
+    choose, shortlist = compiled_selector(header, f"{OPERATION}_{ARCH}", tmp_path / "selector.so")
     plans = np.array([Plan.parse(name).plan for name in trained.model.pool["kernel"]], object)
     positions = ranking.positions(data, trained.model)
     offered, own = own_choice.offered(data)[:, positions], own_choice.library_choices(data)
@@ -184,10 +186,18 @@ def test_a_program_gets_the_plan_that_python_gets(measured, trained, published, 
         # One that the model does not know stands first: nothing says what another would gain.
         assert choose(dims, ["eng0_k99=1", *plans[listed]], library) == OWN_CHOICE
         moved += found >= 0
+        # The short list: what the model has first among the plans that are offered, and the library's own choice.
+        ranked = published[1].shortlist(problem, 2, plans[listed].tolist(), library)
+        assert shortlist(dims, plans[listed].tolist(), library, 2) == [(row["offered"], row["score"]) for row in ranked]
+        assert all(row["kernel"].endswith(f"_{plans[listed][row['offered']]}") for row in ranked)
+        assert [row["rank"] for row in ranked][:2] == [1, 2][: len(listed)] and 0 in [row["offered"] for row in ranked]
+        assert len(ranked) <= 3
+        assert shortlist(dims, ["eng0_k99=1", *plans[listed]], library, 2) == [(0, -math.inf)]
     assert 0 < moved < len(own)
     # Of another version nothing is known: the library's own choice, and one warning.
     for _ in range(2):
         assert choose(dims, plans[listed].tolist(), "cudnn 90100") == OWN_CHOICE
+        assert shortlist(dims, plans[listed].tolist(), "cudnn 90100", 3) == [(0, -math.inf)]
     assert capfd.readouterr().err.count("measured with cudnn 91900") == 1
 
 
@@ -196,4 +206,18 @@ def test_python_warns_of_another_version(trained, published):
     plans = [Plan.parse(name).plan for name in trained.model.pool["kernel"] if "_2d_" in name]
     with pytest.warns(UserWarning, match="measured with cudnn 91900, not with cudnn 92000"):
         assert published[1].choose(problem, plans, "cudnn 92000") == NO_CANDIDATE
+        (row,) = published[1].shortlist(problem, 3, plans, "cudnn 92000")
+        assert row["offered"] == 0 and row["kernel"].endswith(plans[0])
     assert published[1].choose(problem, [], "cudnn 91900") == NO_CANDIDATE
+
+
+def test_a_tuned_plan_goes_first_where_it_is_offered(trained, published):
+    problem = Problem.from_dims("bwd_weight", "bf16", N=32, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
+    names = [name for name in trained.model.pool["kernel"] if "_2d_" in name]
+    plans = [Plan.parse(name).plan for name in names]
+    own = Selector(published[1]._arrays, published[1].folder)
+    dims = tuple(getattr(problem, name) for name in DIMS)
+    own.use_tuned([Choice(dims, names[5], 0.1, 3, "NVIDIA H200", "measured")])
+    chosen = own.choose(problem, plans, "cudnn 91900")
+    assert trained.model.pool["kernel"].iloc[chosen] == names[5]
+    assert own.choose(problem, plans[:5], "cudnn 91900") == published[1].choose(problem, plans[:5], "cudnn 91900")

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -116,3 +118,32 @@ def test_mistakes_are_one_line(models, capsys, arguments, message):
 def test_a_directory_without_models_is_refused(tmp_path, capsys):
     assert main.main(["select", str(tmp_path), "--problem", WORD]) == 2
     assert "index.json" in capsys.readouterr().err
+
+
+def test_the_first_candidates_of_the_command_are_the_short_list(models, selector, capsys):
+    problem = Problem.from_dims("forward", "bf16", **LAYER)
+    assert main.main(["select", str(models), "--problem", WORD, "--top", "3", "--json"]) == 0
+    printed = [row["candidate"] for row in json.loads(capsys.readouterr().out)["candidates"]]
+    listed = selector.shortlist(problem, 3, use_known=False)
+    assert [row["candidate"] for row in listed] == printed and selector.rank(problem)[:3] == listed[:3]
+
+
+def test_the_short_list_has_what_runs_without_timing(selector):
+    every = selector._arrays["known_dims"].tolist()
+    lists = [
+        (selector.shortlist(problem, 1), selector.fastest_measured(problem))
+        for problem in problems.problems_of_rows("forward", "bf16", every)
+    ]
+    assert all(known in [row["candidate"] for row in listed] for listed, known in lists)
+    assert {len(listed) for listed, _ in lists} == {1, 2}
+    assert selector.shortlist(Problem.from_dims("forward", "bf16", N=1, C=3, K=5, Hi=9, Wi=9), 3) == []
+
+
+def test_a_short_list_needs_no_pandas(models):
+    code = (
+        "import sys; from pathlib import Path; from tileseer.serve.selector import Selector; "
+        "from tileseer.problems.problem import Problem; "
+        f"found = Selector.read(Path({str(models)!r}), 'forward_bf16').shortlist("
+        f"Problem.from_dims('forward', 'bf16', **{LAYER}), 3); assert len(found) >= 3 and 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,9 +11,12 @@ EXAMPLES = (
     f"tileseer select results/models/gfx950 --problem {EXAMPLE} --top 3",
     "tileseer select results/models/gfx950 --variant forward --dtype bf16 --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
     f"tileseer select results/models/gfx950 --problem {EXAMPLE} --confidence 0.9",
+    f"tileseer select results/models/sm_90 --problem {EXAMPLE} --device 'NVIDIA H100 80GB HBM3'",
 )
 FORMS = {"rank": "{}", "predicted_time": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"}
 """The columns of the table, each with the form of its cells."""
+TUNED = ("candidate", "time_ms", "timed", "device", "device_kind")
+"""Fields of a tuned choice that are printed."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,14 +27,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
     meaning = "instead of --top: the smallest set with this probability of a candidate within 3 %% of the best"
     shown.add_argument("--confidence", type=float, metavar="SHARE", help=meaning)
-    meaning = "do not look the problem up in the table of measured problems"
+    meaning = "use what tileseer tune chose on this device (default: on the model's product)"
+    parser.add_argument("--device", metavar="NAME", help=meaning)
+    meaning = "do not look the problem up among tuned choices and measured problems"
     parser.add_argument("--no-known", action="store_true", help=meaning)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the ranking and where the model's times came from; return 1 if nothing supports the problem."""
     problem = options.problem(args)
-    selector = Selector.read(args.models, f"{problem.variant}_{problem.dtype}")
+    selector = Selector.read(args.models, f"{problem.variant}_{problem.dtype}", device=args.device)
     ranked = selector.rank(problem)
     if not ranked:
         print(
@@ -44,16 +49,19 @@ def run(args: argparse.Namespace) -> int:
     else:
         shown = selector.near_best_set(ranked, problem.ndim, args.confidence)
     shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in shown]
-    fastest = None if args.no_known else selector.fastest_measured(problem)
+    fastest, tuned = (None, None) if args.no_known else (selector.fastest_measured(problem), selector.tuned(problem))
     origin = selector.about.model_dump(include={"operation", "arch", "device", "device_kind", "source"})
     dims = {name: getattr(problem, name) for name in DIMS}
     if args.left_out:
         print(f"warning: --problem has no {', '.join(args.left_out)}: taken as 1", file=sys.stderr)
     content = {**origin, "problem": dims, "fastest_measured": fastest, "candidates": shown}
+    content["tuned"] = None if tuned is None else {name: getattr(tuned, name) for name in TUNED}
     lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
     lines.append(f"problem: {options.word_of(problem)}")
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
+    if tuned is not None:
+        lines.append("tuned on {device} ({device_kind}), best of {timed}: {candidate}".format(**content["tuned"]))
     if fastest is not None:
         lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {fastest}")
     lines += options.table_lines([{name: form.format(row[name]) for name, form in FORMS.items()} for row in shown])

@@ -102,10 +102,10 @@ def building(folder: Path) -> Iterator[Path]:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     replaced = folder.with_name(f".{folder.name}.replaced.tmp")
-    with naming(folder), _alone(folder.parent) as alone:
+    with naming(folder), alone(folder.parent) as is_alone:
         if replaced.exists() and not os.path.lexists(folder):
             os.rename(replaced, folder)
-        _remove_left(folder, -math.inf if alone else LEFT_S)
+        _remove_left(folder, -math.inf if is_alone else LEFT_S)
         made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
         try:
             _share(made, 0o777)
@@ -118,7 +118,7 @@ def building(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _alone(parent: Path) -> Iterator[bool]:
+def alone(parent: Path) -> Iterator[bool]:
     """Wait until no other process builds in ``parent``; yield whether that is sure: not every disk has locks."""
     handle = os.open(parent, os.O_RDONLY | os.O_CLOEXEC)
     try:

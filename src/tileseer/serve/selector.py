@@ -29,7 +29,9 @@ from tileseer.costmodel.scores import UNIT
 from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.problems.problem_rows import wrong_rows
+from tileseer.serve import tuned as tuned_choices
 from tileseer.serve.program import Inputs, Program, Step, Value
+from tileseer.serve.tuned import Choice
 
 if TYPE_CHECKING:
     from tileseer.serve.serving_files import Gaps, Guarantee
@@ -38,6 +40,7 @@ ABOUT = "about"
 """Name of the array whose bytes are JSON: what is no array."""
 DIMENSIONALITIES = (2, 3)
 NO_CANDIDATE = -1
+SIMULATED = "simulated"
 EVERY_NDIM = "all"
 """Gaps of the guarantee for a dimensionality without gaps of its own."""
 PARTS = (8, 64, 256)
@@ -52,7 +55,8 @@ GATHERED = 1 << 17
 """Numbers that are gathered at a time: 1 MiB stays in the second-level cache."""
 Ranked = dict[str, Any]
 """A candidate of a ranking: ``rank`` (from 1), ``candidate``, ``kernel``, ``split_k``, ``score``, ``predicted_time``
-(percent of the first one's) and ``predicted_efficiency`` (percent of the problem's best, 100 at most)."""
+(percent of the first one's) and ``predicted_efficiency`` (percent of the problem's best, 100 at most). Where a library
+offers the candidates, also ``offered``: the place in its list, from 0."""
 
 
 class About(StrictModel):
@@ -84,7 +88,7 @@ class Selection:
     score: np.ndarray
     """float64 [n], logarithm of the predicted relative efficiency; 0 for a measured one, -inf without a pick."""
     known: np.ndarray
-    """bool [n], taken from the table of measured problems."""
+    """bool [n], a tuned choice, or from the table of measured problems."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,7 @@ class Selector:
 
         ``files``: contents of ``PARSED_LATER``, which belong to the arrays whatever is published meanwhile.
         """
+        self._tuned: dict[tuple[int, ...], Choice] = {}
         self._arrays = arrays
         self.folder = folder
         self._files = files or {}
@@ -150,14 +155,17 @@ class Selector:
         }
 
     @classmethod
-    def read(cls, models: Path, operation: str, arch: str | None = None) -> Self:
+    def read(cls, models: Path, operation: str, arch: str | None = None, device: str | None = None) -> Self:
         """Read one operation of a model directory; ``UserError`` unless every file has the hash of the index.
 
-        ``arch``: the arch that the models have to be for; None: any.
+        ``arch``: the arch that the models have to be for; None: any. Choices that were tuned (``serve.tuned``) are
+        read with it: those of ``device``, by the name that its driver reports, or of the model's own product.
         """
-        return model_files.of_one_version(
+        selector = model_files.of_one_version(
             models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
         )
+        selector.use_tuned(tuned_choices.read_choices(tuned_choices.tuned_path(models, operation)), device)
+        return selector
 
     @classmethod
     def _read_folder(cls, folder: Path) -> Self:
@@ -178,20 +186,35 @@ class Selector:
         np.savez(content, allow_pickle=False, **self._arrays)
         atomic.write_bytes(path, content.getvalue(), sealed=True)
 
+    def use_tuned(self, choices: Sequence[Choice], device: str | None = None) -> None:
+        """Use these choices before the model; ``device`` as for ``read``.
+
+        Those of other devices, and of candidates that the model has not, are ignored. Choices of a simulated device
+        are for models of simulated times alone.
+        """
+        simulated, product = self.about.device_kind == SIMULATED, self.about.device
+        for choice in choices:
+            own = choice.device == device if device else tuned_choices.is_device(choice.device, product)
+            if own and (choice.device_kind == SIMULATED) == simulated and choice.candidate in self._places:
+                self._tuned.setdefault(choice.dims, choice)
+
+    def tuned(self, problem: Problem) -> Choice | None:
+        """The choice that was tuned for exactly this problem."""
+        return self._tuned.get(tuple(_dims_of(problem)[0].tolist()))
+
     def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Selection:
         """The pick of each of n problems; ``dims`` [n, 19] are integers in the order of ``problem.DIMS``.
 
-        ``use_known``: a problem that was measured gets its fastest measured candidate. ``pruned_only``: candidates of
-        the pruned kernel set only. Of equal scores the earlier candidate goes first. ``UserError`` names the first row
-        that is no convolution.
+        ``use_known``: a problem that was tuned gets that choice, one that was measured its fastest measured candidate.
+        ``pruned_only``: candidates of the pruned kernel set only. Of equal scores the earlier candidate goes first.
+        ``UserError`` names the first row that is no convolution.
         """
         dims = checked_dims(dims)
         place = np.full(len(dims), NO_CANDIDATE)
         score = np.full(len(dims), -np.inf)
-        if use_known:
-            fastest = self._fastest_measured(dims)
-            place = np.where((fastest >= 0) & (self._pruned[fastest] | (not pruned_only)), fastest, NO_CANDIDATE)
-            score[place >= 0] = 0.0
+        for fastest in (self._fastest_tuned(dims), self._fastest_measured(dims)) if use_known else ():
+            usable = (place < 0) & (fastest >= 0) & (self._pruned[fastest] | (not pruned_only))
+            place[usable], score[usable] = fastest[usable], 0.0
         known = place >= 0
         ndim = ndims(dims)
         for pools, size in zip(self._pools, np.diff(self.about.begins).tolist(), strict=True):
@@ -204,12 +227,38 @@ class Selector:
 
     def rank(self, problem: Problem) -> list[Ranked]:
         """The candidates that support a problem, best first."""
+        self._check_operation(problem)
+        pool = self._pools[DIMENSIONALITIES.index(problem.ndim)][1]
+        pairs = self._supported_pairs(pool, _dims_of(problem), False)
+        return self._ranked(pairs.candidate + pool.places.start, self._score(pool, pairs))
+
+    def shortlist(
+        self, problem: Problem, count: int, offered: Sequence[str] = (), library: str = "", *, use_known: bool = True
+    ) -> list[Ranked]:
+        """The candidates that are worth timing: the first ``count`` of the order of all trees, best first.
+
+        What would run without timing is always among them, one more than ``count`` where it comes later in the order:
+        the pick of ``select``, or of a library that offers the candidates its own choice. ``offered`` and ``library``
+        are then those of ``choose``; nothing else is in the list, and the own choice alone where it, or the version, is
+        not the model's. Kernels with the same machine code are one candidate. The header's ``shortlist`` gives the
+        same.
+        """
+        if len(offered):
+            self._check_operation(problem)
+            ranked = self._ranked_offers(problem, offered, library)
+            return [row for row in ranked if row["rank"] <= count or row["offered"] == 0]
+        ranked = self.rank(problem)
+        own = int(self.select(_dims_of(problem), use_known=use_known).candidate[0])
+        names = {self.candidates[place] for place in np.flatnonzero(self.row == own)}
+        return [row for row in ranked if row["rank"] <= count or row["candidate"] in names]
+
+    def _check_operation(self, problem: Problem) -> None:
         operation = f"{problem.variant}_{problem.dtype}"
         if operation != self.about.operation:
             raise UserError(f"the problem is {operation}, but the model is for {self.about.operation}")
-        pool = self._pools[DIMENSIONALITIES.index(problem.ndim)][1]
-        pairs = self._supported_pairs(pool, _dims_of(problem), False)
-        places, score = pairs.candidate + pool.places.start, self._score(pool, pairs)
+
+    def _ranked(self, places: np.ndarray, score: np.ndarray) -> list[Ranked]:
+        """Candidates with their scores as a ranking."""
         order = np.lexsort((self.row[places], -score))
         # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
         best = 0.0 if self._weight is None else score.max(initial=-np.inf)
@@ -226,6 +275,20 @@ class Selector:
             }
             for rank, (number, place) in enumerate(zip(order, places[order], strict=True), start=1)
         ]
+
+    def _ranked_offers(self, problem: Problem, offered: Sequence[str], library: str) -> list[Ranked]:
+        """Ranking of what a library offers."""
+        pool, prefix = self._pools[DIMENSIONALITIES.index(problem.ndim)][1], self._prefix(problem.ndim)
+        own = f"{prefix}{offered[0]}"
+        if not self._is_of(library) or own not in self._places:
+            unknown = {"score": -np.inf, "predicted_time": np.nan, "predicted_efficiency": np.nan}
+            return [{"rank": 1, "candidate": own, "kernel": own, "split_k": 1, **unknown, "offered": 0}]
+        first: dict[str, int] = {}
+        for number, name in enumerate(offered):
+            first.setdefault(f"{prefix}{name}", number)
+        places = np.array([self._places[name] for name in first if name in self._places], np.int64)
+        score = self._offer_scores(pool, problem, places)
+        return [row | {"offered": first[row["candidate"]]} for row in self._ranked(places, score)]
 
     def near_best_set(self, ranked: Sequence[Ranked], ndim: int, confidence: float) -> list[Ranked]:
         """The head of a ranking: the smallest set that holds a near-best candidate with ``confidence``.
@@ -258,31 +321,50 @@ class Selector:
         """The row of the candidate to run of those that the library offers, by its own names in its own order.
 
         ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster.
-        ``library`` is what offers them, with its version (``cudnn 91900``); of another than was measured nothing is
-        known, which is a warning. The header's ``choose`` gives the same.
+        ``library`` is what offers them, with its version (``cudnn 91900``); another than was measured keeps its own
+        choice, with a warning. A tuned choice that is offered goes first. The header's ``choose`` gives the same.
         """
         # Imported here: pandas takes half a second, and a selection does without.
         from tileseer.learn.model_schema import FeatureSpec
         from tileseer.learn.own_choice import grouping
 
+        if not len(offered) or not self._is_of(library):
+            return NO_CANDIDATE
         spec = self._document(model_files.SPEC, FeatureSpec)
-        if spec.own_margins is None:
-            raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
-        if library != spec.library:
-            message = f"{self.folder}: measured with {spec.library}, not with {library}: its own choice is kept"
-            warnings.warn(message, stacklevel=2)
+        assert spec.own_margins is not None
+        pool, prefix = self._pools[DIMENSIONALITIES.index(problem.ndim)][1], self._prefix(problem.ndim)
+        names = [f"{prefix}{name}" for name in offered]
+        if (tuned := self.tuned(problem)) and tuned.candidate in names:
+            return int(self.row[self._places[tuned.candidate]])
+        if names[0] not in self._places:
             return NO_CANDIDATE
-        pool = self._pools[DIMENSIONALITIES.index(problem.ndim)][1]
-        places = {name.partition(f"_{problem.ndim}d_")[2]: at for at, name in enumerate(self.kernels[pool.places])}
-        candidate = np.array([places[name] for name in offered if name in places], np.int64)
-        if not len(offered) or offered[0] not in places:
-            return NO_CANDIDATE
-        inputs = _inputs(_dims_of(problem), problem.ndim)
-        score = self._score(pool, self._pairs(pool, inputs, np.zeros(len(candidate), np.int64), candidate))
+        places = np.array([self._places[name] for name in names if name in self._places], np.int64)
+        score = self._offer_scores(pool, problem, places)
         best = int(score.argmax())
         margin = spec.own_margins[int(grouping(np.array(problem.G), np.array(problem.C)))]
-        sure = score[best] - score[0] > margin
-        return int(self.row[candidate[best] + pool.places.start]) if sure else NO_CANDIDATE
+        return int(self.row[places[best]]) if score[best] - score[0] > margin else NO_CANDIDATE
+
+    def _is_of(self, library: str) -> bool:
+        """Whether the candidates are those of a library with this version; ``UserError`` if no library offers them."""
+        spec = self._parsed(model_files.SPEC)
+        measured = spec.get("library")
+        if spec.get("own_margins") is None:
+            raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
+        if library != measured:
+            message = f"{self.folder}: measured with {measured}, not with {library}: its own choice is kept"
+            warnings.warn(message, stacklevel=3)
+        return bool(library == measured)
+
+    def _prefix(self, ndim: int) -> str:
+        """What comes before a library's own name in the names of its candidates."""
+        places = self._pools[DIMENSIONALITIES.index(ndim)][1].places
+        kernel = next(iter(self.kernels[places]), "")
+        return "".join(kernel.partition(f"_{ndim}d_")[:2])
+
+    def _offer_scores(self, pool: _Pool, problem: Problem, places: np.ndarray) -> np.ndarray:
+        """Scores of the candidates at ``places``, offered for one problem; whether they can run is not checked."""
+        inputs, first = _inputs(_dims_of(problem), problem.ndim), np.zeros(len(places), np.int64)
+        return self._score(pool, self._pairs(pool, inputs, first, places - pool.places.start))
 
     @cached_property
     def aliases(self) -> dict[str, list[str]]:
@@ -301,6 +383,17 @@ class Selector:
         """Place of the candidate that was fastest when exactly this problem was measured, or -1, [n]."""
         rows = np.ascontiguousarray(dims, np.int32)
         return np.array([self._measured.get(row.tobytes(), NO_CANDIDATE) for row in rows], np.int64)
+
+    def _fastest_tuned(self, dims: np.ndarray) -> np.ndarray:
+        """Place of the tuned choice of each problem, or -1, [n]."""
+        if not self._tuned:
+            return np.full(len(dims), NO_CANDIDATE)
+        tuned = (self._tuned.get(tuple(row)) for row in dims.tolist())
+        return np.array([self._places[choice.candidate] if choice else NO_CANDIDATE for choice in tuned], np.int64)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.candidates)}
 
     @cached_property
     def _measured(self) -> dict[bytes, int]:

@@ -1,0 +1,108 @@
+"""Choices that were timed once, remembered beside a model: the fastest of a short list, by problem and device.
+
+``MODELS.tuned/OPERATION.tsv`` is a table with tabs between its fields, and one header line: the 19 dimensions (the
+order of ``problem.DIMS``), ``candidate``, ``time_ms`` (of one launch), ``timed`` (how many candidates were timed),
+``device`` (the product, as its driver reports it) and ``device_kind``. The first row counts that has the problem, the
+device, and a candidate that the model has: who times a problem again removes the file. A damaged line is skipped.
+
+Several processes may remember at once, in Python and in C++ (``workflow/templates/serving/tuned.hpp``): each one locks
+the folder (``flock``), reads the file, and puts a whole new one in its place.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tileseer.core import atomic
+from tileseer.core.errors import UserError, printed
+from tileseer.measure.device import DEVICE_KINDS
+from tileseer.problems.problem import DIMS, INT32_MAX
+
+HEADER = "\t".join((*DIMS, "candidate", "time_ms", "timed", "device", "device_kind"))
+
+
+class Choice(NamedTuple):
+    """The fastest candidate of one problem on one device."""
+
+    dims: tuple[int, ...]
+    """In the order of ``problem.DIMS``."""
+    candidate: str
+    time_ms: float
+    timed: int
+    """How many candidates were timed, this one included."""
+    device: str
+    """As its driver reports it, or the product of a simulated or recorded device."""
+    device_kind: str
+
+
+def tuned_path(models: Path, operation: str) -> Path:
+    """The file of a model directory's operation."""
+    folder = Path(os.path.abspath(models))
+    return folder.with_name(f"{folder.name}.tuned") / f"{operation}.tsv"
+
+
+def is_device(device: str, product: str) -> bool:
+    """Whether a device's own name is that of a product: ``NVIDIA H200`` is ``sm_90_h200``."""
+    return device == product or product.rpartition("_")[2] in device.lower().split()
+
+
+def read_choices(path: Path) -> list[Choice]:
+    """The choices of a file in its order, none without the file; a warning counts the damaged lines.
+
+    ``UserError`` if the file is no table of choices.
+    """
+    try:
+        header, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except FileNotFoundError:
+        return []
+    if header != HEADER:
+        raise UserError(
+            f"{path}: line 1: the columns are not those of tuned choices; move the file away and tune again"
+        )
+    read = [_choice(line) for line in lines]
+    damaged = [number for number, (line, choice) in enumerate(zip(lines, read, strict=True), 2) if line and not choice]
+    if damaged:
+        print(f"warning: {path}: skipped {len(damaged)} damaged lines, first line {damaged[0]}", file=sys.stderr)
+    return [choice for choice in read if choice]
+
+
+def remember(path: Path, choices: Iterable[Choice]) -> None:
+    """Add choices to the file, behind those that are there; what it has already is not repeated."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.alone(path.parent):
+        before = read_choices(path)
+        seen = {_subject(choice) for choice in before}
+        after = [*before, *(choice for choice in choices if _subject(choice) not in seen)]
+        atomic.write_text(path, "".join(f"{line}\n" for line in (HEADER, *map(_line, after))))
+
+
+def _subject(choice: Choice) -> tuple[object, ...]:
+    return choice.dims, choice.candidate, choice.device, choice.device_kind
+
+
+def _line(choice: Choice) -> str:
+    device = printed(" ".join(choice.device.split()))
+    fields: Sequence[object] = (choice.candidate, f"{choice.time_ms:.9g}", choice.timed, device, choice.device_kind)
+    return "\t".join(map(str, (*choice.dims, *fields)))
+
+
+def _choice(line: str) -> Choice | None:
+    """The choice of a line; None if the line is damaged."""
+    fields = line.split("\t")
+    if len(fields) != len(DIMS) + 5:
+        return None
+    candidate, time_ms, timed, device, kind = fields[len(DIMS) :]
+    try:
+        numbers, time = [int(field) for field in (*fields[: len(DIMS)], timed)], float(time_ms)
+    except ValueError:
+        return None
+    if not (all(0 <= number <= INT32_MAX for number in numbers) and 0 < time < math.inf and numbers[-1]):
+        return None
+    if not (candidate and device and kind in DEVICE_KINDS):
+        return None
+    return Choice(tuple(numbers[:-1]), candidate, time, numbers[-1], device, kind)

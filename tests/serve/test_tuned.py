@@ -1,0 +1,207 @@
+"""Choices that were timed once: the file of Python and C++, who may use them, and several writers at once."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from published_models import LAYER, TEMPLATE, WORD
+
+from tileseer.cli import main
+from tileseer.core.errors import UserError
+from tileseer.problems.problem import DIMS, Problem
+from tileseer.serve.selector import NO_CANDIDATE, Selector
+from tileseer.serve.tuned import HEADER, Choice, is_device, read_choices, remember, tuned_path
+
+PROBLEM = Problem.from_dims("forward", "bf16", **LAYER)
+DIMENSIONS = tuple(getattr(PROBLEM, name) for name in DIMS)
+PRODUCT = "gfx950_mi355x"
+
+
+def choice(candidate="kernel@splitk2", device="AMD Instinct MI355X", kind="measured", n=8, time_ms=0.0123456789):
+    return Choice((n, *DIMENSIONS[1:]), candidate, time_ms, 3, device, kind)
+
+
+def test_what_is_remembered_is_read_in_its_order_and_once(tmp_path):
+    path = tmp_path / "models.tuned/forward_bf16.tsv"
+    assert read_choices(path) == []
+    remember(path, [choice(n=n) for n in (2, 1)])
+    remember(path, [choice(n=1, time_ms=9.0), choice(n=3)])
+    assert [(one.dims[0], one.time_ms) for one in read_choices(path)] == [(n, 0.0123456789) for n in (2, 1, 3)]
+    assert path.read_text().startswith(HEADER + "\n") and [*path.parent.iterdir()] == [path]
+
+
+def test_the_file_is_beside_the_models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    expected = tmp_path.with_name(f"{tmp_path.name}.tuned") / "forward_bf16.tsv"
+    assert tuned_path(tmp_path, "forward_bf16") == expected
+    assert tuned_path(type(tmp_path)(), "forward_bf16") == expected
+
+
+def lines_of(one):
+    """A line of the file, and damaged ones."""
+    good = "\t".join(map(str, (*one.dims, one.candidate, one.time_ms, one.timed, one.device, one.device_kind)))
+    return good, [good[:60], good + "\tmore", good.replace("measured", "guessed"), good.replace("0.01", "-0.01"), "\0x"]
+
+
+def test_damaged_lines_are_skipped_with_one_warning(tmp_path, capsys):
+    good, damaged = lines_of(choice())
+    path = tmp_path / "t.tsv"
+    path.write_text("\n".join([HEADER, *damaged, good, good[:-3]]))
+    assert read_choices(path) == [choice()]
+    assert capsys.readouterr().err == f"warning: {path}: skipped 6 damaged lines, first line 2\n"
+    remember(path, [choice(n=1)])
+    assert path.read_text() == f"{HEADER}\n{good}\n{good.replace('8', '1', 1)}\n"
+
+
+def test_another_table_is_refused_and_not_written_over(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text("N\tC\n")
+    with pytest.raises(UserError, match="line 1: the columns are not those"):
+        remember(path, [choice()])
+    assert path.read_text() == "N\tC\n"
+
+
+REMEMBERS = """
+import sys
+from pathlib import Path
+from tileseer.serve.tuned import Choice, remember
+for n in range(int(sys.argv[2]), 80, 2):
+    remember(Path(sys.argv[1]), [Choice((n, *[1] * 18), "kernel", 1.5, 2, "GPU", "measured")])
+"""
+
+
+def test_two_processes_that_remember_at_once_lose_nothing(tmp_path, cpp_tuned):
+    path = tmp_path / "new/t.tsv"
+    writers = [subprocess.Popen([sys.executable, "-c", REMEMBERS, path, str(first)]) for first in (0, 1)]
+    writers.append(subprocess.Popen([cpp_tuned, path, "remember", "100", "150"]))
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    assert sorted(one.dims[0] for one in read_choices(path)) == [*range(80), *range(100, 150)]
+
+
+MAIN = r"""
+#include "tuned.hpp"
+#include <cstdio>
+#include <string>
+
+int main(int count, char** words)
+{
+    tileseer::TunedChoices choices(words[1]);
+    tileseer::TunedDims dims;
+    dims.fill(1);
+    if(std::string(words[2]) == "remember")
+    {
+        for(dims[0] = std::stoi(words[3]); dims[0] < std::stoi(words[4]); ++dims[0])
+            if(!choices.remember({dims, "kernel", 0.1 + 0.2, 3, " AMD\tInstinct\nMI300X ", "measured"}))
+                return 1;
+        return 0;
+    }
+    for(int place = 3; place < count - 1; ++place)
+        dims[place - 3] = std::stoi(words[place]);
+    const auto has   = [&](const std::string& candidate) { return candidate != words[count - 1]; };
+    const auto found = choices.find(dims, "AMD Instinct MI355X", "measured", has);
+    const tileseer::TunedChoice choice = found.value_or(tileseer::TunedChoice{{}, "none", 0.0, 0, "", ""});
+    std::printf("%s %.17g %d\n", choice.candidate.c_str(), choice.time_ms, choice.timed);
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def cpp_tuned(tmp_path_factory):
+    """A program that finds and remembers by ``tuned.hpp``."""
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "main.cpp").write_text(MAIN)
+    command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{TEMPLATE.parent}"]
+    subprocess.run([*command, "-o", folder / "main", folder / "main.cpp"], check=True)
+    return folder / "main"
+
+
+def found_in_cpp(program, path, has_not="nothing"):
+    words = [program, path, "find", *map(str, DIMENSIONS), has_not]
+    return subprocess.run(words, capture_output=True, text=True, check=True)
+
+
+def test_cpp_reads_what_python_writes_and_skips_damage(tmp_path, cpp_tuned):
+    path = tmp_path / "t.tsv"
+    assert found_in_cpp(cpp_tuned, path).stdout == "none 0 0\n"
+    others = [choice(device="AMD Instinct MI300X"), choice(kind="simulated"), choice(n=9)]
+    remember(path, [*others, choice(), choice("second")])
+    good, damaged = lines_of(choice("third"))
+    path.write_text("\n".join([path.read_text().rstrip(), *damaged, good, ""]))
+    found = found_in_cpp(cpp_tuned, path)
+    assert found.stdout == "kernel@splitk2 0.0123456789 3\n"
+    assert found.stderr.count("\n") == found.stderr.count("damaged lines are skipped") == 1
+    assert found_in_cpp(cpp_tuned, path, has_not="kernel@splitk2").stdout.startswith("second ")
+    path.write_text("another table\n")
+    assert found_in_cpp(cpp_tuned, path).stdout == "none 0 0\n"
+    assert subprocess.run([cpp_tuned, path, "remember", "1", "2"], check=False).returncode == 1
+    assert path.read_text() == "another table\n"
+
+
+def test_python_reads_what_cpp_writes(tmp_path, cpp_tuned):
+    path = tmp_path / "beside/t.tsv"
+    remember(path, [choice()])
+    subprocess.run([cpp_tuned, path, "remember", "4", "6"], check=True)
+    subprocess.run([cpp_tuned, path, "remember", "5", "7"], check=True)
+    written = [Choice((n, *[1] * 18), "kernel", 0.3, 3, "AMD Instinct MI300X", "measured") for n in (4, 5, 6)]
+    assert read_choices(path) == [choice(), *written]
+
+
+@pytest.mark.parametrize(
+    ("device", "product", "same"),
+    [
+        ("NVIDIA H200", "sm_90_h200", True),
+        ("NVIDIA H100 80GB HBM3", "sm_90_h200", False),
+        ("NVIDIA GH200 480GB", "sm_90_h200", False),
+        ("AMD Instinct MI300X", "gfx942_mi300x", True),
+        ("gfx950_mi355x", "gfx950_mi355x", True),
+        ("gfx950_mi350x", "gfx950_mi355x", False),
+    ],
+)
+def test_a_device_is_a_product_by_its_name(device, product, same):
+    assert is_device(device, product) == same
+
+
+def test_a_tuned_choice_is_selected_on_its_device_alone(models, selector):
+    dims = np.array([DIMENSIONS, (9, *DIMENSIONS[1:])])
+    before = selector.select(dims)
+    other = next(name for name in selector.candidates if name != selector.rank(PROBLEM)[0]["candidate"])
+    own = Selector.read(models, "forward_bf16")
+    # Times of a real GPU, of another product, and of a kernel that the model has not.
+    own.use_tuned([choice(other), choice(other, "gfx950_mi350x", "simulated"), choice("gone", PRODUCT, "simulated")])
+    assert own.tuned(PROBLEM) is None and own.select(dims).candidate.tolist() == before.candidate.tolist()
+    own.use_tuned([choice(other, PRODUCT, "simulated"), choice(selector.candidates[0], PRODUCT, "simulated")])
+    picks = own.select(dims)
+    assert own.candidates[own.row.tolist().index(picks.candidate[0])] == other == own.tuned(PROBLEM).candidate
+    assert picks.known[0] and picks.score[0] == 0 and picks.candidate[1] == before.candidate[1]
+    assert (
+        own.select(dims, use_known=False).candidate.tolist()
+        == selector.select(dims, use_known=False).candidate.tolist()
+    )
+    named = Selector.read(models, "forward_bf16")
+    named.use_tuned([choice(other, "gfx950_mi350x", "simulated")], device="gfx950_mi350x")
+    assert named.tuned(PROBLEM).candidate == other
+    assert (named.select(dims, pruned_only=True).candidate != NO_CANDIDATE).all()
+
+
+def test_times_of_a_simulated_device_are_no_real_gpu_s(models):
+    own = Selector.read(models, "forward_bf16")
+    own.about = own.about.model_copy(update={"device_kind": "recorded"})
+    own.use_tuned([choice(own.candidates[0], PRODUCT, "simulated")])
+    assert own.tuned(PROBLEM) is None
+    own.use_tuned([choice(own.candidates[1])])
+    assert own.tuned(PROBLEM).candidate == own.candidates[1]
+
+
+def test_the_command_says_what_was_tuned_and_where(models, selector, capsys):
+    path = tuned_path(models, "forward_bf16")
+    remember(path, [choice(selector.candidates[2], PRODUCT, "simulated")])
+    try:
+        assert main.main(["select", str(models), "--problem", WORD, "--top", "2"]) == 0
+        line = f"tuned on {PRODUCT} (simulated), best of 3: {selector.candidates[2]}"
+        assert capsys.readouterr().out.splitlines()[2] == line
+        for options in (["--no-known"], ["--device", "gfx950_mi350x"]):
+            assert main.main(["select", str(models), "--problem", WORD, *options]) == 0
+            assert "tuned" not in capsys.readouterr().out
+    finally:
+        path.unlink()
