@@ -215,15 +215,15 @@ class Selector:
         for fastest in (self._fastest_tuned(dims), self._fastest_measured(dims)) if use_known else ():
             usable = (place < 0) & (fastest >= 0) & (self._pruned[fastest] | (not pruned_only))
             place[usable], score[usable] = fastest[usable], 0.0
-        known = place >= 0
+        measured = place >= 0
         ndim = ndims(dims)
         for pools, size in zip(self._pools, np.diff(self.about.begins).tolist(), strict=True):
-            rows = np.flatnonzero(~known & (ndim == pools[0].ndim))
+            rows = np.flatnonzero(~measured & (ndim == pools[0].ndim))
             step = max(1, BLOCK // max(1, size))
             for start in range(0, len(rows), step):
                 block = rows[start : start + step]
                 place[block], score[block] = self._best(*pools, dims[block], pruned_only)
-        return Selection(np.where(place >= 0, self.row[place], NO_CANDIDATE), score, known)
+        return Selection(np.where(place >= 0, self.row[place], NO_CANDIDATE), score, measured)
 
     def rank(self, problem: Problem) -> list[Ranked]:
         """The candidates that support a problem, best first."""
