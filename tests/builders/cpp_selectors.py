@@ -1,11 +1,12 @@
 """Picks of a published C++ header, compiled with g++, and random problems to compare them on."""
 
+import functools
 import subprocess
 
 import numpy as np
 
 from tileseer.core.errors import UserError
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, LAYOUTS, Problem
 
 SHAPES = 500
 """Random shapes of each direction; benchmarks/serving.py compares 10,000."""
@@ -21,10 +22,11 @@ int main()
     model::Options options;
     int known, pruned, listed;
     model::Problem problem;
+    static_assert(sizeof problem == COLUMNS * sizeof(std::int32_t));
     std::int32_t* dims = &problem.N;
     while(std::scanf("%d %d %d", &known, &pruned, &listed) == 3)
     {
-        for(int i = 0; i < 19; ++i)
+        for(int i = 0; i < COLUMNS; ++i)
             if(std::scanf("%d", dims + i) != 1)
                 return 1;
         options.use_known   = known;
@@ -80,8 +82,8 @@ def shortlists_of_cpp(folder, about, shapes, count, known):
 
 
 def _answers(folder, about, shapes, options):
-    main = MAIN.replace("OPERATION", about.operation).replace("ARCH", about.arch).replace("MOST", str(MOST))
-    (folder / "main.cpp").write_text(main)
+    words = {"OPERATION": about.operation, "ARCH": about.arch, "MOST": str(MOST), "COLUMNS": str(shapes.shape[1])}
+    (folder / "main.cpp").write_text(functools.reduce(lambda text, word: text.replace(*word), words.items(), MAIN))
     header = folder / f"models/grouped_conv_{about.operation}_{about.arch}"
     program = folder / "main"
     if not program.exists():
@@ -108,7 +110,8 @@ def assert_cpp_lists_alike(folder, selector, shapes, known=0, count=3):
     about, row = selector.about, dict(zip(selector.candidates, selector.row.tolist(), strict=True))
     listed = []
     for dims in shapes.tolist():
-        problem = Problem.from_dims(*about.operation.rsplit("_", 1), **dict(zip(DIMS, dims, strict=True)))
+        problem = Problem.from_dims(*about.operation.rsplit("_", 1), **dict(zip(DIMS, dims, strict=False)))
+        problem = problem.with_layout(LAYOUTS[dims[-1]] if len(dims) > len(DIMS) else "")
         ranked = selector.shortlist(problem, count, use_known=bool(known))
         listed.append([(row[one["candidate"]], one["score"]) for one in ranked])
         assert ranked[:count] == selector.rank(problem)[:count] and len(ranked) <= count + 1

@@ -1,6 +1,7 @@
 """MIOpen's solvers: names, limits, the import of both formats of a find-db, and the recording that is replayed."""
 
 import bz2
+import contextlib
 import json
 import tracemalloc
 from types import SimpleNamespace
@@ -8,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from find_db_keys import key_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning_samples import CONFIG
@@ -26,6 +26,8 @@ from tileseer.kernels.names import read_kernel_name
 from tileseer.kernels.support import check_support
 from tileseer.learn import training as stage
 from tileseer.learn.features import features
+from tileseer.problems import find_db_key
+from tileseer.problems.find_db_key import Key, UnusableError
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem, problem_frame
 
@@ -77,7 +79,9 @@ def test_what_the_family_lacks_is_said():
     family = registry.family_of_arch(ARCH)
     assert family.name == "miopen"
     assert registry.family_of_arch("gfx942").name == "ck_tile"
-    data = SimpleNamespace(arch=ARCH, operation="forward_fp16", device_kind="recorded", candidates=pd.DataFrame())
+    data = SimpleNamespace(
+        arch=ARCH, operation="forward_fp16", device_kind="recorded", candidates=pd.DataFrame(), problems=()
+    )
     chosen = stage.settings_for(TrainingParameters(), data)
     assert (chosen.features, chosen.prior) == ("miopen", "none")
     with pytest.raises(UserError, match="its kernels have no formula"):
@@ -101,7 +105,9 @@ def test_both_formats_are_read(read):
     [
         ("no database", "no KEY=VALUES"),
         ("64-56=GemmFwdRest:1,0,x", "the key has another form"),
-        (f"{FORWARD.replace('NCHW', 'NHWC-NHWC-NHWC')}=GemmFwdRest:1,0,x", "layout NHWC-NHWC-NHWC"),
+        (f"{FORWARD.replace('NCHW', 'NHWC-NCHW-NHWC')}=GemmFwdRest:1,0,x", "layout NHWC-NCHW-NHWC"),
+        (f"{FORWARD.replace('NCHW', 'NHWC')}=GemmFwdRest:1,0,x", "layout NHWC:"),
+        (f"{FORWARD.replace('-0-NCHW', '-1-NCHW')}=GemmFwdRest:1,0,x", "the key has another form"),
         (f"{FORWARD.replace('FP16', 'INT8')}=GemmFwdRest:1,0,x", "data type INT8"),
         (f"{FORWARD.replace('28-28-8', '30-28-8')}=GemmFwdRest:1,0,x", "the output's size does not follow"),
         ("8-1-9-9-1x3x3-8-1-7-7-2-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F=fft:1,0,x", "a 3D problem without depth"),
@@ -139,9 +145,25 @@ def problems(draw):
 
 
 @settings(max_examples=200, deadline=None)
-@given(problems())
-def test_a_key_says_its_problem(problem):
-    assert find_db.parse_key(key_of(problem)) == problem
+@given(problems(), st.sampled_from(["", "NHWC"]))
+def test_a_key_says_its_problem_and_its_layout(problem, layout):
+    problem = problem.with_layout(layout)
+    text = str(Key.of(problem))
+    assert Key.parse(text).problem() == problem
+    assert str(Key.parse(text)) == text
+    assert ("-NHWC-" in text.replace("NDHWC", "NHWC")) == (layout == "NHWC")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.from_regex(find_db_key.FORM, fullmatch=True))
+def test_every_key_is_written_as_it_was_read(text):
+    try:
+        key = Key.parse(text)
+    except UnusableError:
+        return  # dimensionalities that differ
+    assert str(key) == text
+    with contextlib.suppress(UnusableError):
+        assert str(Key.of(key.problem())) == text
 
 
 def run(*arguments):

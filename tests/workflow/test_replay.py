@@ -9,11 +9,11 @@ import re
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from find_db_keys import key_of
 from help_examples import words
 from small_workflow import tileseer
 
 from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.problems.find_db_key import Key
 from tileseer.problems.problem import DIMS, Problem
 
 OPERATION = "forward_bf16"
@@ -128,7 +128,7 @@ def find_db_lines():
         )
         backward = {"GemmBwdRest": 1.0, "ConvDirectNaiveConvBwd": 0.5 if taps > 1 else 7.0}
         for variant, dtype, times in (("forward", "fp16", forward), ("bwd_data", "fp32", backward)):
-            key = key_of(Problem.from_dims(variant, dtype, **dims))
+            key = Key.of(Problem.from_dims(variant, dtype, **dims))
             scale = channels / 100
             yield f"{key}=" + ";".join(f"{solver}:{scale * ms:.4f},0,algorithm" for solver, ms in times.items())
 

@@ -66,6 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _configure_pick(parser: argparse.ArgumentParser) -> None:
     options.add_models(parser)
     options.add_problem(parser)
+    options.add_layout(parser)
     parser.add_argument("--top", type=options.positive, default=5, help="ranked candidates to show (default: 5)")
     parser.add_argument("--against", metavar="CANDIDATE", help="explain the pick against this one (default: rank 2)")
     meaning = "measured times beside the ranking, if the problem is among them"

@@ -13,7 +13,7 @@ import pydantic_core
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.problems import driver_lines
-from tileseer.problems.problem import DIMS, EXAMPLE, Problem
+from tileseer.problems.problem import DIMS, EXAMPLE, LAYOUTS, Problem
 
 JSON_FORMAT = 2
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
@@ -70,8 +70,15 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_layout(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--layout``."""
+    words = [*LAYOUTS, *(layout.replace("HW", "DHW") for layout in LAYOUTS)]
+    meaning = "order of the axes of all tensors (default: of the line, or the first that the model knows)"
+    parser.add_argument("--layout", choices=words, help=meaning)
+
+
 def problem(args: argparse.Namespace) -> Problem:
-    """Problem of the options of ``add_problem``; ``UserError`` if a dimension is wrong.
+    """Problem of the options of ``add_problem`` and ``add_layout``; ``UserError`` if a dimension is wrong.
 
     Direction and data type, where they were left open, are set in ``args``; so is ``left_out``, the dimensions that
     every convolution has and that are missing. A filter that is left out as a whole is one of 1x1.
@@ -79,8 +86,10 @@ def problem(args: argparse.Namespace) -> Problem:
     variant: str | None = None
     dtype: str | None = None
     dims: dict[str, int] = {}
+    layout = (getattr(args, "layout", None) or "").replace("D", "")
     if args.problem and driver_lines.is_line(args.problem):
         variant, dtype, dims = driver_lines.parse_line(args.problem)
+        layout = layout or ("layout" in args and driver_lines.layout_of(args.problem)) or ""
     elif args.problem:
         dims = _parse_dims(args.problem)
     dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}
@@ -89,7 +98,7 @@ def problem(args: argparse.Namespace) -> Problem:
     needed = SIZES if {"Y", "X"}.isdisjoint(dims) else (*SIZES, "Y", "X")
     args.left_out = [name for name in needed if name not in dims]
     args.variant, args.dtype = args.variant or variant or "forward", args.dtype or dtype or "bf16"
-    requested = Problem.from_dims(args.variant, args.dtype, **dims)
+    requested = Problem.from_dims(args.variant, args.dtype, **dims).with_layout(layout)
     if args.replay:
         print("\n".join(["replay:", *driver_lines.lines_of(requested).values()]), file=sys.stderr)
     return requested

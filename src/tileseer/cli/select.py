@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_models(parser)
     options.add_problem(parser)
+    options.add_layout(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
     meaning = "instead of --top: the smallest set with this probability of a candidate within 3 %% of the best"
@@ -51,13 +52,15 @@ def run(args: argparse.Namespace) -> int:
     shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in shown]
     fastest, tuned = (None, None) if args.no_known else (selector.fastest_measured(problem), selector.tuned(problem))
     origin = selector.about.model_dump(include={"operation", "arch", "device", "device_kind", "source"})
-    dims = {name: getattr(problem, name) for name in DIMS}
+    dims: dict[str, int | str] = {name: getattr(problem, name) for name in DIMS}
+    if problem.layout:
+        dims["layout"] = problem.layout
     if args.left_out:
         print(f"warning: --problem has no {', '.join(args.left_out)}: taken as 1", file=sys.stderr)
     content = {**origin, "problem": dims, "fastest_measured": fastest, "candidates": shown}
     content["tuned"] = None if tuned is None else {name: getattr(tuned, name) for name in TUNED}
     lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
-    lines.append(f"problem: {options.word_of(problem)}")
+    lines.append(f"problem: {options.word_of(problem)}" + (f", layout {problem.layout}" if problem.layout else ""))
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
     if tuned is not None:

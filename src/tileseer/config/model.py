@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from tileseer.config.section import OnlySet, RelativePath, Section
 
-Features = Literal["tileseer", "compiled", "cutlass", "miopen", "cudnn", "reference"]
+Features = Literal["tileseer", "compiled", "cutlass", "miopen", "miopen_layouts", "cudnn", "reference"]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 

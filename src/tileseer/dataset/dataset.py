@@ -79,7 +79,8 @@ class Dataset:
         """The content of a dataset file; ``path`` names it in errors."""
         origin = provenance.provenance_of(table, path)
         table, aliases = _without_aliases(table)
-        problem, problems = _distinct(table, ["problem_key"], schema.PROBLEM)
+        layout = [schema.LAYOUT.name] if schema.LAYOUT.name in table.column_names else []
+        problem, problems = _distinct(table, ["problem_key"], (*schema.PROBLEM, *layout))
         candidate, kernels = _distinct(table, ["kernel", "split_k"], (*schema.BUILD, "split_k"))
         status = pc.index_in(table["status"].cast("string"), value_set=pa.array(STATUSES))
         between = origin.between_runs.relative if origin.between_runs else None

@@ -1,17 +1,12 @@
 """MIOpen's find-db: measured times of its solvers, one line a problem, as a recording.
 
-A line is ``KEY=VALUES``. The key of a 2D problem, with what a 3D one adds in brackets, is::
-
-    C-[D-]H-W-[Zx]YxX-K-[OD-]OH-OW-N-PADS-STRIDES-DILATIONS-BIAS-LAYOUT-DTYPE-DIRECTION[_gG]
-
-The gradients (B: of the input, W: of the filter) have input and output swapped: their first C, H and W are the layer's
-K, OH and OW. Values are ``SOLVER:MS,WORKSPACE,ALGORITHM`` or, in older files, ``ALGORITHM:SOLVER,MS,WORKSPACE,...``,
-apart by semicolons. A database has the best solver of each algorithm, and one time of each.
+A line is ``KEY=VALUES``, with a key of ``problems.find_db_key``. Values are ``SOLVER:MS,WORKSPACE,ALGORITHM`` or, in
+older files, ``ALGORITHM:SOLVER,MS,WORKSPACE,...``, apart by semicolons. A database has the best solver of each
+algorithm, and one time of each.
 Source: the files themselves, which are part of every ROCm installation.
 """
 
 import bz2
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,21 +18,38 @@ import numpy as np
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target
 from tileseer.measure.device import are_times
+from tileseer.problems.find_db_key import Key, UnusableError
 from tileseer.problems.problem import Problem
 
-VARIANTS = {"F": "forward", "B": "bwd_data", "W": "bwd_weight"}
-DTYPES = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
-LAYOUTS = {"NCHW": 2, "NCDHW": 3}
 LONGEST_LINE, LARGEST = 2**20, 2**28
 """Bytes of a line and of a database, unpacked; MIOpen's largest database has a fifth of that."""
 MOST_ENTRIES = 1_000_000
 """Read or refused, twice as many as MIOpen's largest database has."""
-_KEY = re.compile(
-    r"(?P<sizes>\d+(?:-\d+){2,3})-(?P<filter>\d+(?:x\d+){1,2})-(?P<others>\d+(?:-\d+){3,4})-"
-    r"(?P<pads>\d+(?:x\d+){1,2})-(?P<strides>\d+(?:x\d+){1,2})-(?P<dilations>\d+(?:x\d+){1,2})-\d+-"
-    r"(?P<layout>[A-Z0-9-]+?)-(?P<dtype>[A-Z0-9]+)-(?P<direction>[FBW])(?:_g(?P<groups>\d+))?",
-    re.ASCII,
-)
+
+
+class Entry(NamedTuple):
+    """What a line has of one solver; ``str`` is its newer form."""
+
+    solver: str
+    time: str
+    """Milliseconds, as MIOpen writes them."""
+    workspace: str
+    """Bytes."""
+    algorithm: str
+
+    def __str__(self) -> str:
+        return f"{self.solver}:{self.time},{self.workspace},{self.algorithm}"
+
+    @property
+    def milliseconds(self) -> float:
+        """The time as a number; ``UnusableError`` if it is no time."""
+        try:
+            milliseconds = float(self.time)
+        except ValueError:
+            raise UnusableError("the time is no number") from None
+        if not are_times(np.array(milliseconds)):
+            raise UnusableError("the time is not between 1 ns and an hour")
+        return milliseconds
 
 
 class Refused(NamedTuple):
@@ -62,10 +74,6 @@ class Database:
         return dict(Counter(one.reason for one in self.refused).most_common())
 
 
-class _RefusedError(Exception):
-    """The reason for which a part of a line does not count."""
-
-
 def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> Database:
     """Times of ``solvers`` in find-dbs of one GPU; everything else is refused piece by piece.
 
@@ -77,7 +85,7 @@ def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> 
             mismatch = f"its name is of another GPU than --arch {target(arch)}; give the arch that was measured"
             raise UserError(f"{path}: {mismatch}")
         before = len(database.times)
-        for number, line in enumerate(_lines(path), start=1):
+        for number, line in enumerate(read_lines(path), start=1):
             _add(database, solvers, path.name, number, line)
             if len(database.times) + len(database.refused) > MOST_ENTRIES:
                 raise UserError(f"{path}, line {number}: there are more than {MOST_ENTRIES:,} entries; split the file")
@@ -87,7 +95,7 @@ def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> 
     return database
 
 
-def _lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path) -> Iterator[str]:
     """Lines of a file, unpacked; ``UserError`` where it is damaged."""
     size = 0
     with path.open("rb") as file:
@@ -114,71 +122,30 @@ def _add(database: Database, solvers: frozenset[str], file: str, number: int, li
         return
     try:
         if not equals:
-            raise _RefusedError("no KEY=VALUES")
-        problem = parse_key(key)
-    except _RefusedError as error:
+            raise UnusableError("no KEY=VALUES")
+        problem = Key.parse(key.strip()).problem()
+    except UnusableError as error:
         database.refused.append(Refused(file, number, str(error), line))
         return
     for value in filter(None, values.strip().split(";")):
         try:
-            solver, milliseconds = parse_value(value)
-            if solver not in solvers:
-                raise _RefusedError("unknown solver")
-            if (problem, solver) in database.times:
-                raise _RefusedError("this problem and solver already have a time")
-            database.times[problem, solver] = milliseconds
-        except _RefusedError as error:
+            entry = parse_entry(value)
+            milliseconds = entry.milliseconds
+            if entry.solver not in solvers:
+                raise UnusableError("unknown solver")
+            if (problem, entry.solver) in database.times:
+                raise UnusableError("this problem and solver already have a time")
+            database.times[problem, entry.solver] = milliseconds
+        except UnusableError as error:
             database.refused.append(Refused(file, number, str(error), value))
 
 
-def parse_key(key: str) -> Problem:
-    """Problem of a key."""
-    match = _KEY.fullmatch(key.strip())
-    if not match:
-        raise _RefusedError("the key has another form")
-    if match["layout"] not in LAYOUTS:
-        raise _RefusedError(f"layout {match['layout']}: problems here are {' or '.join(LAYOUTS)}")
-    if match["dtype"] not in DTYPES:
-        raise _RefusedError(f"data type {match['dtype']}: problems here are {', '.join(DTYPES)}")
-    ndim = LAYOUTS[match["layout"]]
-    first, *inputs = map(int, match["sizes"].split("-"))
-    second, *outputs, batch = map(int, match["others"].split("-"))
-    if match["direction"] != "F":
-        first, inputs, second, outputs = second, outputs, first, inputs
-    axes = [[int(one) for one in match[name].split("x")] for name in ("filter", "pads", "strides", "dilations")]
-    if {len(inputs), len(outputs), *map(len, axes)} != {ndim}:
-        raise _RefusedError("the key has another form")
-    dims = {"N": batch, "C": first, "K": second, "G": int(match["groups"] or 1)}
-    names = (("Di", "Hi", "Wi"), ("Z", "Y", "X"), *(_of_axes(name) for name in ("pad", "stride", "dilation")))
-    for own, values in zip(names, (inputs, *axes), strict=True):
-        dims |= dict(zip(own[-ndim:], values, strict=True))
-    try:
-        problem = Problem.from_dims(VARIANTS[match["direction"]], DTYPES[match["dtype"]], **dims)
-    except UserError as error:
-        raise _RefusedError("no convolution, or too large a one") from error
-    if problem.ndim != ndim:
-        raise _RefusedError("a 3D problem without depth, which is a 2D one here")
-    if list(problem.output[-ndim:]) != outputs:
-        raise _RefusedError("the output's size does not follow from the input's")
-    return problem
-
-
-def parse_value(value: str) -> tuple[str, float]:
-    """Solver and milliseconds of one entry."""
-    before, colon, behind = value.strip().partition(":")
+def parse_entry(text: str) -> Entry:
+    """One entry of a line, of either form."""
+    before, _, behind = text.strip().partition(":")
     parts = behind.split(",")
-    if not colon or len(parts) < 3:
-        raise _RefusedError("the entry has another form")
     if before.startswith("miopenConvolution"):
         before, *parts = parts
-    try:
-        milliseconds = float(parts[0])
-    except ValueError:
-        raise _RefusedError("the time is no number") from None
-    if not are_times(np.array(milliseconds)):
-        raise _RefusedError("the time is not between 1 ns and an hour")
-    return before, milliseconds
-
-
-def _of_axes(name: str) -> tuple[str, str, str]:
-    return f"{name}_d", f"{name}_h", f"{name}_w"
+    if len(parts) < 3:
+        raise UnusableError("the entry has another form")
+    return Entry(before, *parts[:3])

@@ -27,7 +27,7 @@ from tileseer.core.errors import UserError, shown
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.costmodel.resources import RESOURCES
 from tileseer.dataset.provenance import DatasetProvenance, Recording
-from tileseer.dataset.schema import BUILD, CODE, SCHEMA, typed
+from tileseer.dataset.schema import BUILD, CODE, SCHEMA, typed, with_layout
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels import candidates as candidate_tables
 from tileseer.kernels.registry import family_of_arch, family_of_kernels, parse_kernels
@@ -141,7 +141,8 @@ def _problems(path: Path, operation: Operation) -> pd.DataFrame:
     """Problems in the form of the problems stage; of those that are dimensions only, all are for training."""
     table = _read_table(path, {"problem_key": problem_table.SCHEMA}, _required(dict.fromkeys(DIMS, pa.int32())))
     try:
-        made = problem_frame(problems_of_rows(operation.variant, operation.dtype, table[list(DIMS)].to_numpy()))
+        rows, layouts = table[list(DIMS)].to_numpy(), table.get("layout")
+        made = problem_frame(problems_of_rows(operation.variant, operation.dtype, rows, layouts))
     except UserError as error:
         raise UserError(f"{path}: {error}; fetch it again") from error
     _refuse(path, "problem_key", made["problem_key"], ~made["problem_key"].duplicated())
@@ -293,8 +294,9 @@ def _rows(
         "rank": np.where(tried, rank[at], np.nan),
         **dict.fromkeys(CODE, np.full(len(p), np.nan)),
     }
-    table = pa.table({name: pa.array(columns[name], from_pandas=True) for name in SCHEMA.names})
-    return typed(table).cast(SCHEMA)
+    expected = with_layout(SCHEMA, problems.columns)
+    table = pa.table({name: pa.array(columns[name], from_pandas=True) for name in expected.names})
+    return typed(table).cast(expected)
 
 
 def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFrame) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The schema of a dataset file: one row per (candidate, problem) pair with what became of it."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -48,11 +49,18 @@ SCHEMA = pa.schema(
 )
 """Columns of the dataset, documented in docs/internals/data.md. Rows are ordered by problem, then by candidate. Rows
 with ``alias_of`` repeat those of that kernel; in memory they are only names of it."""
+LAYOUT = pa.field("layout", NAME, False)
+"""One more column, of problems in several layouts."""
 
 TIMED = {"latency_ms": ("time", are_times), "tflops": ("speed", are_speeds)}
 """Columns that every ``ok`` row has, what they are, and which values are possible."""
 BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupancy", *CODE)
 PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_FIELDS)
+
+
+def with_layout(fields: pa.Schema, columns: Collection[str]) -> pa.Schema:
+    """``fields``, and ``LAYOUT`` if it is among ``columns``."""
+    return fields.append(LAYOUT) if LAYOUT.name in columns else fields
 
 
 def read_rows(path: Path) -> pa.Table:
@@ -82,10 +90,10 @@ def typed(table: pa.Table, used: pa.ChunkedArray | None = None) -> pa.Table:
 
     ``used``: numbers of the rows that occur; without it, all do.
     """
-    columns = {}
+    columns, fields = {}, with_layout(SCHEMA, table.column_names)
     occurring = table if used is None else table.take(pc.unique(used))
     for name in table.column_names:
-        values, type_ = table[name].combine_chunks(), SCHEMA.field(name).type
+        values, type_ = table[name].combine_chunks(), fields.field(name).type
         if type_ == NAME:
             words = pc.unique(occurring[name]).sort()
             columns[name] = pa.DictionaryArray.from_arrays(pc.index_in(values, value_set=words), words)

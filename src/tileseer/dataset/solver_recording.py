@@ -23,7 +23,8 @@ LATENCY = (
     "what MIOpen's find step measured, one time a solver; only the fastest solver of each algorithm is in a database"
 )
 PROBLEMS = pa.schema([(name, pa.int32()) for name in DIMS])
-"""The rest of a problem follows from these and the operation."""
+"""The rest of a problem follows from these, the operation, and a column ``layout`` if there are several layouts."""
+LAYOUT = pa.field("layout", pa.string())
 KERNELS = pa.schema([("kernel", pa.string())])
 
 
@@ -63,7 +64,7 @@ def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], a
     kind = family_of_arch(arch).kernel
     solvers = {pair: kind(pair[0].variant, pair[0].dtype, pair[0].ndim, pair[1]).name for pair in times}
     names = sorted(set(solvers.values()))
-    problems = sorted({problem for problem, _ in times}, key=lambda p: tuple(getattr(p, name) for name in DIMS))
+    problems = sorted({problem for problem, _ in times}, key=lambda p: (*p.dims, p.layout))
     problem_of, kernel_of = ({key: i for i, key in enumerate(keys)} for keys in (problems, names))
     rows = pd.DataFrame(
         {
@@ -78,8 +79,11 @@ def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], a
     ).sort_values(["problem", "kernel"])
     folder.mkdir()
     dims = {name: [getattr(problem, name) for problem in problems] for name in DIMS}
+    listed = pa.table(dims, PROBLEMS)
+    if any(problem.layout for problem in problems):
+        listed = listed.append_column(LAYOUT, pa.array([problem.layout for problem in problems]))
     tables = {
-        "problems": pa.table(dims, PROBLEMS),
+        "problems": listed,
         "kernels": pa.table({"kernel": names}, KERNELS),
         "pairs": pa.Table.from_pandas(rows, TIMES, preserve_index=False).replace_schema_metadata(None),
     }

@@ -44,6 +44,8 @@ class Family:
     """Header of workflow/native that launches a kernel."""
     registration: str = ""
     """C++ line that registers a kernel; ``{name}``, ``{variant}``, ``{ndim}`` and ``{dtype}`` are filled in."""
+    layout: str = "NHWC"
+    """That its kernels are for (``problem.LAYOUTS``), or the first of several."""
     offered: bool = False
     """Whether the library says for each problem which candidates there are, and which of them it would run itself."""
     rule_set: str = ""
@@ -77,7 +79,7 @@ CUTLASS = Family(
     registration="TILESEER_CUTLASS_KERNEL({name})",
     rule_set="cutlass.yaml",
 )
-MIOPEN = Family("miopen", "*_miopen", Solver, features="miopen")
+MIOPEN = Family("miopen", "*_miopen", Solver, features="miopen", layout="NCHW")
 CUDNN = Family("cudnn", "*_cudnn", Plan, features="cudnn", offered=True)
 FAMILIES: tuple[Family, ...] = (CK_TILE, CUTLASS, MIOPEN, CUDNN)
 

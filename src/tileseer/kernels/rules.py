@@ -18,7 +18,7 @@ from tileseer.gpus.arch import ArchSpecs
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.gemm_kernel import GemmKernel, field_types
 from tileseer.problems.implicit_gemm import element_bytes
-from tileseer.problems.problem import DIMS
+from tileseer.problems.problem_rows import columns_of_frame
 
 MAX_THREADS = 1024
 """Of a block."""
@@ -110,7 +110,7 @@ class SupportRules:
     read_of_kernels: Callable[[pd.DataFrame, int], pd.DataFrame]
     """(candidates, wave size) to what the rules read of them beside their operation, a row each."""
     read_of_problems: Callable[[Columns, str, np.ndarray | float], dict[str, np.ndarray]]
-    """(19 dimensions, int64 [P] each; direction; bytes of an element) to what the rules read of problems.
+    """(19 dimensions and ``layout``, int64 [P] each; direction; bytes of an element) to what the rules read.
 
     In arithmetic that C++ has too; ``G`` is among it.
     """
@@ -127,8 +127,7 @@ class SupportRules:
 
     def problem_columns(self, problems: pd.DataFrame, variant: str) -> dict[str, np.ndarray]:
         """What the rules read of P problems of one direction."""
-        dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
-        columns = self.read_of_problems(dims, variant, element_bytes(problems["dtype"]))
+        columns = self.read_of_problems(columns_of_frame(problems), variant, element_bytes(problems["dtype"]))
         return columns | {"signature": signatures(problems)}
 
     def check_classes(

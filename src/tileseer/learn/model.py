@@ -27,6 +27,7 @@ from tileseer.learn import model_files, trees
 from tileseer.learn.features.features import Features, feature_set
 from tileseer.learn.features.upstream import hardware_arguments
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
+from tileseer.problems.problem import DIMS, LAYOUTS
 
 if TYPE_CHECKING:
     import lightgbm
@@ -110,6 +111,16 @@ class Model:
         """What the trees read."""
         return Features.of(self.spec.feature_set, self.hardware, self.spec.feature_names)
 
+    @property
+    def layouts(self) -> list[str]:
+        """Of the problems that the model is for."""
+        return self.spec.layouts or [family_of_arch(self.spec.arch).layout]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a selector gets of a problem: the dimensions, and the layout if the model was trained with it."""
+        return DIMS if self.spec.layouts is None else (*DIMS, "layout")
+
     def with_trees_of(self, folder: Path) -> Self:
         """The same pool, ranked by the trees of another folder: that of the baseline has no pool."""
         spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
@@ -186,8 +197,17 @@ def spec_of(dataset: Dataset, features: Features, settings: TrainingParameters) 
         target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
         source=dataset.source,
         library=dataset.library,
+        layouts=_layouts(dataset),
         params=settings.model_dump(mode="json"),
     )
+
+
+def _layouts(dataset: Dataset) -> list[str] | None:
+    """The layouts of a dataset that has a column of them."""
+    if "layout" not in dataset.problems:
+        return None
+    distinct = {layout or family_of_arch(dataset.arch).layout for layout in dataset.problems["layout"]}
+    return sorted(distinct, key=LAYOUTS.index)
 
 
 def _typeless(candidate: str) -> str:

@@ -100,6 +100,8 @@ class FeatureSpec(Document):
     own_margins: list[float] | None = None
     """Lead of a score with which a candidate replaces the choice of the library that offers it, for each of
     ``own_choice.GROUPINGS``."""
+    layouts: list[str] | None = None
+    """Layouts of the problems (``problem.LAYOUTS``), if there was another than that of the library's kernels."""
     source: str | None = None
     """Whose times these are, where others published them."""
     training_rows: int | None = None

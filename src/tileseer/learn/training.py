@@ -36,7 +36,9 @@ def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingPara
     """
     settings = with_features_of(settings, dataset.arch)
     if settings.prior_folder is None:
-        settings = settings.model_copy(update={"features": features.fitting(settings.features, dataset.candidates)})
+        settings = settings.model_copy(
+            update={"features": features.fitting(settings.features, dataset.candidates, dataset.problems)}
+        )
     if settings.features == "reference" and dataset.candidates["split_k"].nunique() > 1:
         raise UserError(
             f"model.features: reference: {dataset.operation}: its features do not tell values of split-K apart, "

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, LAYOUTS, Problem
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -23,6 +23,10 @@ SHORT_FLAGS = {name: f"-{letter}" for name, letter in zip(DIMS, "nckg!HW@yx#uv$p
 _LONG = ["batchsize", "in_channels", "out_channels", "group_count"]
 _LONG += [f"{name}_{axis}" for name in ("in", "fil", "conv_stride", "pad", "dilation") for axis in "dhw"]
 LONG_FLAGS = {name: f"--{word}" for name, word in zip(DIMS, _LONG, strict=True)}
+LAYOUT_FLAGS = tuple(
+    (f"-{letter}", f"--{word}_layout") for letter, word in zip("IfO", ("in", "fil", "out"), strict=True)
+)
+"""Of MIOpenDriver, for input, filter and output; without them they are NCHW."""
 _DEPTH = ("Di", "Z", "stride_d", "pad_d", "dilation_d")
 
 PROFILER_OPERATIONS = {f"grouped_conv_{name}": v for name, v in zip(("fwd", *VARIANTS[1:]), VARIANTS, strict=True)}
@@ -43,6 +47,23 @@ def parse_line(text: str) -> Line:
     program, *words = shlex.split(text)
     parsers = {"miopendriver": _parse_driver, "ckprofiler": _parse_profiler}
     return _known("a line of", program.rpartition("/")[2].lower(), parsers)(words)
+
+
+def layout_of(text: str) -> str:
+    """Layout of the tensors of a MIOpenDriver line, one of ``LAYOUTS``; empty if it names none.
+
+    ``UserError`` for another layout, or for several. MIOpenDriver takes a tensor without a layout as NCHW.
+    """
+    words = shlex.split(text)
+    flags = dict(zip(words[2::2], words[3::2], strict=False))
+    named = [next((flags[flag] for flag in both if flag in flags), "") for both in LAYOUT_FLAGS]
+    # Some lists of layers have words of other programs there, such as GNC01.
+    if not any(named) or any(word.startswith("G") for word in named):
+        return ""
+    one = {(word or LAYOUTS[0]).replace("CDHW", "CHW").replace("NDHW", "NHW") for word in named}
+    if len(one) > 1 or not one <= set(LAYOUTS):
+        raise UserError(f"--problem: layouts {', '.join(filter(None, named))}: give all tensors one of NCHW and NHWC")
+    return one.pop()
 
 
 def lines_of(problem: Problem) -> dict[str, str]:
@@ -92,6 +113,8 @@ def _parse_driver(words: Sequence[str]) -> Line:
     flags = dict(zip(words[1::2], words[2::2], strict=False))
     if len(words) % 2 == 0:
         raise UserError(f"--problem: MIOpenDriver: {words[-1]} has no value")
+    if flags.get("-m", flags.get("--mode")) == "trans":
+        raise UserError("--problem: MIOpenDriver -m trans: give the convolution that a transposed one runs as")
     dim_of = {flag: name for both in (SHORT_FLAGS, LONG_FLAGS) for name, flag in both.items()}
     dims = {dim_of[flag]: _number(flag, value) for flag, value in flags.items() if flag in dim_of}
     direction = flags.get("-F", flags.get("--forw", "0"))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
 from tileseer.config.operations import DTYPES, VARIANTS
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 """A problem for examples of commands, as ``--problem`` takes it."""
 INT32_MAX = 2**31 - 1
+LAYOUTS = ("NCHW", "NHWC")
+"""Orders of the axes of all three tensors, by the number that features and selectors compare."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Problem:
     """One grouped convolution in one direction; C and K are totals over the G groups.
 
     The input is N x C x [Di] x Hi x Wi, the filter K x C/G x [Z] x Y x X. Padding is symmetric per axis.
-    A 2D problem has ``Di = Z = stride_d = dilation_d = 1`` and ``pad_d = 0``.
+    A 2D problem has ``Di = Z = stride_d = dilation_d = 1`` and ``pad_d = 0``. Only MIOpen's solvers take tensors of
+    several layouts: one of ``LAYOUTS``, empty for the first of those that the kernels of a library are for.
     """
 
     variant: str
@@ -54,6 +58,7 @@ class Problem:
     dilation_d: int
     dilation_h: int
     dilation_w: int
+    layout: str = ""
 
     def __post_init__(self) -> None:
         reason = self._fault()
@@ -67,6 +72,8 @@ class Problem:
             return f"variant is {self.variant!r}; use one of {', '.join(VARIANTS)}"
         if self.dtype not in DTYPES:
             return f"dtype is {self.dtype!r}; use one of {', '.join(DTYPES)}"
+        if self.layout not in ("", *LAYOUTS):
+            return f"layout is {self.layout!r}; use one of {', '.join(LAYOUTS)}"
         if self.ndim not in (2, 3):
             return f"ndim is {self.ndim!r}; use 2 or 3"
         for name in DIMS:
@@ -90,7 +97,7 @@ class Problem:
     @property
     def dims(self) -> tuple[int, ...]:
         """The 19 dimensions in the order of ``DIMS``."""
-        return astuple(self)[3:]
+        return tuple(getattr(self, name) for name in DIMS)
 
     @property
     def output(self) -> tuple[int, int, int]:
@@ -112,13 +119,14 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """16 hex digits of the SHA-256 of direction, dtype, dimensionality and the 19 dimensions."""
-        text = ",".join(str(value) for value in astuple(self))
+        """16 hex digits of the SHA-256 of direction, dtype, dimensionality, the 19 dimensions, and the layout NHWC."""
+        layout = [self.layout] if self.layout == LAYOUTS[1] else []
+        text = ",".join(map(str, [*astuple(self)[: len(FIELDS)], *layout]))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def layer_family(self) -> str:
-        """Key of the same layer at any batch size: neighbours of one family are no unseen problems."""
+        """Key of the same layer at any batch size and layout: neighbours of one family are no unseen problems."""
         text = ",".join(str(value) for value in (*astuple(self)[:3], *self.dims[1:]))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -133,7 +141,12 @@ class Problem:
             raise UserError(f"problem: unknown field {unknown[0]!r}; the fields are {', '.join(DIMS)}")
         full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
         depth = (full["Di"], full["Z"], full["stride_d"], full["dilation_d"], full["pad_d"])
-        return cls(variant=variant, dtype=dtype, ndim=2 if depth == (1, 1, 1, 1, 0) else 3, **full)
+        ndim = 2 if depth == (1, 1, 1, 1, 0) else 3
+        return cls(variant=variant, dtype=dtype, ndim=ndim, layout="", **full)
+
+    def with_layout(self, layout: str) -> Self:
+        """The same convolution of tensors of another layout."""
+        return replace(self, layout=layout) if layout != self.layout else self
 
 
 _AXES = [
@@ -175,14 +188,21 @@ def problem_within(
     return None if too_large else problem
 
 
-FIELDS = tuple(field.name for field in fields(Problem))
+FIELDS = tuple(field.name for field in fields(Problem) if field.name != "layout")
+"""Columns of every table of problems. A table with several layouts has a column ``layout`` too."""
 DIMS = FIELDS[3:]
 """The 19 dimensions in the order of the benchmark CSV."""
 
 
-def problems_of_rows(variant: str, dtype: str, rows: Iterable[Sequence[int]]) -> list[Problem]:
-    """Problems of one direction and data type from rows of the 19 dimensions."""
-    return [Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, row), strict=True))) for row in rows]
+def problems_of_rows(
+    variant: str, dtype: str, rows: Iterable[Sequence[int]], layouts: Iterable[str] | None = None
+) -> list[Problem]:
+    """Problems of one direction and data type from rows of the 19 dimensions, each with its layout."""
+    pairs = zip(rows, repeat("") if layouts is None else layouts, strict=layouts is not None)
+    return [
+        Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, row), strict=True))).with_layout(layout)
+        for row, layout in pairs
+    ]
 
 
 def problem_frame(problems: list[Problem]) -> pd.DataFrame:
@@ -191,11 +211,13 @@ def problem_frame(problems: list[Problem]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [(p.key, p.layer_family, *astuple(p)) for p in problems]
-    table = pd.DataFrame(rows, columns=["problem_key", "layer_family", *FIELDS])
+    table = pd.DataFrame(rows, columns=["problem_key", "layer_family", *FIELDS, "layout"])
+    if not any(problem.layout for problem in problems):
+        del table["layout"]
     return table.astype(dict.fromkeys(("ndim", *DIMS), "int64"))
 
 
 def problems_of_frame(table: pd.DataFrame) -> list[Problem]:
     """Problems of ``table`` (columns ``FIELDS``), in its order."""
-    columns = [table[name].tolist() for name in FIELDS]
+    columns = [table[name].tolist() for name in (*FIELDS, *(["layout"] if "layout" in table else []))]
     return [Problem(*values) for values in zip(*columns, strict=True)]

@@ -1,8 +1,15 @@
-"""Many problems at once: which rows of dimensions are no convolution."""
+"""Many problems at once: which rows of dimensions are no convolution, and tables as columns of numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tileseer.problems.problem import DIMS, INT32_MAX, counted
+from tileseer.problems.problem import DIMS, INT32_MAX, LAYOUTS, counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def _from_to(first: str, last: str) -> slice:
@@ -31,3 +38,13 @@ def wrong_rows(values: np.ndarray) -> np.ndarray:
         for count in counted(dict(zip(DIMS, columns, strict=True))).values():
             wrong |= count > INT32_MAX
     return wrong
+
+
+def columns_of_frame(problems: pd.DataFrame) -> dict[str, np.ndarray]:
+    """What features and rules read of P problems, int64 [P] each: ``ndim``, the dimensions, and ``layout``.
+
+    The layout is its place in ``LAYOUTS``, 0 also where the table has none.
+    """
+    columns = {name: problems[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
+    last = problems["layout"].to_numpy(object) == LAYOUTS[1] if "layout" in problems else np.zeros(len(problems))
+    return columns | {"layout": last.astype(np.int64)}

@@ -12,11 +12,12 @@ from tileseer.core.row_filter import Filter, parse_filter, vocabulary
 from tileseer.problems import design, layers, problem_sets
 from tileseer.problems.layers import NetworkRun
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import Problem
+from tileseer.problems.problem import LAYOUTS, Problem
 from tileseer.problems.problem_table import ProblemEntry
 
-FIELDS = vocabulary(Problem, {"variant": VARIANTS, "dtype": DTYPES})
-"""What a filter of problems may read."""
+_WORDS = vocabulary(Problem, {"variant": VARIANTS, "dtype": DTYPES, "layout": LAYOUTS})
+FIELDS = {name: words for name, words in _WORDS.items() if name != "layout"}
+"""What a filter of problems may read; the kernels that are measured here have one layout."""
 
 
 @dataclass(frozen=True)

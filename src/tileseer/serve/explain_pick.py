@@ -15,7 +15,7 @@ from tileseer.learn import explain, model_files
 from tileseer.learn.model import Model, read_out_of_fold, read_table
 from tileseer.learn.model_schema import Origin, same_origin
 from tileseer.measure.device import STATUSES
-from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_rows
+from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame, problems_of_rows
 from tileseer.serve import serving_files
 from tileseer.serve.selector import Ranked, Selector
 
@@ -165,6 +165,8 @@ def _training_problems(model: Model, folder: Path, keys: pd.Index) -> pd.DataFra
     """The training problems that a model directory keeps, with the ``fastest`` candidate of each."""
     measured = read_table(folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
     spec = model.spec
-    table = problem_frame(problems_of_rows(spec.variant, spec.dtype, measured[list(DIMS)].to_numpy()))
+    layouts = [LAYOUTS[code] for code in measured["layout"]] if "layout" in measured else None
+    rows = measured[list(DIMS)].to_numpy()
+    table = problem_frame(problems_of_rows(spec.variant, spec.dtype, rows, layouts))
     table = table.assign(fastest=measured["candidate"].to_numpy())
     return table[table["problem_key"].isin(keys)].reset_index(drop=True)

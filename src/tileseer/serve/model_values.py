@@ -20,12 +20,9 @@ from tileseer.learn import trees
 from tileseer.learn.features.table import Columns
 from tileseer.learn.trees import Tree
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
-from tileseer.problems.problem import DIMS
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.symbols import Operand, Symbol
 
-# Any: functions of columns are run on symbols.
-INPUTS: dict[str, Any] = {name: Symbol.input(name) for name in ("ndim", *DIMS)}
 CategoryList = tuple[int, tuple[int, ...]]
 """A feature, and the categories of it that a split sends left, as bits."""
 Split = tuple[int, float]
@@ -129,6 +126,13 @@ def start_value(cascade: Cascade) -> Symbol | None:
     return cast(Symbol, time)
 
 
+def _inputs(cascade: Cascade) -> dict[str, Any]:
+    """What features and rules read of a problem, as symbols; a model of one layout gets no other."""
+    # Any: functions of columns are run on symbols.
+    inputs: dict[str, Any] = {name: Symbol.input(name) for name in ("ndim", *cascade.model.columns)}
+    return {"layout": np.zeros((), np.int64)} | inputs
+
+
 def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray, np.ndarray]:
     """The support rules on classes of kernels that they tell apart.
 
@@ -137,8 +141,9 @@ def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray, np.ndarray
     support, spec = SUPPORT[cascade.family.name], cascade.model.spec
     columns, classes = support.kernel_classes(cascade.model.pool, cascade.model.hardware)
     kernel = {name: values[0] for name, values in columns.items()}
-    problem = support.read_of_problems(INPUTS, spec.variant, ELEMENT_BYTES[spec.dtype])
-    problem |= {"signature": signature(spec.variant, spec.dtype, INPUTS["ndim"])}
+    inputs = _inputs(cascade)
+    problem = support.read_of_problems(inputs, spec.variant, ELEMENT_BYTES[spec.dtype])
+    problem |= {"signature": signature(spec.variant, spec.dtype, inputs["ndim"])}
     held = [rule.holds(problem, kernel) for rule in support.rules]
     always = np.ones(len(kernel["signature"]), bool)
     for value in held:
@@ -150,7 +155,7 @@ def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray, np.ndarray
 def _problem_columns(cascade: Cascade) -> Columns:
     """What the features read of problems, as symbols."""
     operation = Operation.parse(cascade.model.spec.operation)
-    return cascade.model.features.set.problem_columns(INPUTS, operation, cascade.model.hardware)
+    return cascade.model.features.set.problem_columns(_inputs(cascade), operation, cascade.model.hardware)
 
 
 def _as(columns: Mapping[str, np.ndarray], dtype: type[np.floating]) -> dict[str, np.ndarray]:

@@ -12,11 +12,10 @@ from tileseer.core.errors import UserError
 from tileseer.costmodel.scores import UNIT
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import Tree
-from tileseer.problems.problem import DIMS
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.model_values import Split, SplitTable, float32_below, rule_values, start_value
 from tileseer.serve.program import Program
-from tileseer.serve.selector import ABOUT, BITS, DIMENSIONALITIES, Forest
+from tileseer.serve.selector import ABOUT, BITS, DIMENSIONALITIES, About, Forest
 
 
 def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin) -> dict[str, np.ndarray]:
@@ -61,7 +60,9 @@ def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origi
         "candidates": pool["candidate"].iloc[order].tolist(),
         "kernels": pool["kernel"].iloc[order].tolist(),
     }
-    place = np.argsort(order, kind="stable")
+    if tuple(cascade.model.layouts) != About.model_fields["layouts"].default:
+        about["layouts"] = cascade.model.layouts
+    place, fields = np.argsort(order, kind="stable"), cascade.model.columns
     return {
         ABOUT: np.frombuffer(json.dumps(about, allow_nan=False).encode(), np.uint8),
         "row": order.astype(np.int32),
@@ -73,7 +74,7 @@ def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origi
         "thresholds": np.array([len(values) for values in thresholds], np.int32),
         "fixed": forest.rows(own, [np.asarray(columns[place], dtype) for place in own], len(order)).astype(np.uint16),
         **_trees(table.trees, splits, forest),
-        "known_dims": np.array([known[name].to_numpy() for name in DIMS], np.int32).reshape(len(DIMS), -1).T.copy(),
+        "known_dims": np.array([known[name].to_numpy() for name in fields], np.int32).reshape(len(fields), -1).T.copy(),
         "known_place": place[known["row"].to_numpy()].astype(np.int32),
         **{
             f"{name}_{number}": value

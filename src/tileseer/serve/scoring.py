@@ -50,7 +50,14 @@ SCHEMA = pa.schema(
 )
 """``kernel`` as it was given, ``candidate`` as it was understood with what was ``assumed``; ``rule`` refuses the pair
 if it is not ``supported``; ``rank`` 1 is the highest score of the problem among its supported pairs, 0 without rank;
-``device_kind`` says where the times came from that the model learnt."""
+``device_kind`` says where the times came from that the model learnt. A column ``layout`` follows if the problems have
+one."""
+
+UNKNOWN_LAYOUT = "unknown_layout"
+"""The rule that refuses what a model was not trained for: other layouts, and 3D tensors without depth."""
+UNKNOWN = 255
+"""Its number; those of a family's rules are small."""
+FLAT = "3D without depth"
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,8 @@ class ScoredPairs:
     kernels: list[Named]
     """Distinct ones."""
     dims: pd.DataFrame
-    """Distinct problems, columns ``DIMS`` and ``problem_idx``; every row, where rows say their operation."""
+    """Distinct problems, columns ``DIMS``, ``problem_idx`` and, if the file has one, ``layout`` (of
+    ``problem.LAYOUTS``, empty, or what no model knows); every row, where rows say their operation."""
     name: np.ndarray
     problem: np.ndarray
     """Rows of the above, int64 [n]."""
@@ -88,7 +96,7 @@ def read_pairs(problems: Path, kernels: Path | None, arch: str) -> tuple[ScoredP
         if "operation" in rows:
             return _of_operations(rows, kernels, listed, arch), remarks
         named = read_kernels(kernels, listed, arch)
-        pairs = _paired(list(named.values()), rows.drop_duplicates(subset=list(DIMS), ignore_index=True))
+        pairs = _paired(list(named.values()), rows.drop_duplicates(subset=_identity(rows), ignore_index=True))
     if depthwise := len(set(listed) - set(named)):
         remarks.append(f"{depthwise} depthwise kernels are left out: no model supports them")
     return pairs, remarks
@@ -150,7 +158,7 @@ def _of_operations(rows: pd.DataFrame, path: Path, listed: pd.Series, arch: str)
 
 def _row_by_row(path: Path, rows: pd.DataFrame, kernels: list[Named]) -> ScoredPairs:
     """Each row with the kernel that it names."""
-    problem = rows.groupby(list(DIMS), sort=False).ngroup().to_numpy()
+    problem = rows.groupby(_identity(rows), sort=False).ngroup().to_numpy()
     name = pd.Index([one.text for one in kernels]).get_indexer(pd.Index(rows["kernel"].str.strip()))
     wrong = _kernels_3d(kernels)[name] != _is_3d(rows)
     if wrong.any():
@@ -159,7 +167,7 @@ def _row_by_row(path: Path, rows: pd.DataFrame, kernels: list[Named]) -> ScoredP
             f"{path}, line {rows.index[row] + problem_csv.FIRST_LINE}: kernel {kernels[name[row]].text!r} has another "
             "dimensionality than the problem (3D: Di or Z above 1)"
         )
-    return ScoredPairs(kernels, rows.drop_duplicates(subset=list(DIMS), ignore_index=True), name, problem)
+    return ScoredPairs(kernels, rows.drop_duplicates(subset=_identity(rows), ignore_index=True), name, problem)
 
 
 def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -174,6 +182,9 @@ def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
     rows["problem_idx"] = table["problem_idx"].astype(np.int64) if numbered else np.arange(len(table))
     if "kernel" in table:
         rows["kernel"] = table["kernel"]
+    # In a table of layers, the layout is that of the network's framework.
+    if not {"network", "layer"} <= set(table) and not {"layout", "ndim"}.isdisjoint(table):
+        rows["layout"] = _layouts(table, _is_3d(rows))
     if not {"direction", "dtype"} <= set(table):
         return rows, remarks
     rows["operation"] = table["direction"].str.strip() + "_" + table["dtype"].str.strip()
@@ -182,6 +193,21 @@ def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
     if len(unknown):
         remarks.append(f"{path}: {len(unknown)} rows of operations without a model are left out: {unknown.iloc[0]}")
     return rows.drop(index=unknown.index), remarks
+
+
+def _layouts(table: pd.DataFrame, deep: np.ndarray) -> pd.Series:
+    """The layout of each row, of ``problem.LAYOUTS`` if it is one in any spelling, such as NDHWC or nhwgc."""
+    words = table["layout"] if "layout" in table else pd.Series("", table.index)
+    texts = words.str.strip().str.upper()
+    distinct = {text: set(text.replace("G", "").replace("D", "").split("-")) for text in texts.unique()}
+    one = {text: next(iter(parts)) if len(parts) == 1 else text for text, parts in distinct.items()}
+    flat = (texts.str.contains("D") | (table.get("ndim", "2") == "3")) & ~deep
+    return texts.map(one).mask(flat, FLAT)
+
+
+def _identity(rows: pd.DataFrame) -> list[str]:
+    """Columns in which problems differ."""
+    return [*DIMS, *(["layout"] if "layout" in rows else [])]
 
 
 def score_pairs(models: Path, pairs: ScoredPairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
@@ -202,6 +228,10 @@ def _score_pairs(models: Path, pairs: ScoredPairs, threads: int) -> tuple[pa.Tab
         folder = models / index.operations[model].folder
         scored = _scored(folder, pairs, Operation.parse(str(own)), rows, threads)
         values.loc[rows.index, list(scored)] = pd.DataFrame(scored, rows.index)
+    refused = values["problem"][values["rule"] == UNKNOWN]
+    if len(refused):
+        strange = sorted(set(pairs.dims["layout"].iloc[refused]))
+        remarks.append(f"problems of a layout that the model does not know have no score: {', '.join(strange)}")
     named = pairs.kernels
     if family_of_arch(index.arch).name not in RESOURCES:
         # Nothing tells anything of a kernel that was not measured.
@@ -242,6 +272,9 @@ def _scored(
     pool, in_pool = _pool(model, folder, named)
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
     problems = problems.assign(variant=operation.variant, dtype=operation.dtype, ndim=np.where(_is_3d(problems), 3, 2))
+    layout = pairs.dims["layout"].to_numpy(object)[used_problems] if "layout" in pairs.dims else ""
+    problems["layout"] = np.where(layout == "", model.layouts[0], layout)
+    unknown = ~problems["layout"].isin(model.layouts).to_numpy()[problem]
     multiples, padding = np.unique([one.channel_multiple for one in named], return_inverse=True)
     # The same problems once for each padding of the channels of a group, one below the other.
     problem = problem + padding[name] * len(problems)
@@ -249,9 +282,10 @@ def _scored(
     padded = [problems.assign(**{n: -(-problems[n] // step) * step for n in "CK"}) for step in steps]
     problems = pd.concat(padded, ignore_index=True)
     verdicts = check_support(problems, pool, operation.variant, model.hardware)
+    score = replace(model, pool=pool).score_pairs(problems, problem, name, threads)
     return {
-        "score": replace(model, pool=pool).score_pairs(problems, problem, name, threads),
-        "rule": verdicts[problem, name],
+        "score": np.where(unknown, np.nan, score),
+        "rule": np.where(unknown, UNKNOWN, verdicts[problem, name]),
         "in_pool": in_pool[name],
         "model": model.spec.operation,
     }
@@ -324,11 +358,14 @@ def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -
         },
         dtype="category",
     ).assign(ndim=[one.kernel.ndim for one in pairs.kernels])
-    rules = np.array(["", *(rule.name for rule in SUPPORT[family_of_arch(index.arch).name].rules)], object)
-    texts: dict[str, Any] = {"rule": rules[values["rule"]], "arch": index.arch, "device_kind": index.device_kind}
+    rules = dict(enumerate(["", *(rule.name for rule in SUPPORT[family_of_arch(index.arch).name].rules)]))
+    rule = values["rule"].map(rules | {UNKNOWN: UNKNOWN_LAYOUT})
+    texts: dict[str, Any] = {"rule": rule, "arch": index.arch, "device_kind": index.device_kind}
     scored = values.assign(
         supported=values["rule"] == 0, rank=values["rank"].fillna(0), model_operation=values["model"], **texts
     ).astype(dict.fromkeys([*texts, "model_operation"], "category"))
-    parts = kernels.iloc[values["name"]], pairs.dims.iloc[values["problem"]][["problem_idx", *DIMS]], scored
+    of_problems = ["problem_idx", *_identity(pairs.dims)]
+    parts = kernels.iloc[values["name"]], pairs.dims.iloc[values["problem"]][of_problems], scored
     table = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
-    return pa.Table.from_pandas(table, SCHEMA, preserve_index=False).replace_schema_metadata(None)
+    schema = SCHEMA.append(pa.field("layout", TEXT)) if "layout" in of_problems else SCHEMA
+    return pa.Table.from_pandas(table, schema, preserve_index=False).replace_schema_metadata(None)

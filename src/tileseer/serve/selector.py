@@ -27,7 +27,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, validate_table
 from tileseer.costmodel.scores import UNIT
 from tileseer.learn import model_files
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, LAYOUTS, Problem
 from tileseer.problems.problem_rows import wrong_rows
 from tileseer.serve import tuned as tuned_choices
 from tileseer.serve.program import Inputs, Program, Step, Value
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 ABOUT = "about"
 """Name of the array whose bytes are JSON: what is no array."""
 DIMENSIONALITIES = (2, 3)
+PROBLEM_COLUMNS = (*DIMS, "layout")
 NO_CANDIDATE = -1
 SIMULATED = "simulated"
 EVERY_NDIM = "all"
@@ -77,6 +78,8 @@ class About(StrictModel):
     programs: dict[str, tuple[dict[str, int], list[Step], list[int]]]
     candidates: list[str]
     kernels: list[str]
+    layouts: tuple[str, ...] = ("NHWC",)
+    """Of the problems that the model is for (``problem.LAYOUTS``), the default first."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,9 @@ class Selector:
         self.row = arrays["row"].astype(np.int64)
         """int [Q]: rows of ``candidates.parquet``."""
         self.split_k = arrays["split_k"]
+        self._measured_dims = arrays["known_dims"]
+        self.columns = PROBLEM_COLUMNS[: self._measured_dims.shape[1]]
+        """Of a problem: the dimensions, and the layout if the model was trained with it."""
         self._pruned = arrays["pruned"]
         self._weight = about.weight
         self._programs = {
@@ -200,16 +206,17 @@ class Selector:
 
     def tuned(self, problem: Problem) -> Choice | None:
         """The choice that was tuned for exactly this problem."""
-        return self._tuned.get(tuple(_dims_of(problem)[0].tolist()))
+        return self._tuned.get(tuple(self._dims_of(problem)[0].tolist()))
 
     def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Selection:
         """The pick of each of n problems; ``dims`` [n, 19] are integers in the order of ``problem.DIMS``.
 
+        A model that was trained with layouts also takes [n, 20], whose last column is a place in ``problem.LAYOUTS``.
         ``use_known``: a problem that was tuned gets that choice, one that was measured its fastest measured candidate.
         ``pruned_only``: candidates of the pruned kernel set only. Of equal scores the earlier candidate goes first.
         ``UserError`` names the first row that is no convolution.
         """
-        dims = checked_dims(dims)
+        dims = self._with_layouts(dims)
         place = np.full(len(dims), NO_CANDIDATE)
         score = np.full(len(dims), -np.inf)
         for fastest in (self._fastest_tuned(dims), self._fastest_measured(dims)) if use_known else ():
@@ -229,7 +236,7 @@ class Selector:
         """The candidates that support a problem, best first."""
         self._check_operation(problem)
         pool = self._pools[DIMENSIONALITIES.index(problem.ndim)][1]
-        pairs = self._supported_pairs(pool, _dims_of(problem), False)
+        pairs = self._supported_pairs(pool, self._dims_of(problem), False)
         return self._ranked(pairs.candidate + pool.places.start, self._score(pool, pairs))
 
     def shortlist(
@@ -248,7 +255,7 @@ class Selector:
             ranked = self._ranked_offers(problem, offered, library)
             return [row for row in ranked if row["rank"] <= count or row["offered"] == 0]
         ranked = self.rank(problem)
-        own = int(self.select(_dims_of(problem), use_known=use_known).candidate[0])
+        own = int(self.select(self._dims_of(problem), use_known=use_known).candidate[0])
         names = {self.candidates[place] for place in np.flatnonzero(self.row == own)}
         return [row for row in ranked if row["rank"] <= count or row["candidate"] in names]
 
@@ -314,7 +321,7 @@ class Selector:
 
     def fastest_measured(self, problem: Problem) -> str | None:
         """The candidate that was fastest when exactly this problem was measured."""
-        place = int(self._fastest_measured(_dims_of(problem))[0])
+        place = int(self._fastest_measured(self._dims_of(problem))[0])
         return None if place == NO_CANDIDATE else self.candidates[place]
 
     def choose(self, problem: Problem, offered: Sequence[str], library: str) -> int:
@@ -363,8 +370,35 @@ class Selector:
 
     def _offer_scores(self, pool: _Pool, problem: Problem, places: np.ndarray) -> np.ndarray:
         """Scores of the candidates at ``places``, offered for one problem; whether they can run is not checked."""
-        inputs, first = _inputs(_dims_of(problem), problem.ndim), np.zeros(len(places), np.int64)
+        inputs, first = _inputs(self._dims_of(problem), problem.ndim), np.zeros(len(places), np.int64)
         return self._score(pool, self._pairs(pool, inputs, first, places - pool.places.start))
+
+    def _dims_of(self, problem: Problem) -> np.ndarray:
+        """A problem as a row of ``columns``, int64 [1, n]; ``UserError`` for a layout that the model is not for."""
+        layout = problem.layout or self.about.layouts[0]
+        if layout not in self.about.layouts:
+            raise UserError(
+                f"the problem's layout is {layout}, but the model of {self.about.operation} on {self.about.arch} knows "
+                f"{' and '.join(self.about.layouts)} only"
+            )
+        return np.array([[*problem.dims, LAYOUTS.index(layout)][: len(self.columns)]])
+
+    def _with_layouts(self, dims: np.ndarray) -> np.ndarray:
+        """``dims`` as int64 [n, columns] after ``checked_dims``; rows without a layout have the first."""
+        if len(self.columns) == len(DIMS):
+            return checked_dims(dims)
+        codes, values = [LAYOUTS.index(layout) for layout in self.about.layouts], np.asarray(dims)
+        if values.ndim != 2 or values.shape[1] != len(self.columns):
+            values = checked_dims(values)
+            return np.column_stack([values, np.full(len(values), codes[0])])
+        wrong = ~np.isin(values[:, -1], codes)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise UserError(
+                f"problems, row {row}: layout is {values[row, -1]}; the model knows "
+                + ", ".join(f"{code} ({LAYOUTS[code]})" for code in codes)
+            )
+        return np.column_stack([checked_dims(values[:, :-1]), values[:, -1].astype(np.int64)])
 
     @cached_property
     def aliases(self) -> dict[str, list[str]]:
@@ -398,7 +432,7 @@ class Selector:
     @cached_property
     def _measured(self) -> dict[bytes, int]:
         places = self._arrays["known_place"].tolist()
-        return {row.tobytes(): place for row, place in zip(self._arrays["known_dims"], places, strict=True)}
+        return {row.tobytes(): place for row, place in zip(self._measured_dims, places, strict=True)}
 
     @cached_property
     def _forest(self) -> tuple[TreeTable, ...]:
@@ -550,15 +584,11 @@ def ndims(dims: np.ndarray) -> np.ndarray:
     return np.where((dims[:, _DEPTH] == (1, 1, 1, 0, 1)).all(axis=1), 2, 3)
 
 
-def _dims_of(problem: Problem) -> np.ndarray:
-    return np.array([[getattr(problem, name) for name in DIMS]])
-
-
 def _inputs(dims: np.ndarray, ndim: int) -> Inputs:
     """What programs read: numbers of one problem, which are quicker, or columns of several."""
     if len(dims) == 1:
-        return {**dict(zip(DIMS, dims[0], strict=True)), "ndim": np.int64(ndim)}
-    columns = {name: dims[:, [position]] for position, name in enumerate(DIMS)}
+        return {**dict(zip(PROBLEM_COLUMNS, dims[0], strict=False)), "ndim": np.int64(ndim)}
+    columns = {name: dims[:, [position]] for position, name in enumerate(PROBLEM_COLUMNS[: dims.shape[1]])}
     return {**columns, "ndim": np.full((len(dims), 1), ndim)}
 
 

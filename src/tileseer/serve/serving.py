@@ -31,7 +31,7 @@ from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.validation_report import Validation
 from tileseer.problems import layers as layer_tables
-from tileseer.problems.problem import DIMS
+from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.problems.problem_table import USES
 from tileseer.serve import evaluation, header, kernel_set, packing, serving_files
 from tileseer.serve.cascade import Cascade
@@ -121,8 +121,9 @@ class _MeasuredPool:
 
     @cached_property
     def dims(self) -> np.ndarray:
-        """int64 [P, 19]."""
-        return self.measurements.problems[list(DIMS)].to_numpy(np.int64)
+        """int64 [P, 19], or with the layout [P, 20]."""
+        columns = columns_of_frame(self.measurements.problems)
+        return np.stack([columns[name] for name in self.model.columns], axis=1)
 
     @cached_property
     def achieved(self) -> np.ndarray:
@@ -158,13 +159,14 @@ class _MeasuredPool:
         rows = order[self.achieved[order].max(axis=1, initial=0.0) > 0]
         best = self.achieved[rows].argmax(axis=1)
         columns = {
-            **{name: self.dims[rows, i].astype(np.int32) for i, name in enumerate(DIMS)},
+            **{name: self.dims[rows, i].astype(np.int32) for i, name in enumerate(self.model.columns)},
             "candidate": self.model.pool["candidate"].to_numpy()[best],
             "row": best.astype(np.int32),
             "tflops": self.measurements.best_tflops[rows] * self.achieved[rows, best],
             "device_kind": [self.measurements.device_kind] * len(rows),
         }
-        return pa.table(columns, schema=serving_files.KNOWN_PROBLEMS)
+        fields = dict.fromkeys(columns, pa.int32()) | {f.name: f.type for f in serving_files.KNOWN_PROBLEMS}
+        return pa.table(columns, schema=pa.schema(fields.items()))
 
     def unseen(self) -> np.ndarray:
         """Rows of the validation problems that something ran."""

@@ -18,7 +18,8 @@ KNOWN_PROBLEMS = pa.schema(
         ("device_kind", pa.string()),
     ]
 )
-"""One row a measured problem: its fastest candidate, that one's row in candidates.parquet, and where the time came
+"""With ``layout`` (its place in ``problem.LAYOUTS``) behind the dimensions if the model was trained with layouts. One
+row a measured problem: its fastest candidate, that one's row in candidates.parquet, and where the time came
 from. Where exactly a problem was measured, no model is needed."""
 _Positive = Annotated[int, Field(ge=1, le=INT32_MAX)]
 

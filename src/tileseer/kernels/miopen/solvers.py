@@ -26,6 +26,9 @@ class Facts:
     grouped: bool = True
     dilated: bool = True
     """Whether it takes padding, groups, a dilation."""
+    nchw: bool = True
+    nhwc: bool = False
+    """Whether it takes tensors of these layouts, 3D ones too."""
 
 
 SOLVERS = {
@@ -99,9 +102,9 @@ SOLVERS = {
     "ConvAsmImplicitGemmGTCDynamicBwdXdlops": Facts(82, "implicit_gemm"),
     "ConvHipImplicitGemmWrwV4R4Xdlops_Padded_Gemm": Facts(83, "implicit_gemm"),
     "ConvBinWinogradRxSf2x3g1": Facts(84, "winograd", grouped=False, dilated=False),
-    "ConvDirectNaiveConvFwd": Facts(85, "direct"),
-    "ConvDirectNaiveConvBwd": Facts(86, "direct"),
-    "ConvDirectNaiveConvWrw": Facts(87, "direct"),
+    "ConvDirectNaiveConvFwd": Facts(85, "direct", nhwc=True),
+    "ConvDirectNaiveConvBwd": Facts(86, "direct", nhwc=True),
+    "ConvDirectNaiveConvWrw": Facts(87, "direct", nhwc=True),
     "GemmFwd1x1_0_1": Facts(88, "gemm", filter="1x1", stride=1, padded=False, grouped=False, dilated=False),
     "GemmFwd1x1_0_1_int8": Facts(89, "gemm"),
     "GemmFwd1x1_0_2": Facts(90, "gemm", filter="1x1", stride=2, padded=False, grouped=False, dilated=False),
@@ -109,30 +112,30 @@ SOLVERS = {
     "GemmBwd1x1_stride2": Facts(95, "gemm", filter="1x1", stride=2, padded=False, grouped=False, dilated=False),
     "GemmBwd1x1_stride1": Facts(96, "gemm", filter="1x1", stride=1, padded=False, dilated=False),
     "GemmBwdRest": Facts(97, "gemm"),
-    "ConvMlirIgemmFwd": Facts(98, "implicit_gemm"),
-    "ConvMlirIgemmBwd": Facts(99, "implicit_gemm"),
-    "ConvMlirIgemmWrW": Facts(100, "implicit_gemm"),
+    "ConvMlirIgemmFwd": Facts(98, "implicit_gemm", nhwc=True),
+    "ConvMlirIgemmBwd": Facts(99, "implicit_gemm", nhwc=True),
+    "ConvMlirIgemmWrW": Facts(100, "implicit_gemm", nhwc=True),
     "GemmWrw1x1_stride1": Facts(101, "gemm", filter="1x1", stride=1, padded=False, dilated=False),
     "GemmWrwUniversal": Facts(102, "gemm"),
-    "ConvMlirIgemmFwdXdlops": Facts(103, "implicit_gemm"),
-    "ConvMlirIgemmBwdXdlops": Facts(104, "implicit_gemm"),
-    "ConvMlirIgemmWrWXdlops": Facts(105, "implicit_gemm"),
-    "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC": Facts(107, "implicit_gemm", grouped=False),
-    "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC": Facts(108, "implicit_gemm", grouped=False),
-    "ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC": Facts(110, "implicit_gemm", grouped=False),
+    "ConvMlirIgemmFwdXdlops": Facts(103, "implicit_gemm", nhwc=True),
+    "ConvMlirIgemmBwdXdlops": Facts(104, "implicit_gemm", nhwc=True),
+    "ConvMlirIgemmWrWXdlops": Facts(105, "implicit_gemm", nhwc=True),
+    "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC": Facts(107, "implicit_gemm", grouped=False, nhwc=True),
+    "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC": Facts(108, "implicit_gemm", grouped=False, nhwc=True),
+    "ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC": Facts(110, "implicit_gemm", grouped=False, nhwc=True),
     "ConvCkIgemmFwdV6r1DlopsNchw": Facts(114, "implicit_gemm", grouped=False),
     "ConvAsmImplicitGemmGTCDynamicFwdDlopsNCHWC": Facts(127, "implicit_gemm"),
-    "ConvHipImplicitGemmFwdXdlops": Facts(128, "implicit_gemm"),
-    "ConvHipImplicitGemmBwdXdlops": Facts(129, "implicit_gemm"),
-    "ConvHipImplicitGemmGroupFwdXdlops": Facts(137, "implicit_gemm"),
-    "ConvHipImplicitGemm3DGroupFwdXdlops": Facts(138, "implicit_gemm"),
+    "ConvHipImplicitGemmFwdXdlops": Facts(128, "implicit_gemm", nchw=False, nhwc=True),
+    "ConvHipImplicitGemmBwdXdlops": Facts(129, "implicit_gemm", nchw=False, nhwc=True),
+    "ConvHipImplicitGemmGroupFwdXdlops": Facts(137, "implicit_gemm", nhwc=True),
+    "ConvHipImplicitGemm3DGroupFwdXdlops": Facts(138, "implicit_gemm", nhwc=True),
     "ConvWinoFuryRxS<2-3>": Facts(139, "winograd"),
-    "ConvHipImplicitGemm3DGroupWrwXdlops": Facts(140, "implicit_gemm", grouped=False, dilated=False),
-    "ConvHipImplicitGemm3DGroupBwdXdlops": Facts(141, "implicit_gemm", grouped=False, dilated=False),
-    "ConvHipImplicitGemmF16F8F16FwdXdlops": Facts(149, "implicit_gemm"),
-    "ConvHipImplicitGemmF16F8F16BwdXdlops": Facts(150, "implicit_gemm"),
-    "ConvHipImplicitGemmF16F8F16WrwXdlops": Facts(151, "implicit_gemm"),
-    "ConvHipImplicitGemmGroupBwdXdlops": Facts(155, "implicit_gemm"),
-    "ConvHipImplicitGemmGroupWrwXdlops": Facts(156, "implicit_gemm"),
+    "ConvHipImplicitGemm3DGroupWrwXdlops": Facts(140, "implicit_gemm", grouped=False, dilated=False, nhwc=True),
+    "ConvHipImplicitGemm3DGroupBwdXdlops": Facts(141, "implicit_gemm", grouped=False, dilated=False, nhwc=True),
+    "ConvHipImplicitGemmF16F8F16FwdXdlops": Facts(149, "implicit_gemm", nchw=False, nhwc=True),
+    "ConvHipImplicitGemmF16F8F16BwdXdlops": Facts(150, "implicit_gemm", nchw=False, nhwc=True),
+    "ConvHipImplicitGemmF16F8F16WrwXdlops": Facts(151, "implicit_gemm", nchw=False, nhwc=True),
+    "ConvHipImplicitGemmGroupBwdXdlops": Facts(155, "implicit_gemm", nhwc=True),
+    "ConvHipImplicitGemmGroupWrwXdlops": Facts(156, "implicit_gemm", nhwc=True),
 }
 """By name."""

@@ -16,6 +16,8 @@ RULES: tuple[Rule, ...] = (
     Rule("padding", "the solver does not support padding", lambda p, k: k["padded"] | (p["padding"] == 0)),
     Rule("groups", "the solver does not support groups", lambda p, k: k["grouped"] | (p["G"] == 1)),
     Rule("dilation", "the solver does not support dilation", lambda p, k: k["dilated"] | (p["dilation"] == 1)),
+    Rule("layout", "the solver does not support the layout",
+         lambda p, k: (k["nchw"] & (p["layout"] == 0)) | (k["nhwc"] & (p["layout"] == 1))),
 )  # fmt: skip
 
 
@@ -24,14 +26,14 @@ def _read_of_kernels(candidates: pd.DataFrame, wave_size: int) -> pd.DataFrame:
     facts = [SOLVERS[name] for name in candidates["solver"]]
     filters = [[int(extent) for extent in (one.filter or "0x0").split("x")] for one in facts]
     table = pd.DataFrame(filters, columns=["filter_h", "filter_w"], index=candidates.index)
-    for name in ("stride", "padded", "grouped", "dilated"):
+    for name in ("stride", "padded", "grouped", "dilated", "nchw", "nhwc"):
         table[name] = [getattr(one, name) for one in facts]
     return table
 
 
 def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
-    """What the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each."""
-    columns = {name: dims[name] for name in ("G", "Z", "Y", "X", "stride_h", "stride_w")}
+    """What the rules read of P problems beside their signature; ``dims``: 19 dimensions and layout, int64 [P] each."""
+    columns = {name: dims[name] for name in ("G", "Z", "Y", "X", "stride_h", "stride_w", "layout")}
     columns["padding"] = np.maximum(np.maximum(dims["pad_d"], dims["pad_h"]), dims["pad_w"])
     columns["dilation"] = np.maximum(np.maximum(dims["dilation_d"], dims["dilation_h"]), dims["dilation_w"])
     return columns

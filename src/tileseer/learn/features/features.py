@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -15,19 +15,22 @@ from tileseer.learn.features import ck_tile, cudnn, cutlass, solver
 from tileseer.learn.features.table import CODE, Columns, FeatureSet
 from tileseer.learn.features.upstream import REFERENCE
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS
+from tileseer.problems.problem_rows import columns_of_frame
 
 FEATURE_SETS: dict[str, FeatureSet] = {
     "tileseer": ck_tile.TILESEER,
     "compiled": ck_tile.COMPILED,
     "cutlass": cutlass.CUTLASS,
     "miopen": solver.MIOPEN,
+    "miopen_layouts": solver.MIOPEN_LAYOUTS,
     "cudnn": cudnn.CUDNN,
     "reference": REFERENCE,
 }
 """By the name that a configuration gives (``model.features``)."""
 WITH_CODE = {"tileseer": "compiled"}
 """The set that adds what only a compiler knows."""
+WITH_LAYOUT = {"miopen": "miopen_layouts"}
+"""The set that distinguishes layouts."""
 CODE_COLUMNS = tuple(feature.name for feature in CODE)
 """Columns of candidates that only a compiler knows."""
 CHUNK = 8192
@@ -43,8 +46,14 @@ def feature_set(name: str) -> FeatureSet:
     return FEATURE_SETS[name]
 
 
-def fitting(name: str, candidates: pd.DataFrame) -> str:
-    """The feature set to train with: that with the code's features where there is one and a compiler described it."""
+def fitting(name: str, candidates: pd.DataFrame, problems: Container[str] = ()) -> str:
+    """The feature set to train with; ``problems`` are the columns of their table.
+
+    That with the code's features if there is one and a compiler described the candidates, that with the layout if the
+    problems have several.
+    """
+    if "layout" in problems:
+        return WITH_LAYOUT.get(name, name)
     described = CODE_COLUMNS[0] in candidates and candidates[list(CODE_COLUMNS)].notna().any(axis=None)
     return WITH_CODE.get(name, name) if described else name
 
@@ -84,8 +93,7 @@ class Features:
 
     def problem_columns(self, problems: pd.DataFrame) -> Columns:
         """What the features read of problems of one direction and data type, float64 [P] by name."""
-        dims = {name: problems[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
-        return self.set.problem_columns(dims, _operation(problems), self.gpu)
+        return self.set.problem_columns(columns_of_frame(problems), _operation(problems), self.gpu)
 
     def candidate_columns(self, candidates: pd.DataFrame) -> Columns:
         """What the features read of candidates, float64 [Q] by name, ``UNKNOWN`` for NaN: trees only compare."""

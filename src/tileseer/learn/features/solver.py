@@ -68,6 +68,7 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
     }
     sizes["batch_pixels"] = dims["N"] * sizes["pixels"]
     columns |= {name: values.astype(np.float64) for name, values in sizes.items()}
+    columns["layout"] = dims["layout"].astype(np.float64)
     for name, tiles in TILES.items():
         for tile in tiles:
             columns[f"fill_{name}_{tile}"] = columns[name] / (np.ceil(columns[name] / tile) * tile)
@@ -84,4 +85,6 @@ def _solvers(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarr
     return {"number": np.array([SOLVERS[name].number for name in candidates["solver"]], np.float64)}
 
 
+_LAYOUT = raw("code", layout="0: NCHW, 1: NHWC, of all tensors and also with depth")
 MIOPEN = FeatureSet(PROBLEM, _CANDIDATE, (), problem_columns, _solvers)
+MIOPEN_LAYOUTS = FeatureSet((*PROBLEM, *_LAYOUT), _CANDIDATE, (), problem_columns, _solvers)

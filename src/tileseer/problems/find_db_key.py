@@ -1,0 +1,129 @@
+"""Keys of MIOpen's find-db: one convolution as a text.
+
+The key of a 2D problem, with what a 3D one adds in brackets, is::
+
+    C-[D-]H-W-[Zx]YxX-K-[OD-]OH-OW-N-PADS-STRIDES-DILATIONS-BIAS-LAYOUT-DTYPE-DIRECTION[_gG]
+
+The gradients (B: of the input, W: of the filter) have input and output swapped: their first C, H and W are the layer's
+K, OH and OW. The layout is one word if all tensors are NCHW (NCDHW), else three words: of input, filter and output.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from tileseer.core.errors import UserError
+from tileseer.problems.problem import LAYOUTS, Problem
+
+VARIANTS = {"F": "forward", "B": "bwd_data", "W": "bwd_weight"}
+DTYPES = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
+Word = TypeVar("Word")
+Meaning = TypeVar("Meaning")
+FIRST, LAST = LAYOUTS
+WORDS = {("NCHW",): (2, FIRST), ("NCDHW",): (3, FIRST), ("NHWC",) * 3: (2, LAST), ("NDHWC",) * 3: (3, LAST)}
+"""Dimensionality and layout of each form of the layout."""
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_SIZES = rf"{_NUMBER}(?:-{_NUMBER})"
+_AXES = rf"{_NUMBER}(?:x{_NUMBER}){{1,2}}"
+FORM = re.compile(
+    rf"(?P<first>{_SIZES}{{2,3}})-(?P<filter>{_AXES})-(?P<second>{_SIZES}{{3,4}})-(?P<pads>{_AXES})-"
+    rf"(?P<strides>{_AXES})-(?P<dilations>{_AXES})-(?P<bias>{_NUMBER})-(?P<layouts>[A-Za-z]\w*(?:-[A-Za-z]\w*){{0,2}})-"
+    rf"(?P<dtype>[A-Z0-9]+)-(?P<direction>[FBW])(?:_g(?P<groups>[2-9]|[1-9][0-9]+))?",
+    re.ASCII,
+)
+
+
+class UnusableError(Exception):
+    """The reason for which a part of a find-db cannot be used."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """The parts of a key; ``str(Key.parse(text)) == text``."""
+
+    first: tuple[int, ...]
+    """Channels and extents of the tensor that the direction starts from."""
+    filter: tuple[int, ...]
+    second: tuple[int, ...]
+    """Channels and extents of the other image."""
+    batch: int
+    pads: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    bias: int
+    layouts: tuple[str, ...]
+    dtype: str
+    direction: str
+    groups: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a key; ``UnusableError`` if it has another form."""
+        match = FORM.fullmatch(text)
+        if not match:
+            raise UnusableError("the key has another form")
+        first, second = (tuple(map(int, match[name].split("-"))) for name in ("first", "second"))
+        axes = [tuple(map(int, match[name].split("x"))) for name in ("filter", "pads", "strides", "dilations")]
+        if {len(first) - 1, len(second) - 2, *map(len, axes)} != {len(axes[0])}:
+            raise UnusableError("the key has another form")
+        extents, pads, strides, dilations = axes
+        return cls(
+            first, extents, second[:-1], second[-1], pads, strides, dilations, int(match["bias"]),
+            tuple(match["layouts"].split("-")), match["dtype"], match["direction"], int(match["groups"] or 1),
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        """The key of a problem; without a layout it is NCHW."""
+        ndim = problem.ndim
+        images = (problem.C, *problem.dims[4:7][-ndim:]), (problem.K, *problem.output[-ndim:])
+        first, second = images if problem.variant == VARIANTS["F"] else images[::-1]
+        pads, strides, dilations = (
+            tuple(getattr(problem, f"{name}_{axis}") for axis in "dhw"[-ndim:]) for name in _STEPS
+        )
+        return cls(
+            first, (problem.Z, problem.Y, problem.X)[-ndim:], second, problem.N, pads, strides, dilations, bias=0,
+            layouts=_word(WORDS, (ndim, problem.layout or FIRST)), dtype=_word(DTYPES, problem.dtype),
+            direction=_word(VARIANTS, problem.variant), groups=problem.G,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        axes = ["x".join(map(str, one)) for one in (self.filter, self.pads, self.strides, self.dilations)]
+        numbers = [*self.first, axes[0], *self.second, self.batch, *axes[1:], self.bias]
+        text = "-".join([*map(str, numbers), *self.layouts, self.dtype, self.direction])
+        return f"{text}_g{self.groups}" if self.groups > 1 else text
+
+    def problem(self) -> Problem:
+        """The problem, whose key is this one; ``UnusableError`` if the key is of none that we have."""
+        layouts = "-".join(self.layouts)
+        if self.layouts not in WORDS:
+            raise UnusableError(f"layout {layouts}: problems here are {', '.join('-'.join(one) for one in WORDS)}")
+        if self.dtype not in DTYPES:
+            raise UnusableError(f"data type {self.dtype}: problems here are {', '.join(DTYPES)}")
+        ndim, layout = WORDS[self.layouts]
+        if len(self.filter) != ndim or self.bias:
+            raise UnusableError("the key has another form")
+        first, second = (self.first, self.second) if self.direction == "F" else (self.second, self.first)
+        dims = {"N": self.batch, "C": first[0], "K": second[0], "G": self.groups}
+        dims |= dict(zip(("Di", "Hi", "Wi")[-ndim:], first[1:], strict=True))
+        dims |= dict(zip(("Z", "Y", "X")[-ndim:], self.filter, strict=True))
+        for name, values in zip(_STEPS, (self.pads, self.strides, self.dilations), strict=True):
+            dims |= {f"{name}_{axis}": value for axis, value in zip("dhw"[-ndim:], values, strict=True)}
+        variant, dtype = VARIANTS[self.direction], DTYPES[self.dtype]
+        try:
+            problem = Problem.from_dims(variant, dtype, **dims).with_layout(layout if layout == LAST else "")
+        except UserError as error:
+            raise UnusableError("no convolution, or too large a one") from error
+        if problem.ndim != ndim:
+            raise UnusableError("a 3D problem without depth, which is a 2D one here")
+        if problem.output[-ndim:] != second[1:]:
+            raise UnusableError("the output's size does not follow from the input's")
+        return problem
+
+
+_STEPS = ("pad", "stride", "dilation")
+
+
+def _word(words: Mapping[Word, Meaning], meaning: Meaning) -> Word:
+    return next(word for word, value in words.items() if value == meaning)

@@ -1,0 +1,128 @@
+"""Tensors in NCHW and in NHWC: two problems for MIOpen's solvers, and a refusal from models that know one of them."""
+
+import json
+
+import numpy as np
+import pytest
+from cpp_selectors import assert_cpp_picks_alike, random_shapes
+from published_models import PAGE, SMALL_SERVING, WORD, evaluation_inputs, train_on_recording
+
+from tileseer.cli import main
+from tileseer.core import documents, parquet
+from tileseer.core.errors import UserError
+from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.learn import studies
+from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame, problems_of_frame
+from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.serve import publication
+from tileseer.serve import serving as stage
+from tileseer.serve.selector import Selector
+
+ARCH, OPERATION = "gfx90a_miopen", "forward_fp16"
+LAYER = Problem.from_dims("forward", "fp16", N=8, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Publish one operation, trained on a few rows of both layouts; return dataset, models and folder."""
+    folder = tmp_path_factory.mktemp("layouts")
+    data, trained = train_on_recording(folder / "dataset.parquet", "gfx90a_mi210", OPERATION, 16, ARCH)
+    trained.save(folder / "training")
+    report = studies.validate_by_layer(data, studies.recipe_of(trained.model, 1), None)
+    documents.write_document(folder / "report.json", report)
+    served = stage.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report))
+    served.save(folder / "serving")
+    parts = [folder / "training"], [folder / "report.json"], [folder / "serving"]
+    publication.publish_models(*parts, folder / "models", page=PAGE)
+    return data, folder / "models", folder
+
+
+def test_one_layer_in_two_layouts_is_two_problems():
+    other = LAYER.with_layout("NHWC")
+    assert LAYER.key != other.key and LAYER.layer_family == other.layer_family
+    assert LAYER.with_layout("NCHW").key == LAYER.key
+    table = problem_frame([LAYER, other])
+    assert problems_of_frame(table) == [LAYER, other] and columns_of_frame(table)["layout"].tolist() == [0, 1]
+    assert "layout" not in problem_frame([LAYER])
+    with pytest.raises(UserError, match="layout is 'CHWN'"):
+        LAYER.with_layout("CHWN")
+
+
+def test_the_layout_is_learnt_and_no_rule_refuses_what_ran(published):
+    data, models, _ = published
+    selector = Selector.read(models, OPERATION)
+    assert set(data.problems["layout"]) == {"", "NHWC"} and selector.about.layouts == LAYOUTS
+    spec = documents.read_json(selector.folder / "feature_spec.json")
+    assert spec["layouts"] == list(LAYOUTS) and "layout" in spec["feature_names"]
+    assert data.in_pool[data.ok].all()
+    first, last = selector.rank(LAYER), selector.rank(LAYER.with_layout("NHWC"))
+    assert {row["candidate"] for row in last} < {row["candidate"] for row in first}
+    assert all(SOLVERS[row["kernel"].partition("_2d_")[2]].nhwc for row in last)
+    scores = [{row["candidate"]: row["score"] for row in ranked} for ranked in (first, last)]
+    assert any(scores[0][name] != score for name, score in scores[1].items())
+
+
+def test_the_header_picks_in_both_layouts_what_python_picks(published):
+    data, models, folder = published
+    selector = Selector.read(models, OPERATION)
+    measured = np.column_stack([data.problems[list(DIMS)], data.problems["layout"] == "NHWC"]).astype(np.int64)
+    shapes = random_shapes(200)
+    both = np.concatenate([measured, *(np.column_stack([shapes, np.full(200, code)]) for code in (0, 1))])
+    picks = assert_cpp_picks_alike(folder, selector, both, known=1)
+    assert picks.known[: len(measured)].all()
+    alone = selector.select(shapes).candidate
+    assert (alone == picks.candidate[len(measured) :][:200]).all() and (alone != picks.candidate[-200:]).any()
+    with pytest.raises(UserError, match=r"row 1: layout is 2; the model knows 0 \(NCHW\), 1 \(NHWC\)"):
+        selector.select(np.column_stack([shapes[:2], [0, 2]]))
+
+
+def test_select_takes_a_layout_and_a_line_that_names_one(published, capsys):
+    models = str(published[1])
+    line = "MIOpenDriver convfp16 -n 8 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1"
+    layouts = "--in_layout NHWC --fil_layout NHWC --out_layout NHWC"
+
+    def select(*arguments):
+        assert main.main(["select", models, "--dtype", "fp16", *arguments, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    plain, named = select("--problem", WORD), select("--problem", WORD, "--layout", "NHWC")
+    assert named["problem"]["layout"] == "NHWC" and named["candidates"] != plain["candidates"]
+    assert select("--problem", f"{line} {layouts}")["candidates"] == named["candidates"]
+    assert select("--problem", line)["candidates"] == plain["candidates"]
+    assert main.main(["explain", "pick", models, "--dtype", "fp16", "--problem", WORD, "--layout", "NHWC"]) == 0
+    capsys.readouterr()
+    assert main.main(["select", models, "--problem", f"{line} --in_layout NHWC"]) == 2
+    assert "give all tensors one of NCHW and NHWC" in capsys.readouterr().err
+
+
+def test_models_of_one_layout_refuse_the_other_by_name(models, capsys):
+    assert main.main(["select", str(models), "--problem", WORD, "--layout", "NHWC"]) == 0
+    capsys.readouterr()
+    assert main.main(["select", str(models), "--problem", WORD, "--layout", "NCHW"]) == 2
+    error = capsys.readouterr().err
+    assert "layout is NCHW" in error and "knows NHWC only" in error and error.count("\n") == 1
+
+
+def test_scores_are_of_the_layout_and_what_no_model_knows_has_none(published, tmp_path, capsys):
+    models = published[1]
+    selector = Selector.read(models, OPERATION)
+    words = ["NCHW", "NHWC-NHWC-NHWC", "", "CHWN", "NCDHW"]
+    dims = ",".join(map(str, LAYER.dims))
+    rows = "".join(f"{dims},forward,fp16,{word}\n" for word in words)
+    (tmp_path / "P.csv").write_text(f"{','.join(DIMS)},direction,dtype,layout\n{rows}")
+    (tmp_path / "K.txt").write_text("\n".join(selector.kernels))
+    out = tmp_path / "S.parquet"
+    files = ["--problems", str(tmp_path / "P.csv"), "--kernels", str(tmp_path / "K.txt"), "--out", str(out)]
+    assert main.main(["score", "--model", str(models), *files]) == 0
+    table = parquet.read_table(out).to_pandas()
+    table = table[table["ndim"] == 2]
+    for layout, own in table.groupby("layout", observed=True, sort=False):
+        if layout in ("CHWN", "3D without depth"):
+            assert set(own["rule"]) == {"unknown_layout"} and not own["supported"].any() and own["score"].isna().all()
+            continue
+        ranked = selector.rank(LAYER.with_layout(layout))
+        supported = own[own["supported"]].sort_values("rank")
+        assert supported["candidate"].tolist() == [row["candidate"] for row in ranked]
+        assert supported["score"].tolist() == [row["score"] for row in ranked]
+    assert table["layout"].nunique() == 5
+    assert "does not know have no score: 3D without depth, CHWN" in capsys.readouterr().err
