@@ -26,6 +26,7 @@ COMMANDS = {
     "score": "score any kernels on any problems with a published model",
     "select": "rank the kernels of a published model for one convolution",
     "ship": "choose the fewest kernels that lose little, with their price, and write their sources",
+    "tune": "time the short list of each problem once, and remember the fastest beside the model",
     "verify": "check that models, datasets, recordings or results are intact, or that kernels compute correctly",
 }
 """Subcommand to the line that ``--help`` shows; the module is ``tileseer.cli.NAME``, with - as _.

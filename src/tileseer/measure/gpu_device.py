@@ -80,6 +80,11 @@ class GpuDevice:
             )
 
     @property
+    def reported_name(self) -> str:
+        """The product, as its driver reports it."""
+        return str(self._facts["name"])
+
+    @property
     def plans(self) -> str:
         """Library whose plans are the kernels, and its version: ``cudnn 91900``; empty for kernels in modules."""
         return str(self._facts.get("plans", ""))

@@ -196,13 +196,15 @@ class Selector:
         """Use these choices before the model; ``device`` as for ``read``.
 
         Those of other devices, and of candidates that the model has not, are ignored. Choices of a simulated device
-        are for models of simulated times alone.
+        are for models of simulated times alone, behind those of a real one.
         """
         simulated, product = self.about.device_kind == SIMULATED, self.about.device
-        for choice in choices:
+        for choice in sorted(choices, key=lambda choice: choice.device_kind == SIMULATED):
             own = choice.device == device if device else tuned_choices.is_device(choice.device, product)
-            if own and (choice.device_kind == SIMULATED) == simulated and choice.candidate in self._places:
-                self._tuned.setdefault(choice.dims, choice)
+            if own and (choice.device_kind != SIMULATED or simulated) and choice.candidate in self._places:
+                # A choice says no layout: it is of the first.
+                key = (*choice.dims, LAYOUTS.index(self.about.layouts[0]))[: len(self.columns)]
+                self._tuned.setdefault(key, choice)
 
     def tuned(self, problem: Problem) -> Choice | None:
         """The choice that was tuned for exactly this problem."""
@@ -351,16 +353,21 @@ class Selector:
         margin = spec.own_margins[int(grouping(np.array(problem.G), np.array(problem.C)))]
         return int(self.row[places[best]]) if score[best] - score[0] > margin else NO_CANDIDATE
 
+    @property
+    def library(self) -> str | None:
+        """What offers the candidates, with the version that was measured (``cudnn 91900``); None if no library does."""
+        spec = self._parsed(model_files.SPEC)
+        return None if spec.get("own_margins") is None else str(spec["library"])
+
     def _is_of(self, library: str) -> bool:
         """Whether the candidates are those of a library with this version; ``UserError`` if no library offers them."""
-        spec = self._parsed(model_files.SPEC)
-        measured = spec.get("library")
-        if spec.get("own_margins") is None:
+        measured = self.library
+        if measured is None:
             raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
         if library != measured:
             message = f"{self.folder}: measured with {measured}, not with {library}: its own choice is kept"
             warnings.warn(message, stacklevel=3)
-        return bool(library == measured)
+        return library == measured
 
     def _prefix(self, ndim: int) -> str:
         """What comes before a library's own name in the names of its candidates."""

@@ -1,0 +1,62 @@
+"""A recording as a device: it gives the times that a GPU had, and nothing for a pair that was not recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tileseer.dataset import recording
+from tileseer.dataset.provenance import provenance_of
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.candidates import label
+from tileseer.measure.device import STATUSES, Times
+from tileseer.problems.operation import Operation
+
+OK, UNSUPPORTED = STATUSES.index("ok"), STATUSES.index("unsupported")
+
+
+class RecordedDevice:
+    """One operation of a recording; every time is that of its file."""
+
+    kind = "recorded"
+    largest_batch = 2**31 - 1
+    order_seed: int | None = None
+
+    def __init__(self, folder: Path, operation: Operation, hardware: Hardware) -> None:
+        """``UserError`` if the recording is damaged, or of another operation or product."""
+        self.name = hardware.name
+        table = recording.recorded_dataset(folder, operation, hardware)
+        self._identity = provenance_of(table, folder).measurement_id
+        columns = ["problem_key", "kernel", "split_k", "status", "latency_ms", "latency_cv", "samples", "rank"]
+        rows = table.select(columns).to_pandas()
+        rows["candidate"] = list(map(label, rows["kernel"].astype(str), rows["split_k"]))
+        # A plan that did not run there is no choice of the library.
+        rows = rows[rows["status"] == "ok"]
+        self._rows = rows.set_index(["problem_key", "candidate"])
+        self._offers = rows[rows["rank"].notna()].sort_values("rank").groupby("problem_key")["kernel"]
+
+    def identity(self) -> str:
+        """The recording's digest."""
+        return self._identity
+
+    def offered(self, key: str) -> list[str]:
+        """Kernels that the library offered for a problem, in its order; none where it was not recorded."""
+        return self._offers.get_group(key).astype(str).tolist() if key in self._offers.groups else []
+
+    def measure(
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
+    ) -> Times:
+        """The recorded times of n pairs as ``Device.measure`` says; ``unsupported`` without one."""
+        keys = problems["problem_key"].to_numpy()[problem_index]
+        names = candidates["candidate"].to_numpy()[candidate_index]
+        rows = self._rows.reindex(pd.MultiIndex.from_arrays([keys, names]))
+        ok = rows["latency_ms"].notna().to_numpy()
+        return Times(
+            status=np.where(ok, OK, UNSUPPORTED).astype(np.uint8),
+            latency_ms=rows["latency_ms"].to_numpy(np.float64),
+            latency_cv=rows["latency_cv"].to_numpy(np.float64),
+            samples=rows["samples"].fillna(0).to_numpy(np.int32),
+            sentinel=np.full(len(rows), np.nan),
+        )

@@ -1,0 +1,268 @@
+"""Time the short list of each problem once, and remember the fastest beside the model (``tileseer tune``).
+
+Where the noise of a comparison is below ``turns.NOISE``, the timing decides alone. Else the choice weighs timing and
+prediction by their errors, so that noise does not undo what the model is sure of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core.errors import UserError
+from tileseer.core.locks import Lock
+from tileseer.dataset.recorded_device import RecordedDevice
+from tileseer.kernels.candidates import with_fields
+from tileseer.kernels.kernel_table import chunk_of
+from tileseer.kernels.registry import family_of_arch
+from tileseer.measure import turns
+from tileseer.measure.batch import Batch, journal_rows
+from tileseer.measure.device import NO_TIMES, Device, Times
+from tileseer.measure.gpu_device import GpuDevice
+from tileseer.measure.harness.cudnn_plans import LIBRARY
+from tileseer.measure.harness.supervisor import problem_numbers
+from tileseer.measure.journal import Journal
+from tileseer.measure.session import Session
+from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import Problem, problem_frame
+from tileseer.serve.selector import NO_CANDIDATE, SIMULATED, Ranked, Selector
+from tileseer.serve.tuned import Choice, remember, tuned_path
+
+DEVICES = ("simulated", "recorded", "gpu", "emulated")
+PREDICTION = 0.05
+"""Error of the predicted ln(time) of one candidate over another of a short list: on layers left out of the recordings
+of an MI355X and an H200, of all values this one leads to the best choices with noise of 1, 2 and 5 %."""
+GONE = 3
+"""Own choices of a library that do not run, after which a problem is left out."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """What times candidates."""
+
+    device: str
+    """One of ``DEVICES``."""
+    hardware_table: Path
+    coefficients: Path
+    recording: Path | None = None
+    """Folder of the recording, of the device ``recorded``."""
+    libraries: Path | None = None
+    """Folder with ``driver.so`` and ``OPERATION/CHUNK.so``, of the device ``gpu``."""
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A device that this process alone times on."""
+
+    device: Device
+    name: str
+    """As its driver reports it."""
+    session: Session
+    lock: Lock | None
+    library: str
+    """What offers the candidates, with its version; empty where the model has all of them."""
+
+    def offered(self, problem: Problem) -> list[str]:
+        """What the library offers for a problem, by its own names in its own order."""
+        if isinstance(self.device, RecordedDevice):
+            kernels = self.device.offered(problem.key)
+            return [name.partition(f"_{problem.ndim}d_")[2] for name in kernels]
+        assert isinstance(self.device, GpuDevice)
+        numbers = problem_numbers(vars(problem), problem.variant, split_k=1)
+        return self.device.supervisor.offered(numbers, problem.dtype, problem.ndim)[0]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """One problem that was timed."""
+
+    problem: Problem
+    first: str
+    """The candidate that would have run without timing."""
+    choice: Choice
+    gain: float
+    """Time of the first over that of the choice."""
+    noise: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """One problem without a choice, and why."""
+
+    problem: Problem
+    reason: str
+
+
+@contextmanager
+def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
+    """Hold the device for the candidates of a model; ``UserError`` if its times are not for this model."""
+    about = selector.about
+    if where.device == "emulated":
+        raise UserError(f"--device: {NO_TIMES.partition(';')[0]}, nor to choose by; use gpu, simulated or recorded")
+    if where.device == SIMULATED and about.device_kind != SIMULATED:
+        raise UserError(f"{models}: the model is of {about.device_kind} times, which simulated ones are not for")
+    session = _session(selector, where, tuned_path(models, about.operation).with_suffix(".journal.csv"))
+    if where.device == "recorded":
+        folder = where.recording or Path("config/recorded") / about.arch
+        device = RecordedDevice(folder, Operation.parse(about.operation), session.hardware)
+        yield Timer(device, device.name, session, None, selector.library or "")
+        return
+    with session.claim_device() as (held, lock, _):
+        if isinstance(held, GpuDevice):
+            if held.plans and held.plans != selector.library:
+                raise UserError(f"{models}: the plans are of {selector.library}, but this machine has {held.plans}")
+            yield Timer(held, held.reported_name, session, lock, held.plans)
+        else:
+            yield Timer(held, held.name, session, lock, "")
+
+
+def _session(selector: Selector, where: Where, journal: Path) -> Session:
+    about = selector.about
+    backend = "simulated" if where.device != "gpu" else "cuda" if about.arch.startswith("sm_") else "hip"
+    session = Session(
+        arch=about.arch,
+        operation=about.operation,
+        options={"benchmark": {"device": backend}, "lock": {}},
+        hardware_table=where.hardware_table,
+        product=about.device,
+        coefficients=where.coefficients,
+        journal=journal,
+    )
+    if where.device != "gpu":
+        return session
+    folder = where.libraries
+    if folder is None or not (driver := folder / "driver.so").is_file():
+        raise UserError(f"{folder}: there is no driver.so; give --libraries, results/libraries/ARCH of a measuring run")
+    if family_of_arch(about.arch).offered:
+        return replace(session, driver=driver, plans=LIBRARY)
+    modules = sorted((folder / about.operation).glob("*.so"), key=lambda path: (len(path.name), path.name))
+    if not modules:
+        raise UserError(f"{folder / about.operation}: there is no library of kernels; build them with a measuring run")
+    names = dict.fromkeys(selector.kernels)
+    return replace(session, driver=driver, modules={name: modules[chunk_of(name, len(modules))] for name in names})
+
+
+def tune(
+    selector: Selector, models: Path, problems: Sequence[Problem], timer: Timer, top: int, until: float = math.inf
+) -> Iterator[Tuned | LeftOut | None]:
+    """Time the short lists of problems of one operation, and remember each choice at once.
+
+    None for a problem that was tuned on this device before. Ends at ``until`` of the monotonic clock.
+    """
+    path = tuned_path(models, selector.about.operation)
+    session = timer.session
+    assert session.journal is not None
+    with Journal(session.journal, session.lock_timeout_s) as journal:
+        for problem in problems:
+            if time.monotonic() >= until:
+                return
+            before = selector.tuned(problem)
+            if before and before.device_kind == timer.device.kind:
+                yield None
+                continue
+            result = _tuned(selector, problem, timer, top, journal)
+            if isinstance(result, Tuned):
+                remember(path, [result.choice])
+            yield result
+
+
+def _tuned(selector: Selector, problem: Problem, timer: Timer, top: int, journal: Journal) -> Tuned | LeftOut:
+    """Time one short list; without a library's own choices that do not run."""
+    layout = selector.about.layouts[0]
+    if problem.layout not in ("", layout):
+        return LeftOut(problem, f"choices are of tensors in {layout} alone")
+    offered = timer.offered(problem) if timer.library else []
+    if timer.library and not offered:
+        return LeftOut(problem, f"{timer.library} offers no candidate for it on this device")
+    for _ in range(GONE):
+        listed = selector.shortlist(problem, top, offered, timer.library)
+        if not listed:
+            return LeftOut(problem, "no candidate of the model supports it")
+        if listed[0]["candidate"] not in selector.candidates:
+            return LeftOut(problem, f"the model has not the own choice of {timer.library}")
+        compared = turns.compare(_measure(problem, listed, timer, journal), len(listed), _differs(timer.device))
+        if not compared.rounds:
+            return LeftOut(problem, "the device was throttled or shared; run again")
+        ran = np.isfinite(compared.time_ms)
+        first = _first(selector, problem, listed, offered, timer.library)
+        if ran[first] or not offered:
+            break
+        # The library would go on with the next one itself.
+        offered = offered[1:] if listed[first]["offered"] == 0 else offered
+        if not offered:
+            break
+    if not ran.any():
+        return LeftOut(problem, "no candidate of its short list ran on this device")
+    best = choice_of(compared.time_ms, np.array([row["score"] for row in listed]), compared.noise)
+    choice = Choice(
+        problem.dims, listed[best]["candidate"], float(compared.time_ms[best]),
+        int(ran.sum()), timer.name, timer.device.kind,
+    )  # fmt: skip
+    gain = float(compared.time_ms[first] / compared.time_ms[best]) if ran[first] else math.inf
+    return Tuned(problem, listed[first]["candidate"], choice, gain, compared.noise, compared.rounds)
+
+
+def _differs(device: Device) -> bool:
+    return device.order_seed is not None
+
+
+def _first(selector: Selector, problem: Problem, listed: Sequence[Ranked], offered: Sequence[str], library: str) -> int:
+    """Place in the list of what runs without timing."""
+    if offered:
+        row, own = selector.choose(problem, offered, library), 0
+        own = next(place for place, one in enumerate(listed) if one["offered"] == 0)
+    else:
+        row, own = int(selector.select(np.array([problem.dims])).candidate[0]), 0
+    if row == NO_CANDIDATE:
+        return own
+    name = selector.candidates[int(np.flatnonzero(selector.row == row)[0])]
+    return next(place for place, one in enumerate(listed) if one["candidate"] == name)
+
+
+def _measure(
+    problem: Problem, listed: Sequence[Ranked], timer: Timer, journal: Journal
+) -> Callable[[np.ndarray], Times]:
+    """A function that times candidates of the list by their numbers; each time is in the journal at once."""
+    rows = pd.DataFrame({name: [row[name] for row in listed] for name in ("kernel", "split_k")})
+    arch = timer.session.arch
+    rows["kernel_id"] = [hashlib.sha256(f"{name}\n{arch}".encode()).hexdigest()[:16] for name in rows["kernel"]]
+    problems, candidates = problem_frame([problem]), with_fields(rows)
+    flops = implicit_gemm(problems, problem.variant)["flops"].to_numpy()
+    batch = Batch(timer.session, timer.device, timer.lock, problems, candidates)  # type: ignore[arg-type]
+
+    def measure(numbers: np.ndarray) -> Times:
+        if timer.lock:
+            timer.lock.check()
+        index = np.zeros(len(numbers), np.int64)
+        times = timer.device.measure(problems, candidates, index, numbers)
+        if timer.lock:
+            timer.lock.check()
+        journal.append(journal_rows(batch, index, numbers, times, flops))
+        return times
+
+    return measure
+
+
+def choice_of(time_ms: np.ndarray, score: np.ndarray, noise: float) -> int:
+    """Place of the candidate to choose of k: the fastest, or by timing and prediction where the timing is not sure.
+
+    ``time_ms`` is NaN where a candidate did not run, ``score`` -inf where the model does not know it; ``noise`` is the
+    relative standard error of the comparison of two times.
+    """
+    logs = np.log(time_ms)
+    both = np.isfinite(logs) & np.isfinite(score)
+    if noise < turns.NOISE or not both.any():
+        return int(np.nanargmin(logs))
+    share = PREDICTION**2 / (PREDICTION**2 + min(noise, 1.0) ** 2)
+    predicted = np.where(both, logs[both].mean() - (score - score[both].mean()), logs)
+    return int(np.nanargmin(share * logs + (1 - share) * predicted))

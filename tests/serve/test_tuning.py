@@ -1,0 +1,241 @@
+"""``tileseer tune``: short lists timed on devices without a GPU, resumed after a kill, and what select then gives."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+
+import learning_samples as samples
+import numpy as np
+import pytest
+from host_library import COMPILER, ROOT, build
+from published_models import PAGE, SMALL_SERVING, evaluation_inputs, train_on_recording
+
+from tileseer.cli import main
+from tileseer.core import documents
+from tileseer.core.errors import UserError
+from tileseer.learn.model import Model
+from tileseer.learn.validation import validate_model
+from tileseer.measure.journal import read_journal
+from tileseer.problems.problem import DIMS, Problem, problems_of_frame
+from tileseer.serve import publication, tuning
+from tileseer.serve import serving as stage
+from tileseer.serve.selector import Selector
+from tileseer.serve.tuned import read_choices, tuned_path
+
+OPERATION = "forward_bf16"
+GOOD = ("eng0_k2=0", "eng0_k2=1", "eng1_k2=0", "eng1_k2=1", "eng2")
+"""Plans of the stand-in, of which the second is the fastest."""
+
+
+@pytest.fixture
+def own(models, tmp_path):
+    """A copy of the models, to tune."""
+    return shutil.copytree(models, tmp_path / "models")
+
+
+def problems_file(folder, problems):
+    path = folder / "problems.csv"
+    rows = [",".join(map(str, one.dims)) for one in problems]
+    path.write_text("\n".join([",".join(DIMS), *rows, ""]))
+    return str(path)
+
+
+@pytest.fixture
+def call(own, tmp_path):
+    """The command for a few problems of the small world, without its options."""
+    problems = problems_of_frame(samples.measured("forward").problems)[:12]
+    return [
+        "tune",
+        str(own),
+        "--problems",
+        problems_file(tmp_path, problems),
+        "--config",
+        str(samples.CONFIG),
+    ], problems
+
+
+def tune(capsys, *call):
+    status = main.main([*call, "--json"])
+    printed = capsys.readouterr()
+    return status, json.loads(printed.out)["operations"][0] if printed.out else printed.err
+
+
+def test_a_tuned_choice_is_the_fastest_of_its_list_and_what_select_gives(call, own, capsys):
+    status, printed = tune(capsys, *call[0])
+    assert status == 0 and printed["tuned"] + len(printed["left_out"]) == 12 and printed["device_kind"] == "simulated"
+    untuned = Selector.read(own, OPERATION, device="another")
+    tuned = Selector.read(own, OPERATION)
+    dims = np.array([problem.dims for problem in call[1]])
+    picks = tuned.select(dims, use_known=True)
+    for problem, pick in zip(call[1], picks.candidate.tolist(), strict=True):
+        choice = tuned.tuned(problem)
+        if choice is None:
+            assert not untuned.rank(problem)
+            continue
+        assert tuned.candidates[tuned.row.tolist().index(pick)] == choice.candidate
+        assert choice.candidate in [row["candidate"] for row in untuned.shortlist(problem, 3)]
+    assert 1 <= printed["mean_gain"] <= printed["largest_gain"]
+    assert printed["changed"] == sum(row["first"] != row["choice"] for row in printed["problems"])
+    rows, malformed = read_journal(tuned_path(own, OPERATION).with_suffix(".journal.csv"))
+    assert rows.num_rows == sum(row["timed"] for row in printed["problems"]) and not malformed.num_rows
+    # The models themselves are untouched, and are not timed twice.
+    assert main.main(["verify", str(own)]) == 0
+    assert capsys.readouterr().out
+    assert tune(capsys, *call[0])[1]["before"] == printed["tuned"]
+    assert read_journal(tuned_path(own, OPERATION).with_suffix(".journal.csv"))[0].num_rows == rows.num_rows
+
+
+def test_the_text_says_what_was_gained_and_when_the_time_is_over(call, own, capsys):
+    assert main.main([*call[0], "--minutes", "1e-9"]) == 1
+    line = "  --minutes 1e-09 are over: 12 problems left; run again to go on"
+    assert line in capsys.readouterr().out.splitlines()
+    assert main.main(call[0]) == 0
+    out = capsys.readouterr().out
+    assert "forward_bf16 on gfx950_mi355x, device kind: simulated" in out
+    assert "(geometric mean)" in out and "picks changed" in out
+
+
+KILLED = """
+import os, signal, sys
+from tileseer.cli import main
+from tileseer.serve import tuning
+remember, count = tuning.remember, iter(range(3))
+def killed(path, choices):
+    remember(path, choices)
+    if next(count) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+tuning.remember = killed
+main.main(sys.argv[1:])
+"""
+
+
+def test_what_was_tuned_before_a_kill_stays(call, own, capsys):
+    ended = subprocess.run([sys.executable, "-c", KILLED, *call[0]], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    before = read_choices(tuned_path(own, OPERATION))
+    assert len(before) == 3
+    status, printed = tune(capsys, *call[0])
+    assert status == 0 and printed["before"] == 3
+    assert read_choices(tuned_path(own, OPERATION))[:3] == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--device", "emulated"], "an emulated GPU has no times"),
+        (["--device", "gpu"], "there is no driver.so; give --libraries"),
+        (["--device", "recorded", "--recording", "absent"], "absent/recording.json"),
+        (["--dtype", "fp32"], "there is no problem"),
+        (["--problems", "absent.csv"], "absent.csv: cannot be read"),
+    ],
+)
+def test_mistakes_are_one_line(call, options, message, capsys):
+    assert main.main([*call[0], *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+
+
+def test_simulated_times_are_not_for_a_model_of_real_ones(recorded, capsys, tmp_path):
+    models, problems = recorded
+    call = ["tune", str(models), "--problems", problems_file(tmp_path, problems[:2]), "--config", str(samples.CONFIG)]
+    assert main.main([*call, "--device", "simulated"]) == 2
+    assert "which simulated ones are not for" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module", params=["sm_90", "sm_90_cudnn"])
+def recorded(request, tmp_path_factory):
+    """Published models of a part of a recording, and problems of it that they were not trained on."""
+    folder, operation = tmp_path_factory.mktemp("recorded"), "bwd_weight_bf16"
+    start = {} if request.param == "sm_90_cudnn" else {"features": "cutlass", "prior": "none"}
+    data, trained = train_on_recording(folder / "d.parquet", "sm_90_h200", operation, 8, request.param, **start)
+    trained.save(folder / "training")
+    model = Model.read(folder / "training")
+    report = validate_model(model, data)
+    documents.write_document(folder / "report.json", report)
+    served = stage.serve_model(data, model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report))
+    served.save(folder / "serving")
+    publication.publish_models(
+        [folder / "training"], [folder / "report.json"], [folder / "serving"], folder / request.param, page=PAGE
+    )
+    return folder / request.param, problems_of_frame(data.problems.iloc[data.problems.index[data.best_tflops > 0]])
+
+
+def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsys):
+    models, problems = recorded
+    odd = problems[0].from_dims("bwd_weight", "bf16", N=3, C=40, K=48, Hi=17, Wi=19)
+    path = problems_file(tmp_path, [*problems[:20], odd])
+    status, printed = tune(capsys, "tune", str(models), "--problems", path, "--config", str(samples.CONFIG))
+    assert status == 0 and printed["device_kind"] == "recorded" and printed["tuned"] >= 15
+    assert options_word(odd) in [one["problem"] for one in printed["left_out"]]
+    assert printed["mean_gain"] >= 1 and printed["changed"] >= 0
+    selector = Selector.read(models, "bwd_weight_bf16")
+    for row in printed["problems"]:
+        assert row["timed"] <= 4
+    if models.name == "sm_90_cudnn":
+        # The library's own choice is in the list, so that nothing is slower than without tuning.
+        assert all(row["gain"] >= 0.97 for row in printed["problems"])
+        problem = next(one for one in problems[:20] if selector.tuned(one))
+        name = selector.tuned(problem).candidate
+        plan = name.partition(f"_{problem.ndim}d_")[2]
+        chosen = selector.choose(problem, ["eng0_k99=1", plan], selector._parsed("feature_spec.json")["library"])
+        assert selector.candidates[selector.row.tolist().index(chosen)] == name
+
+
+@pytest.fixture
+def plans_of_a_driver(recorded, tmp_path, monkeypatch):
+    """Models whose first plans have the names of the stand-in's, and where its driver of the host is."""
+    if recorded[0].name != "sm_90_cudnn" or COMPILER is None:
+        pytest.skip("the stand-in is of cuDNN, and its driver is compiled")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{ROOT / 'tests/builders/stand_in_cudnn'}")
+    build(tmp_path)
+    selector = Selector.read(recorded[0], "bwd_weight_bf16")
+    names = [f"cudnn_conv_bwd_weight_bf16_2d_{plan}" for plan in GOOD]
+    selector.candidates[: len(GOOD)] = selector.kernels[: len(GOOD)] = names
+    config = samples.CONFIG
+    tables = config / "hardware.yaml", config / "simulated_device.yaml"
+    return selector, tmp_path / "models", tuning.Where("gpu", *tables, libraries=tmp_path)
+
+
+def test_plans_are_timed_through_the_driver(plans_of_a_driver):
+    selector, models, where = plans_of_a_driver
+    sizes = {"N": 2, "C": 4, "Hi": 7, "Wi": 6, "Y": 3, "X": 2, "pad_h": 1}
+    problems = [Problem.from_dims("bwd_weight", "bf16", **sizes, K=channels) for channels in (20, 18, 10)]
+    with tuning.claimed(selector, where, models) as timer:
+        results = list(tuning.tune(selector, models, problems, timer, 5))
+        assert timer.library == "cudnn 91900" and timer.name == "host memory"
+    tuned, nothing, _ = results
+    assert tuned.choice.candidate.endswith("eng0_k2=1") and tuned.choice.timed == 5
+    assert tuned.choice.device_kind == "measured" and tuned.gain >= 1
+    assert nothing.reason == "cudnn 91900 offers no candidate for it on this device"
+    assert read_choices(tuned_path(models, "bwd_weight_bf16"))[0] == tuned.choice._replace(
+        time_ms=pytest.approx(tuned.choice.time_ms)
+    )
+
+
+def test_another_version_of_the_library_is_refused(plans_of_a_driver, monkeypatch):
+    selector, models, where = plans_of_a_driver
+    monkeypatch.setenv("STAND_IN_CUDNN_VERSION", "92000")
+    with (
+        pytest.raises(UserError, match=r"of cudnn 91900, but this machine has cudnn 92000"),
+        tuning.claimed(selector, where, models),
+    ):
+        pass
+
+
+def options_word(problem):
+    from tileseer.cli import options
+
+    return options.word_of(problem)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.001, 1), (0.2, 0), (0.0, 1)])
+def test_a_noisy_timing_is_weighed_with_the_prediction(noise, expected):
+    # The second was 2 % faster, and is predicted to be 8 % slower.
+    assert tuning.choice_of(np.array([1.0, 0.98]), np.array([0.0, -0.08]), noise) == expected
+
+
+def test_what_did_not_run_is_not_chosen_and_what_is_not_predicted_is_timed():
+    assert tuning.choice_of(np.array([np.nan, 2.0, 1.5]), np.array([0.0, -0.1, -np.inf]), 0.01) == 2
+    assert tuning.choice_of(np.array([1.0, 2.0]), np.array([-np.inf, -np.inf]), 0.01) == 0
