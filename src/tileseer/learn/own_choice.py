@@ -6,6 +6,7 @@ own choice is the first of the list that runs and is right. A model replaces it 
 
 import numpy as np
 
+from tileseer.costmodel.scores import UNIT
 from tileseer.dataset.dataset import Dataset
 
 NONE = -1
@@ -14,12 +15,12 @@ LOSS = 0.02
 """A pick that is slower than the library's own choice by more than this share loses."""
 FAILED = 1e-3
 """Efficiency that a pick which did not run counts as."""
-LOSERS = 0.03
+LOSERS = 0.02
 """Largest share of the held-out training problems that may lose."""
 NEVER = 100.0
 """A lead that no score has."""
-MARGINS = (*np.linspace(0.0, 0.5, 101).round(6).tolist(), NEVER)
-"""Among these is the least lead of a score with which a candidate replaces the library's own choice."""
+MARGINS = (*np.linspace(0.0, 5.0, 101).round(6).tolist(), NEVER)
+"""Among these is the least lead with which a candidate replaces the library's own choice, in ``deviations``."""
 GROUPINGS = ("dense", "depthwise", "grouped")
 """Kinds of problems, each with a margin of its own: without groups, a channel a group, several."""
 
@@ -48,6 +49,20 @@ def offered(dataset: Dataset) -> np.ndarray:
     return offers
 
 
+def deviations(scores: np.ndarray) -> np.ndarray:
+    """Standard deviation of the finite scores of each problem, float64 [P]; ``scores`` [P, Q].
+
+    A lead is compared with it: where the model tells the candidates apart less, a small lead means as much. Integers
+    make it the same in every order and language.
+    """
+    finite = np.isfinite(scores)
+    below = np.where(finite, scores.max(axis=1, keepdims=True, initial=-np.inf) - scores, 0.0)
+    units = np.rint(below / UNIT).astype(np.int64)
+    count = finite.sum(axis=1)
+    squares = count * (units**2).sum(axis=1) - units.sum(axis=1) ** 2
+    return np.asarray(np.sqrt(squares.astype(np.float64)) / np.maximum(count, 1) * UNIT)
+
+
 def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray:
     """Scores [P, Q] in which the own choice stands first, unless another leads it by more than the problem's margin.
 
@@ -56,7 +71,7 @@ def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray
     scores = scores.copy()
     rows = np.flatnonzero(own != NONE)
     best, score = scores[rows].max(axis=1), scores[rows, own[rows]]
-    keep = rows[~((best - score > margins[rows]) & np.isfinite(score))]
+    keep = rows[~((best - score > margins[rows] * deviations(scores[rows])) & np.isfinite(score))]
     top = scores[keep].max(axis=1)
     scores[keep, own[keep]] = np.where(np.isfinite(top), top + 1.0, 0.0)
     return scores
@@ -74,6 +89,7 @@ def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray) -> list[float
     achieved = dataset.grid(rows)
     scored, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
     lead = np.where(scored, scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
+    lead = np.divide(lead, deviations(scores[rows]), out=lead, where=lead > 0)
     gain = np.log(np.maximum(achieved[at, scores[rows].argmax(axis=1)], FAILED) / achieved[at, own[rows]])
     problems = dataset.problems.iloc[rows]
     kind = grouping(problems["G"].to_numpy(), problems["C"].to_numpy())
@@ -81,7 +97,7 @@ def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray) -> list[float
 
 
 def _margin(lead: np.ndarray, gain: np.ndarray) -> float:
-    """The margin of problems whose best candidate has this lead of the score, and this gain of ln(time)."""
+    """The margin of problems whose best candidate has this lead in deviations, and this gain of ln(time)."""
     best, most = NEVER, 0.0
     for margin in MARGINS if len(lead) else ():
         gained = np.where(lead > margin, gain, 0.0)
