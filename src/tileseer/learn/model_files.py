@@ -56,7 +56,7 @@ PAGE = "README.md"
 """What the models are, how good, and how to use them."""
 PROVENANCE = "provenance.json"
 """What made the models (``tileseer.serve.provenance``); a directory that was published by hand may lack it."""
-FORMAT: Literal[2] = 2
+FORMAT: Literal[3] = 3
 READS = 20
 """How often a directory is read that is published anew each time."""
 Content = TypeVar("Content")
@@ -73,7 +73,7 @@ class Entry(Document):
 class Index(Document):
     """What a model directory holds, and the SHA-256 of each of its files."""
 
-    format: Annotated[Literal[2], expected(f"{FORMAT}, which this release reads: publish the models again")]
+    format: Annotated[Literal[3], expected(f"{FORMAT}, which this release reads: publish the models again")]
     arch: Arch
     device: Product
     device_kind: DeviceKind

@@ -98,8 +98,8 @@ class FeatureSpec(Document):
     library: Library | None = None
     """Library that offers the candidates, and its version: of another one the model knows nothing."""
     own_margins: list[float] | None = None
-    """Lead of a score with which a candidate replaces the choice of the library that offers it, for each of
-    ``own_choice.GROUPINGS``."""
+    """Lead with which a candidate replaces the choice of the library that offers it, in standard deviations of the
+    problem's scores, for each of ``own_choice.GROUPINGS``."""
     layouts: list[str] | None = None
     """Layouts of the problems (``problem.LAYOUTS``), if there was another than that of the library's kernels."""
     source: str | None = None

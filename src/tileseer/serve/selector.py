@@ -335,14 +335,14 @@ class Selector:
         """
         # Imported here: pandas takes half a second, and a selection does without.
         from tileseer.learn.model_schema import FeatureSpec
-        from tileseer.learn.own_choice import grouping
+        from tileseer.learn.own_choice import deviations, grouping
 
         if not len(offered) or not self._is_of(library):
             return NO_CANDIDATE
         spec = self._document(model_files.SPEC, FeatureSpec)
         assert spec.own_margins is not None
         pool, prefix = self._pools[DIMENSIONALITIES.index(problem.ndim)][1], self._prefix(problem.ndim)
-        names = [f"{prefix}{name}" for name in offered]
+        names = list(dict.fromkeys(f"{prefix}{name}" for name in offered))
         if (tuned := self.tuned(problem)) and tuned.candidate in names:
             return int(self.row[self._places[tuned.candidate]])
         if names[0] not in self._places:
@@ -351,7 +351,8 @@ class Selector:
         score = self._offer_scores(pool, problem, places)
         best = int(score.argmax())
         margin = spec.own_margins[int(grouping(np.array(problem.G), np.array(problem.C)))]
-        return int(self.row[places[best]]) if score[best] - score[0] > margin else NO_CANDIDATE
+        sure = score[best] - score[0] > margin * deviations(score[None])[0]
+        return int(self.row[places[best]]) if sure else NO_CANDIDATE
 
     @property
     def library(self) -> str | None:
