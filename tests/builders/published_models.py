@@ -24,7 +24,7 @@ from tileseer.serve.evaluation import Evaluation, LayerEvaluation
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
 PAGE = samples.CONFIG.parent / "workflow/templates/models.md.j2"
 SMALL_SERVING = serving.ServingInputs(
-    TEMPLATE, samples.CONFIG / "ck_api.yaml", samples.coefficients(), ServingParameters(walks=60)
+    TEMPLATE, samples.CONFIG / "ck_api.yaml", samples.coefficients(), ServingParameters()
 )
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 """A problem that most candidates of the small world support."""

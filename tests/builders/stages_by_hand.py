@@ -27,7 +27,7 @@ MODEL = {
         "n_estimators": 2, "cv_estimators": 2, "folds": 2, "num_leaves": 4,
     }
 }  # fmt: skip
-SERVING = {"overrides": {"walks": 100}}
+SERVING = {"overrides": {"pruned_loss": 0.02}}
 PRODUCT = "--product gfx950_mi355x --hardware config/hardware.yaml"
 OPERATION = "--operation forward_bf16"
 

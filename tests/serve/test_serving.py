@@ -53,7 +53,7 @@ def model(selector):
 def cascade(selector, model):
     """The published model with its cuts, as serving has it before it is packed."""
     figures = documents.read_document(selector.folder / model_files.SERVING, Serving)
-    return Cascade(model, np.isin(np.arange(len(model.pool)), figures.finalists), tuple(figures.stages))
+    return Cascade(model, tuple(figures.stages))
 
 
 def frame(model, shapes):
@@ -61,7 +61,7 @@ def frame(model, shapes):
 
 
 def selector_of(cascade):
-    pruned = np.ones(len(cascade.finalists), bool)
+    pruned = np.ones(len(cascade.model.pool), bool)
     return Selector(packing.selector_arrays(cascade, pruned, serving_files.KNOWN_PROBLEMS.empty_table(), ORIGIN))
 
 
@@ -95,7 +95,7 @@ def test_two_models_of_one_operation_live_in_one_process(cascade, model, tmp_pat
     libraries = []
     everything, nothing = np.ones(len(model.pool), bool), serving_files.KNOWN_PROBLEMS.empty_table()
     for name, grown in (("plain", model.text), ("twice", booster.model_to_string())):
-        served = Cascade(dataclasses.replace(model, text=grown), everything, cascade.cuts[-1:])
+        served = Cascade(dataclasses.replace(model, text=grown), cascade.cuts[-1:])
         (tmp_path / f"{name}.hpp").write_text(header.render_header(TEMPLATE, served, everything, nothing, ORIGIN))
         command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-x", "c++", "-", "-o", tmp_path / f"{name}.so"]
         subprocess.run(command, input=SHARED.replace("HEADER", f"{tmp_path}/{name}.hpp"), text=True, check=True)
@@ -143,32 +143,20 @@ def test_picks_are_supported_and_their_score_is_the_model_s(selector, model, cas
     assert picks.score[has].tolist() == scores.tolist()
 
 
-def test_without_cuts_the_pick_is_the_best_finalist(model, cascade):
+def test_without_cuts_the_pick_has_the_best_score(model, cascade):
     shapes = random_shapes(60, seed=2)
-    entered = cascades.entering(model.supported(frame(model, shapes)), cascade.finalists)
-    score = np.where(entered, model.predict(frame(model, shapes)), -np.inf)
+    score = model.predict(frame(model, shapes))
     whole = selector_of(dataclasses.replace(cascade, cuts=()))
-    has = entered.any(axis=1)
+    has = np.isfinite(score).any(axis=1)
     picks = whole.select(shapes, use_known=False)
     assert picks.candidate[has].tolist() == score.argmax(axis=1)[has].tolist()
 
 
-def test_cuts_narrow_and_wider_margins_walk_more_trees(model, cascade):
+def test_the_margins_of_cuts_are_whole_units_and_fall_with_the_trees(model, cascade):
     margins = [cut.margin for cut in cascade.cuts]
     assert [cut.trees for cut in cascade.cuts] == [count for count in cascades.TREES if count < 12]
     assert all(margin / trees.UNIT == round(margin / trees.UNIT) >= 0 for margin in margins)
-    problems = samples.measured(model.spec.variant).problems
-    entered = cascades.entering(model.supported(problems), cascade.finalists)
-    problems, entered = problems[entered.any(axis=1)], entered[entered.any(axis=1)]
-    few, many = (cascades.cuts(model, problems, entered, walks, 1) for walks in (1, 10**6))
-    assert all(a.margin < b.margin for a, b in zip(few, many, strict=True))
-
-
-def test_where_no_finalist_runs_the_others_are_scored(cascade):
-    shapes = random_shapes(60, seed=4)
-    none = selector_of(dataclasses.replace(cascade, finalists=np.zeros_like(cascade.finalists)))
-    every = selector_of(dataclasses.replace(cascade, finalists=np.ones_like(cascade.finalists)))
-    assert none.select(shapes).candidate.tolist() == every.select(shapes).candidate.tolist()
+    assert margins == sorted(margins, reverse=True)
 
 
 def test_a_measured_problem_gets_its_fastest_candidate(selector, model):
@@ -218,7 +206,7 @@ def test_a_model_of_the_reference_s_features_is_served_in_python_and_its_header_
     data = samples.measured("forward")
     settings = samples.SMALL.model_copy(update={"features": "reference"})
     model = samples.train(data, samples.product(), settings).model
-    cascade = Cascade(model, np.ones(len(model.pool), bool), ())
+    cascade = Cascade(model, ())
     scores = model.predict(data.problems)
     picks = selector_of(cascade).select(data.problems[list(DIMS)].to_numpy(np.int64))
     has = np.isfinite(scores).any(axis=1)
@@ -264,7 +252,7 @@ def test_a_program_computes_what_two_results_share_once():
 
 
 def render(cascade):
-    pruned = np.ones(len(cascade.finalists), bool)
+    pruned = np.ones(len(cascade.model.pool), bool)
     return header.render_header(TEMPLATE, cascade, pruned, serving_files.KNOWN_PROBLEMS.empty_table(), ORIGIN)
 
 

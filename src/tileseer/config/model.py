@@ -96,11 +96,8 @@ class ValidationSettings(Section):
 
 
 class ServingParameters(Section):
-    """How much a pick may cost, and how few kernels are enough."""
+    """How few kernels are enough."""
 
-    walks: int = Field(3000, ge=1)
-    """Mean number of trees that a pick may evaluate, which determines its time. With fewer, candidates are dropped
-    earlier."""
     pruned_loss: float = Field(0.01, gt=0, lt=1, strict=False)
     """Mean efficiency that the pruned kernel set may lose on the training problems."""
 
@@ -109,4 +106,4 @@ class ServingSettings(Section):
     """What a dispatcher runs, and what is published beside it."""
 
     overrides: Annotated[ServingParameters, OnlySet] = ServingParameters()
-    """Single parameters of serving, for a faster pick or a smaller kernel list."""
+    """Single parameters of serving, for a smaller kernel list."""

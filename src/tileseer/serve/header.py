@@ -50,15 +50,14 @@ def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: p
         return f'#error "C++ cannot compute the features of the set {chosen}: train with the set of the kernels"\n'
     pool = cascade.model.pool
     ndims = pool["ndim"].to_numpy()
-    # By dimensionality, the finalists of each first.
-    order = np.lexsort((~cascade.finalists, ndims))
+    order = np.argsort(ndims, kind="stable")
     position = np.argsort(order, kind="stable")
     pools: list[tuple[int, ...]] = []
     places: list[np.ndarray] = []
     for ndim in (2, 3):
         own = order[ndims[order] == ndim]
         begin, first = sum(map(len, places)), int((ndims < ndim).sum())
-        pools.append((ndim, begin, first, int(cascade.finalists[own].sum()), len(own)))
+        pools.append((ndim, begin, first, len(own)))
         # Whole groups of lanes: the last candidate fills up.
         places.append(np.concatenate([own, own[-1:].repeat(-len(own) % LANES)]))
     padded = np.concatenate(places)

@@ -104,7 +104,7 @@ def _feature_values(cascade: Cascade, names: Sequence[str]) -> tuple[dict[str, O
     """The features ``names`` that need the problem, as symbols, and those of the candidates alone, [Q] each."""
     chosen, dtype = cascade.model.features.set, cascade.model.features.set.dtype
     problem, candidates = _problem_columns(cascade), cascade.model.features.candidate_columns(cascade.model.pool)
-    every = np.arange(len(cascade.finalists))
+    every = np.arange(len(cascade.model.pool))
     # One problem, at place 0, with every candidate.
     rows = (_as(problem, dtype), np.asarray(0)), (_as(candidates, dtype), every)
     pairs = chosen.pairs(*rows, cascade.model.hardware.compute_units)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,7 @@ def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origi
     """
     pool = cascade.model.pool
     ndims = pool["ndim"].to_numpy()
-    # By dimensionality, the finalists of each first.
-    order = np.lexsort((~cascade.finalists, ndims))
+    order = np.argsort(ndims, kind="stable")
     ordered = cascade.of_rows(order)
     table = SplitTable.of(ordered)
     if max(len(tree.leaf) for tree in table.trees) > BITS:
@@ -53,7 +51,6 @@ def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origi
         "weight": None if ordered.formula is None else ordered.formula.weight,
         "stages": [(cut.trees, cut.margin) for cut in ordered.cuts],
         "begins": begins,
-        "finalists": [int(ordered.finalists[a:b].sum()) for a, b in pairwise(begins)],
         "single": [number[name] for name in single],
         "paired": [number[name] for name in paired],
         "programs": {name: (program.inputs, program.steps, program.results) for name, program in programs.items()},

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -72,7 +72,6 @@ class About(StrictModel):
     stages: list[tuple[int, float]]
     """Cuts: after so many trees, candidates leave that are further below the best."""
     begins: tuple[int, int, int]
-    finalists: tuple[int, int]
     single: list[int]
     paired: list[int]
     programs: dict[str, tuple[dict[str, int], list[Step], list[int]]]
@@ -96,7 +95,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class _Pool:
-    """The candidates of one dimensionality, or the first of them."""
+    """The candidates of one dimensionality."""
 
     ndim: int
     places: slice
@@ -226,18 +225,18 @@ class Selector:
             place[usable], score[usable] = fastest[usable], 0.0
         measured = place >= 0
         ndim = ndims(dims)
-        for pools, size in zip(self._pools, np.diff(self.about.begins).tolist(), strict=True):
-            rows = np.flatnonzero(~measured & (ndim == pools[0].ndim))
+        for pool, size in zip(self._pools, np.diff(self.about.begins).tolist(), strict=True):
+            rows = np.flatnonzero(~measured & (ndim == pool.ndim))
             step = max(1, BLOCK // max(1, size))
             for start in range(0, len(rows), step):
                 block = rows[start : start + step]
-                place[block], score[block] = self._best(*pools, dims[block], pruned_only)
+                place[block], score[block] = self._best(pool, dims[block], pruned_only)
         return Selection(np.where(place >= 0, self.row[place], NO_CANDIDATE), score, measured)
 
     def rank(self, problem: Problem) -> list[Ranked]:
         """The candidates that support a problem, best first."""
         self._check_operation(problem)
-        pool = self._pools[DIMENSIONALITIES.index(problem.ndim)][1]
+        pool = self._pools[DIMENSIONALITIES.index(problem.ndim)]
         pairs = self._supported_pairs(pool, self._dims_of(problem), False)
         return self._ranked(pairs.candidate + pool.places.start, self._score(pool, pairs))
 
@@ -287,7 +286,7 @@ class Selector:
 
     def _ranked_offers(self, problem: Problem, offered: Sequence[str], library: str) -> list[Ranked]:
         """Ranking of what a library offers."""
-        pool, prefix = self._pools[DIMENSIONALITIES.index(problem.ndim)][1], self._prefix(problem.ndim)
+        pool, prefix = self._pools[DIMENSIONALITIES.index(problem.ndim)], self._prefix(problem.ndim)
         own = f"{prefix}{offered[0]}"
         if not self._is_of(library) or own not in self._places:
             unknown = {"score": -np.inf, "predicted_time": np.nan, "predicted_efficiency": np.nan}
@@ -341,7 +340,7 @@ class Selector:
             return NO_CANDIDATE
         spec = self._document(model_files.SPEC, FeatureSpec)
         assert spec.own_margins is not None
-        pool, prefix = self._pools[DIMENSIONALITIES.index(problem.ndim)][1], self._prefix(problem.ndim)
+        pool, prefix = self._pools[DIMENSIONALITIES.index(problem.ndim)], self._prefix(problem.ndim)
         names = list(dict.fromkeys(f"{prefix}{name}" for name in offered))
         if (tuned := self.tuned(problem)) and tuned.candidate in names:
             return int(self.row[self._places[tuned.candidate]])
@@ -372,7 +371,7 @@ class Selector:
 
     def _prefix(self, ndim: int) -> str:
         """What comes before a library's own name in the names of its candidates."""
-        places = self._pools[DIMENSIONALITIES.index(ndim)][1].places
+        places = self._pools[DIMENSIONALITIES.index(ndim)].places
         kernel = next(iter(self.kernels[places]), "")
         return "".join(kernel.partition(f"_{ndim}d_")[:2])
 
@@ -454,29 +453,14 @@ class Selector:
         return Forest(np.split(self._arrays["threshold"], np.cumsum(self._arrays["thresholds"])[:-1]))
 
     @cached_property
-    def _pools(self) -> list[tuple[_Pool, _Pool]]:
-        """For each dimensionality the finalists, and all candidates."""
-        begins = self.about.begins
-        return [
-            (self._pool(ndim, begin, begin + finalists), self._pool(ndim, begin, end))
-            for ndim, begin, finalists, end in zip(
-                DIMENSIONALITIES, begins[:-1], self.about.finalists, begins[1:], strict=True
-            )
-        ]
+    def _pools(self) -> list[_Pool]:
+        """The candidates of each dimensionality."""
+        parts = zip(DIMENSIONALITIES, starmap(slice, pairwise(self.about.begins)), strict=True)
+        features, fixed = self._programs["features"], self._arrays["fixed"]
+        return [_Pool(ndim, places, features.of_rows(places), fixed[:, places]) for ndim, places in parts]
 
-    def _pool(self, ndim: int, begin: int, end: int) -> _Pool:
-        places = slice(begin, end)
-        return _Pool(ndim, places, self._programs["features"].of_rows(places), self._arrays["fixed"][:, places])
-
-    def _best(self, finalists: _Pool, every: _Pool, dims: np.ndarray, pruned_only: bool) -> tuple[np.ndarray, ...]:
+    def _best(self, pool: _Pool, dims: np.ndarray, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
         """Place and score of the best candidate of each of n problems."""
-        place, score = self._best_of(finalists, dims, pruned_only)
-        none = np.flatnonzero(place < 0)
-        if len(none):
-            place[none], score[none] = self._best_of(every, dims[none], pruned_only)
-        return place, score
-
-    def _best_of(self, pool: _Pool, dims: np.ndarray, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
         place, best = np.full(len(dims), NO_CANDIDATE), np.full(len(dims), -np.inf)
         pairs = self._supported_pairs(pool, dims, pruned_only)
         cuts = iter([*self.about.stages, (None, 0.0)])

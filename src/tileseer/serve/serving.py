@@ -140,15 +140,15 @@ class _MeasuredPool:
         offered = own_choice.offered(self.measurements)[:, ranking.positions(self.measurements, self.model)]
         return np.where(offered, scores, -np.inf)
 
-    def cascade(self, walks: int) -> Cascade:
-        """The model with cuts that leave a pick so many walks."""
+    def cascade(self) -> Cascade:
+        """The model with its cuts."""
         training = self.measurements.trains & np.isfinite(self.scores).any(axis=1)
         if not training.any():
             raise UserError(
                 f"{self.measurements.operation}: no candidate can run a training problem; there is nothing to serve"
             )
         problems = self.measurements.problems[training]
-        return Cascade.calibrated(self.model, problems, self.scores[training], walks, self.threads)
+        return Cascade.calibrated(self.model, problems, self.scores[training], self.threads)
 
     def known_problems(self) -> pa.Table:
         """The problems on which a candidate ran, in the order of their dimensions.
@@ -205,7 +205,7 @@ def serve_model(
 ) -> Served:  # fmt: skip
     """Make what serves ``model``; ``out_of_fold`` calibrates the guarantee."""
     pool = _MeasuredPool(measurements, model, threads)
-    cascade, known, unseen = pool.cascade(inputs.settings.walks), pool.known_problems(), pool.unseen()
+    cascade, known, unseen = pool.cascade(), pool.known_problems(), pool.unseen()
     origin = Origin.of(measurements)
     kernels = _kernels(pool, inputs)
     pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
@@ -223,7 +223,6 @@ def serve_model(
             **origin.model_dump(),
             feature_set=model.spec.feature_set,
             trees=model.booster.num_trees(),
-            finalists=np.flatnonzero(cascade.finalists).tolist(),
             stages=list(cascade.cuts),
             known_problems=known.num_rows,
             validation=None if served is None else _cost(pool, unseen, selector, served),
@@ -271,7 +270,7 @@ def _served_picks(pool: _MeasuredPool, served: np.ndarray, rows: np.ndarray) -> 
 def header_of(measurements: Dataset, model: Model, template: Path, threads: int = 1) -> str:
     """The C++ header alone of a model, all of whose kernels are linked."""
     pool = _MeasuredPool(measurements, model, threads)
-    cascade, every = pool.cascade(ServingParameters().walks), np.ones(len(model.pool), bool)
+    cascade, every = pool.cascade(), np.ones(len(model.pool), bool)
     return header.render_header(template, cascade, every, pool.known_problems(), Origin.of(measurements))
 
 

@@ -103,8 +103,6 @@ class Serving(Origin):
 
     feature_set: FeatureSetName
     trees: int
-    finalists: list[Annotated[int, Field(ge=0, le=INT32_MAX)]]
-    """Rows of ``candidates.parquet`` that are scored first; the others only where none of these can run."""
     stages: list[Cut]
     known_problems: int
     validation: Cost | None
