@@ -96,6 +96,11 @@ def test_what_is_evaluated_is_what_ships(made, report):
     serving = documents.read_json(made[2] / model_files.SERVING)
     assert found.first.model_dump() == serving["validation"]["efficiency"]["served_model"]
     assert found.best_of_3.mean >= found.best_of_2.mean >= found.first.mean
+    for count in (2, 3):
+        assert (
+            getattr(found, f"best_of_{count}").model_dump()
+            == serving["validation"]["efficiency"][f"served_best_of_{count}"]
+        )
     assert found.layers == report.n_problems
 
 

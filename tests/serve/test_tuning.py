@@ -15,12 +15,14 @@ from published_models import PAGE, SMALL_SERVING, evaluation_inputs, train_on_re
 from tileseer.cli import main
 from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.learn import own_choice
 from tileseer.learn.model import Model
 from tileseer.learn.validation import validate_model
 from tileseer.measure.journal import read_journal
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve import publication, tuning
 from tileseer.serve import serving as stage
+from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import Selector
 from tileseer.serve.tuned import read_choices, tuned_path
 
@@ -138,7 +140,7 @@ def test_mistakes_are_one_line(call, options, message, capsys):
 
 
 def test_simulated_times_are_not_for_a_model_of_real_ones(recorded, capsys, tmp_path):
-    models, problems = recorded
+    models, problems, _ = recorded
     call = ["tune", str(models), "--problems", problems_file(tmp_path, problems[:2]), "--config", str(samples.CONFIG)]
     assert main.main([*call, "--device", "simulated"]) == 2
     assert "which simulated ones are not for" in capsys.readouterr().err
@@ -159,11 +161,34 @@ def recorded(request, tmp_path_factory):
     publication.publish_models(
         [folder / "training"], [folder / "report.json"], [folder / "serving"], folder / request.param, page=PAGE
     )
-    return folder / request.param, problems_of_frame(data.problems.iloc[data.problems.index[data.best_tflops > 0]])
+    problems = problems_of_frame(data.problems.iloc[data.problems.index[data.best_tflops > 0]])
+    return folder / request.param, problems, data
+
+
+def test_the_figures_of_two_and_three_are_those_of_short_lists(recorded):
+    models, _, data = recorded
+    selector = Selector.read(models, "bwd_weight_bf16")
+    (path,) = models.glob("*/evaluation.json")
+    found = documents.read_document(path, Evaluation)
+    rows = np.flatnonzero(data.held_out & (data.best_tflops > 0))
+    achieved, own = data.grid(rows), own_choice.library_choices(data)
+    place = {name: number for number, name in enumerate(data.candidates["candidate"])}
+    offered = own_choice.offered(data)[rows] & data.proven
+    for count, figure in ((2, found.best_of_2), (3, found.best_of_3)):
+        reached = []
+        for number, problem in enumerate(problems_of_frame(data.problems.iloc[rows])):
+            names = []
+            if own is not None:
+                first = own[rows[number]]
+                plans = [first, *(q for q in np.flatnonzero(offered[number]) if q != first)]
+                names = [data.candidates["candidate"][q].partition(f"_{problem.ndim}d_")[2] for q in plans]
+            listed = selector.shortlist(problem, count, names, selector.library or "", use_known=False)
+            reached.append(max((achieved[number, place[row["candidate"]]] for row in listed), default=0.0))
+        assert 100 * np.mean(reached) == pytest.approx(figure.mean, abs=1e-3)
 
 
 def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsys):
-    models, problems = recorded
+    models, problems, _ = recorded
     odd = problems[0].from_dims("bwd_weight", "bf16", N=3, C=40, K=48, Hi=17, Wi=19)
     path = problems_file(tmp_path, [*problems[:20], odd])
     status, printed = tune(capsys, "tune", str(models), "--problems", path, "--config", str(samples.CONFIG))
@@ -186,18 +211,20 @@ def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsy
 @pytest.fixture
 def plans_of_a_driver(recorded, tmp_path, monkeypatch):
     """Models whose first plans have the names of the stand-in's, and where its driver of the host is."""
-    if recorded[0].name != "sm_90_cudnn" or COMPILER is None:
-        pytest.skip("the stand-in is of cuDNN, and its driver is compiled")
+    if COMPILER is None:
+        pytest.skip("no host C++ compiler")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{ROOT / 'tests/builders/stand_in_cudnn'}")
     build(tmp_path)
     selector = Selector.read(recorded[0], "bwd_weight_bf16")
     names = [f"cudnn_conv_bwd_weight_bf16_2d_{plan}" for plan in GOOD]
     selector.candidates[: len(GOOD)] = selector.kernels[: len(GOOD)] = names
+    vars(selector).pop("_places", None)
     config = samples.CONFIG
     tables = config / "hardware.yaml", config / "simulated_device.yaml"
     return selector, tmp_path / "models", tuning.Where("gpu", *tables, libraries=tmp_path)
 
 
+@pytest.mark.parametrize("recorded", ["sm_90_cudnn"], indirect=True)
 def test_plans_are_timed_through_the_driver(plans_of_a_driver):
     selector, models, where = plans_of_a_driver
     sizes = {"N": 2, "C": 4, "Hi": 7, "Wi": 6, "Y": 3, "X": 2, "pad_h": 1}
@@ -214,6 +241,7 @@ def test_plans_are_timed_through_the_driver(plans_of_a_driver):
     )
 
 
+@pytest.mark.parametrize("recorded", ["sm_90_cudnn"], indirect=True)
 def test_another_version_of_the_library_is_refused(plans_of_a_driver, monkeypatch):
     selector, models, where = plans_of_a_driver
     monkeypatch.setenv("STAND_IN_CUDNN_VERSION", "92000")

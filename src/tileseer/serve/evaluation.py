@@ -79,7 +79,7 @@ class Evaluation(Origin):
     first: Summary
     """Of the pick."""
     best_of_2: Summary
-    """Of the faster of the first two in the ranking, each timed without error."""
+    """Of the fastest of the short list (``Selector.shortlist``) of two, each timed without error."""
     best_of_3: Summary
     by_time: float
     """Time of the fastest candidates over the time of the picks, over all layers with all their uses."""

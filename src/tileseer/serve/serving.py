@@ -4,7 +4,7 @@ C++ header, arrays for Python, known problems, kernel list and figures of one op
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -150,6 +150,16 @@ class _MeasuredPool:
         problems = self.measurements.problems[training]
         return Cascade.calibrated(self.model, problems, self.scores[training], self.threads)
 
+    def listed(self, rows: np.ndarray, own: np.ndarray, count: int) -> np.ndarray:
+        """Efficiency of the fastest of the short lists (``Selector.shortlist``) of problems, [n].
+
+        ``own`` [n]: efficiency of what runs without timing, which is always in the list.
+        """
+        order = np.argsort(-self.scores[rows], axis=1, kind="stable")[:, :count]
+        runs = np.isfinite(np.take_along_axis(self.scores[rows], order, axis=1))
+        reached = np.where(runs, np.take_along_axis(self.achieved[rows], order, axis=1), 0.0)
+        return np.maximum(reached.max(axis=1, initial=0.0), own)
+
     def known_problems(self) -> pa.Table:
         """The problems on which a candidate ran, in the order of their dimensions.
 
@@ -241,7 +251,7 @@ def _evaluate(
     if served is not None:
         picks = _served_picks(pool, served, unseen)
     elif len(unseen):
-        picks = evaluation.picks_of_report(inputs.report, SCORED_WHOLE)
+        picks = _offered_picks(pool, inputs.report, unseen)
     else:
         picks, uses = evaluation.picks_of_report(inputs.report, LEFT_OUT), uses.iloc[:0]
     return evaluation.evaluate_picks(
@@ -250,21 +260,34 @@ def _evaluate(
 
 
 def _served_picks(pool: _MeasuredPool, served: np.ndarray, rows: np.ndarray) -> evaluation.Picks:
-    """The picks ``served`` on problems; behind the pick the order is that of the model with all its trees."""
-    scores = pool.scores[rows].copy()
-    has = np.flatnonzero(served >= 0)
-    scores[has, served[has]] = np.inf
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :3]
-    reached = np.where(
-        np.isfinite(np.take_along_axis(pool.scores[rows], order, axis=1)),
-        np.take_along_axis(pool.achieved[rows], order, axis=1), 0.0,
-    )  # fmt: skip
+    """The picks ``served`` on problems, and the short lists."""
     keys = pd.Index(pool.measurements.problems["problem_key"].to_numpy()[rows], name="problem_key")
-    names = pool.model.pool["candidate"].to_numpy()[order[:, 0]]
+    names = pool.model.pool["candidate"].to_numpy()[served]
+    first, *lists = (pool.listed(rows, _reached(pool, rows, served), count) for count in (0, 2, 3))
     return evaluation.Picks(
-        SERVED, pd.Series(reached[:, 0], index=keys), pd.Series(names, index=keys),
-        Summary.of(reached[:, :2].max(axis=1)), Summary.of(reached.max(axis=1)),
-    )  # fmt: skip
+        SERVED,
+        pd.Series(first, index=keys),
+        pd.Series(names, index=keys).where(served >= 0, ""),
+        *map(Summary.of, lists),
+    )
+
+
+def _offered_picks(pool: _MeasuredPool, report: Validation, rows: np.ndarray) -> evaluation.Picks:
+    """The picks of a report where a library offers the candidates, and the short lists with its own choice."""
+    own = own_choice.library_choices(pool.measurements)
+    assert own is not None
+    achieved = pool.measurements.grid(rows)
+    first = np.where(own[rows] >= 0, achieved[np.arange(len(rows)), own[rows]], 0.0)
+    has = np.isin(own[rows], ranking.positions(pool.measurements, pool.model))
+    # Without the own choice in the pool, the list is that choice alone.
+    lists = [np.where(has, pool.listed(rows, first, count), first) for count in (2, 3)]
+    picks = evaluation.picks_of_report(report, SCORED_WHOLE)
+    return replace(picks, best_of_2=Summary.of(lists[0]), best_of_3=Summary.of(lists[1]))
+
+
+def _reached(pool: _MeasuredPool, rows: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+    """Efficiency of a candidate of each problem, 0 without one, [n]."""
+    return np.where(candidate >= 0, pool.achieved[rows, candidate], 0.0)
 
 
 def header_of(measurements: Dataset, model: Model, template: Path, threads: int = 1) -> str:
@@ -320,16 +343,17 @@ def _cost(pool: _MeasuredPool, rows: np.ndarray, selector: Selector, served: np.
     """
     scores, dims = pool.scores[rows], pool.dims[rows]
 
-    def reached(candidate: np.ndarray) -> np.ndarray:
-        return np.where(candidate >= 0, pool.achieved[rows, candidate], 0.0)
-
     best = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
-    full, small = reached(best), reached(served)
-    pruned = reached(selector.select(dims, use_known=False, pruned_only=True).candidate)
+    full, small = _reached(pool, rows, best), _reached(pool, rows, served)
+    pruned = _reached(pool, rows, selector.select(dims, use_known=False, pruned_only=True).candidate)
     return serving_files.Cost(
         n_problems=len(rows),
         efficiency=serving_files.Efficiencies(
-            full_model=Summary.of(full), served_model=Summary.of(small), served_from_pruned_set=Summary.of(pruned)
+            full_model=Summary.of(full),
+            served_model=Summary.of(small),
+            served_from_pruned_set=Summary.of(pruned),
+            served_best_of_2=Summary.of(pool.listed(rows, small, 2)),
+            served_best_of_3=Summary.of(pool.listed(rows, small, 3)),
         ),
         loss_of_mean=serving_files.Losses(
             served_model=efficiency.percent(full.mean() - small.mean()),

@@ -79,6 +79,9 @@ class Efficiencies(Document):
     full_model: Summary
     served_model: Summary
     served_from_pruned_set: Summary
+    served_best_of_2: Summary | None = None
+    """Of the fastest of a short list of two, each timed without error. None in models of earlier releases."""
+    served_best_of_3: Summary | None = None
 
 
 class Losses(Document):
