@@ -4,7 +4,7 @@ Layers are of one kind when filter, stride, dilation, padding, grouping and dime
 box, in logarithms, of batch, channels and filters a group, groups, image height, image shape and depth between the
 5th and the 95th percentile of its layers. Each kind gets points of a scrambled Sobol sequence, as many as the square
 root of its number of layers commands: rare kinds are learnt too. Channels are rounded to multiples of 8 for most
-points and left as they fall for the others, so odd channels are part of the design.
+points, and to multiples of 4, of 2 or of 1 for the others: such channels leave other kernels to choose from.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ MAX_GFLOP = 1500.0
 MAX_TENSOR_MIB = 1900.0
 LEAST_LAYERS = 3
 """Kinds of fewer layers are the oddities of one network: they span no space."""
-ODD_SHARE = 0.15
-"""Share of the points whose channels are not rounded."""
+MULTIPLES = ((0.08, 1), (0.16, 2), (0.24, 4), (1.0, 8))
+"""What channels are multiples of: up to each share of the points."""
 TRIES = 64
 """Sobol points tried for each one requested, before a kind gives up: most fall out for their size."""
 AXES = ("N", "C/G", "K/G", "G", "H", "W/H", "D")
@@ -132,7 +132,8 @@ def _fill(
     problems: dict[str, Problem] = {}
     for point in sobol.random(2 ** math.ceil(math.log2(count * TRIES))):
         values = dict(zip(AXES, np.exp2(low + point[:-1] * (high - low)), strict=True))
-        problem = _problem(kind, values, point[-1] < ODD_SHARE, operation)
+        multiple = next(multiple for share, multiple in MULTIPLES if point[-1] <= share)
+        problem = _problem(kind, values, multiple, operation)
         if problem is not None:
             problems.setdefault(problem.key, problem)
         if len(problems) == count:
@@ -140,11 +141,11 @@ def _fill(
     return list(problems.values())
 
 
-def _problem(kind: LayerKind, values: dict[str, float], odd: bool, operation: Operation) -> Problem | None:
+def _problem(kind: LayerKind, values: dict[str, float], multiple: int, operation: Operation) -> Problem | None:
     """The problem at one point, or None where the filter does not fit or it is too large."""
-    groups = 1 if kind.grouping == "dense" else _channels(values["G"], odd)
-    per_group = 1 if kind.grouping == "depthwise" else _channels(values["C/G"], odd)
-    filters = _channels(values["K/G"], odd) if kind.grouping != "depthwise" else max(1, round(values["K/G"]))
+    groups = 1 if kind.grouping == "dense" else _channels(values["G"], multiple)
+    per_group = 1 if kind.grouping == "depthwise" else _channels(values["C/G"], multiple)
+    filters = _channels(values["K/G"], multiple) if kind.grouping != "depthwise" else max(1, round(values["K/G"]))
     height = 1 if kind.flat else max(1, round(values["H"]))
     full = {
         "N": max(1, round(values["N"])),
@@ -162,9 +163,9 @@ def _problem(kind: LayerKind, values: dict[str, float], odd: bool, operation: Op
     return problem if problem is not None and problem.ndim == (3 if kind.deep else 2) else None
 
 
-def _channels(value: float, odd: bool) -> int:
-    """Round channels as networks have them: to multiples of 8 from 12 on, else of nothing."""
-    return max(1, round(value)) if odd or value < 12 else 8 * round(value / 8)
+def _channels(value: float, multiple: int) -> int:
+    """Round channels to a multiple, those below 1.5 of them to the next number."""
+    return max(1, round(value)) if value < 1.5 * multiple else multiple * round(value / multiple)
 
 
 def distances(problems: Sequence[Problem], training: Sequence[Problem]) -> np.ndarray:
