@@ -1,4 +1,4 @@
-"""``tileseer ship``: the smallest set of kernels that loses little, with its price and its sources."""
+"""``tileseer ship``: the smallest set of kernels that loses little, with its price, as a CMake project."""
 
 import argparse
 import math
@@ -11,9 +11,12 @@ from tileseer.config.benchmark import SECONDS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.dataset.dataset import Dataset
+from tileseer.gpus.hardware import target
+from tileseer.kernels.emitter import Emitter
+from tileseer.kernels.registry import family_of_arch, parse_kernels
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
-from tileseer.serve import shipped_folder, shipping
+from tileseer.serve import shipped_folder, shipped_project, shipping
 
 EXAMPLES = (
     "tileseer ship results/models/gfx950 --max-loss 1%",
@@ -21,6 +24,12 @@ EXAMPLES = (
     "tileseer ship results/models/sm_90 --networks tv_resnet50,tv_convnext_tiny",
 )
 COLUMNS = ("kernels", "loss", "unseen_loss", "unseen_p10_loss", "unseen_well_covered")
+BUILD = "configure it with CMake; main.cpp runs a layer of each operation and compares it with a reference"
+USE = {
+    "cudnn": "nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",
+    "miopen": "nothing to compile; MIOpen runs the solver that a selector picks (docs/amd.md)",
+}
+"""The way of kernels that come with their library into a program."""
 UNITS_OF_BYTES = {"k": 1e3, "M": 1e6, "G": 1e9}
 _share = options.number(
     lambda text: float(text.removesuffix("%")) / (100 if text.endswith("%") else 1),
@@ -41,8 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_models(parser)
     parser.add_argument("--operation", nargs="+", metavar="OP", help="only these (default: all of the directory)")
-    limits = parser.add_argument_group("limits, each an operation")
-    meaning = "of the mean efficiency (default: 1%%)"
+    limits = parser.add_argument_group("limits, of all these operations together")
+    meaning = "of the mean efficiency of each operation (default: 1%%)"
     limits.add_argument("--max-loss", type=_share, default=0.01, metavar="SHARE", help=meaning)
     limits.add_argument("--max-kernels", type=options.positive, metavar="N", help="how many kernels at most")
     size, time = _with_unit(UNITS_OF_BYTES, "20M"), _with_unit(SECONDS, "2h")
@@ -52,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     weights.add_argument("--networks", metavar="LIST", help="the calls of these networks, by the time they take")
     meaning = "table of layers that --networks names (default: config/problems/layers.csv)"
     weights.add_argument("--layers", type=Path, metavar="CSV", help=meaning)
-    parser.add_argument("--output", type=Path, metavar="DIR", help="write sources, build list and selectors of the set")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="write a CMake project with the kernels of the set")
     meaning = "level of the CK Tile API of the sources (default: the newest)"
     parser.add_argument("--ck-api", default="", metavar="LEVEL", help=meaning)
     parser.add_argument("--threads", type=options.positive, default=1, help="the result does not depend on it")
@@ -71,11 +80,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         shipped_folder.refuse_used(args.output)
     limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
-    pools = {operation: _pool(args, listed.arch, operation) for operation in operations}
-    content = {}
+    emitter = shipped_project.emitter_of(listed.arch, args.ck_api)
+    pools = [_pool(args, listed.arch, operation, emitter) for operation in operations]
+    content, shipped = {}, {}
     lines = [f"{listed.arch}, {listed.device_kind} times"]
-    for operation, pool in pools.items():
-        columns = pool.smallest(limits)
+    for operation, pool, columns in zip(operations, pools, shipping.smallest_sets(pools, limits), strict=True):
         names = [pool.names[column] for column in columns]
         chosen: dict[str, Any] = {"set": pool.figures(columns), "pool": len(pool.names), "kernels": names}
         chosen["curve"] = pool.curve(len(columns))
@@ -84,19 +93,22 @@ def run(args: argparse.Namespace) -> int:
             own = whole.with_pool(whole.pool["kernel"].isin(names).to_numpy())
             chosen["model"] = shipping.losses(pool, {"of the pool": whole, "of the set": own}, args.threads)
             shipped_folder.write_selector(args.output / operation, pool.measurements, own, args.threads)
+            shipped[operation] = own, pool.example(columns)
         content[operation] = chosen
-        lines += _lines(operation, chosen)
-    if args.output:
-        every = [name for chosen in content.values() for name in chosen["kernels"]]
-        shipped_folder.write_sources(args.output, listed.arch, every, args.ck_api)
-        lines.append(f"{args.output}: sources, build list and selectors")
+        lines += _lines(operation, chosen, pool)
     about = {"arch": listed.arch, "device_kind": listed.device_kind, "operations": content}
     if args.output:
+        every = [name for chosen in content.values() for name in chosen["kernels"]]
+        shipped_folder.write_names(args.output, every)
+        if emitter:
+            shipped_project.write_project(args.output, listed.arch, shipped, args.ck_api)
+            shipped_folder.write_instances(args.output, listed.arch, every)
         shipped_folder.write_figures(args.output, about)
+        lines.append(f"{args.output}: {BUILD if emitter else USE[family_of_arch(listed.arch).name]}")
     return options.answer(args, about, lines)
 
 
-def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.KernelPool:
+def _pool(args: argparse.Namespace, arch: str, operation: str, emitter: Emitter | None) -> shipping.KernelPool:
     """The kernels of one operation, from the results that the models lie in."""
     results = args.models.resolve().parents[1]
     dataset = results / "datasets" / arch / f"{operation}.parquet"
@@ -108,13 +120,17 @@ def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.Kerne
     if args.networks:
         layers = find_file(args.layers or Path("config/problems/layers.csv"))
         weight = shipping.network_weights(measurements, layers, args.networks.split(","))
-    return shipping.KernelPool.of(measurements, results, weight)
+    kernels = parse_kernels(sorted(set(measurements.candidates["kernel"]))) if emitter else []
+    without = {kernel.name for kernel in kernels if emitter and emitter.lack(kernel, target(arch))}
+    return shipping.KernelPool.of(measurements, results, weight, without)
 
 
-def _lines(operation: str, chosen: Mapping[str, Any]) -> list[str]:
+def _lines(operation: str, chosen: Mapping[str, Any], pool: shipping.KernelPool) -> list[str]:
     """The set, and the sets of other sizes, as text."""
     rows = [{column: _cell(figures.get(column)) for column in COLUMNS} for figures in chosen["curve"]]
     lines = [shipping.set_line(operation, chosen["set"], chosen["pool"]), *options.table_lines(rows)]
+    if pool.without:
+        lines.append(f"without {len(pool.without)} kernels that this level of CK Tile does not have")
     if chosen.get("model"):
         losses = ", ".join(f"{name} {figures['loss']:.2f} %" for name, figures in chosen["model"].items())
         lines.append(f"loss of the model's picks on unseen problems: {losses}")

@@ -17,7 +17,8 @@ from tileseer.gpus.hardware import target as gpu_target
 from tileseer.kernels.registry import family_of_kernels, header_file, registration_source
 
 _OBJECT_FORMAT, _DRIVER_FORMAT = "object-2", "driver-2"
-HIP = ("-x", "hip", "-DTILESEER_HIP", "-fuse-cuid=none", *hipcc.FLAGS)
+WITHOUT_ID = "-fuse-cuid=none"
+HIP = ("-x", "hip", "-DTILESEER_HIP", WITHOUT_ID, *hipcc.FLAGS)
 # The warnings are about the kernel library's own headers.
 CUDA = ("-O3", "-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-warnings")
 UNIT, OBJECT = "unit.cpp", "unit.o"
@@ -28,6 +29,16 @@ def arch_options(vendor: compiler.Vendor, arch: str) -> list[str]:
     if vendor is compiler.NVCC:
         return ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
     return [f"--offload-arch={arch}"]
+
+
+def flags_of(vendor: compiler.Vendor) -> tuple[str, ...]:
+    """Options of objects that have kernels, besides folders and arch."""
+    return ("-std=c++17", *(CUDA if vendor is compiler.NVCC else HIP))
+
+
+def program_flags(vendor: compiler.Vendor) -> tuple[str, ...]:
+    """The same for a program, whose linker needs an id for each object."""
+    return tuple(flag for flag in flags_of(vendor) if flag != WITHOUT_ID)
 
 
 def object_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
@@ -68,7 +79,7 @@ class Libraries(Builder):
     @property
     def flags(self) -> tuple[str, ...]:
         """Options of objects, besides folders and arch."""
-        return ("-std=c++17", *(CUDA if self.compiler.vendor is compiler.NVCC else HIP))
+        return flags_of(self.compiler.vendor)
 
     def object_command(self, units: Sequence[CompileUnit]) -> list[str | Path]:
         """Arguments that make ``OBJECT`` of ``UNIT`` in the folder with the files."""

@@ -35,6 +35,12 @@ def greedy_order(value: np.ndarray) -> list[int]:
         best = np.maximum(best, value[:, column])
 
 
+def greedy_gains(value: np.ndarray) -> list[float]:
+    """What each column of ``greedy_order`` adds; it falls."""
+    sums = np.maximum.accumulate(value[:, greedy_order(value)], axis=1).sum(axis=0)
+    return np.diff(sums, prepend=0.0).tolist()
+
+
 def exchange_kernels(value: np.ndarray, chosen: list[int]) -> list[int]:
     """``chosen`` columns with one exchanged for another as long as the sum of the rows' best grows."""
     chosen = list(chosen)

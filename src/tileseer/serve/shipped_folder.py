@@ -1,4 +1,4 @@
-"""The folder that ``tileseer ship`` leaves: sources of a kernel set, a build list, and what picks among the kernels."""
+"""What ``tileseer ship`` writes for every family: names, figures, and what picks among the kernels."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,16 +13,13 @@ from tileseer.gpus.arch import ArchSpecs
 from tileseer.gpus.hardware import target
 from tileseer.kernels.ck_tile.upstream import builder_set
 from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules
-from tileseer.kernels.emission import EMITTERS
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.registry import parse_kernels
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.serve import serving
 
 LIST = "kernels.txt"
-CMAKE = "kernels.cmake"
 FIGURES = "figures.json"
-SOURCES = "kernels"
 INSTANCES = "instances"
 
 
@@ -40,37 +37,22 @@ def write_selector(folder: Path, measurements: Dataset, model: Model, threads: i
     write_text(folder / model_files.SELECTOR, text, sealed=True)
 
 
-def write_sources(folder: Path, arch: str, names: Sequence[str], level: str) -> None:
-    """Write the kernels of all operations as sources with their registration, if their library is compiled here.
+def write_names(folder: Path, names: Sequence[str]) -> None:
+    """Write the names of the kernels of all operations."""
+    write_text(folder / LIST, "".join(f"{name}\n" for name in sorted(names)))
 
-    ``level`` is that of the library's API; empty for the newest.
-    """
-    family, own = family_of_arch(arch), places.workflow_folder()
-    every = sorted(names)
-    write_text(folder / LIST, "".join(f"{name}\n" for name in every))
-    if family.name not in EMITTERS:
-        return
-    kernels = [family.kernel.parse(name) for name in every]
-    emitter = EMITTERS[family.name](own / "workflow/templates", own / "config/ck_api.yaml", level)
-    texts = emitter.files(kernels, target(arch)) | emitter.collection_files(kernels, target(arch))
+
+def write_instances(folder: Path, arch: str, names: Sequence[str]) -> None:
+    """Write the lines of the reference's instance builder for kernels, if it builds such kernels."""
+    own, kernels = places.workflow_folder(), parse_kernels(sorted(names))
     rules = read_yaml_table(own / "config/rule_sets/builder.yaml", BuilderRules)
     specs = ArchSpecs.load(own / "config/arch_specs.json")
     lines, without = builder_set.native_files(kernels, target(arch), rules, specs)
     if lines:
         lines["without.txt"] = "".join(f"{name}\n" for name in without)
-    for below, files in ((SOURCES, texts), (INSTANCES, lines)):
-        for path, text in files.items():
-            (folder / below / path).parent.mkdir(parents=True, exist_ok=True)
-            write_text(folder / below / path, text)
-    units = [
-        f"${{CMAKE_CURRENT_LIST_DIR}}/{SOURCES}/{path}" for path in sorted(texts) if path.endswith((".cpp", ".cu"))
-    ]
-    write_text(
-        folder / CMAKE,
-        "# include() this file and add the sources to your library.\nset(TILESEER_KERNEL_SOURCES\n"
-        + "".join(f'    "{unit}"\n' for unit in units)
-        + f')\nset(TILESEER_KERNEL_INCLUDE "${{CMAKE_CURRENT_LIST_DIR}}/{SOURCES}")\n',
-    )
+    for path, text in lines.items():
+        (folder / INSTANCES / path).parent.mkdir(parents=True, exist_ok=True)
+        write_text(folder / INSTANCES / path, text)
 
 
 def write_figures(folder: Path, figures: Mapping[str, Any]) -> None:

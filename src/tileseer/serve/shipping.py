@@ -6,9 +6,10 @@ it is judged apart.
 """
 
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from tileseer.learn import efficiency, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
 from tileseer.problems import layers
+from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS
 from tileseer.serve import kernel_set
 
@@ -33,10 +35,10 @@ NEAR = 0.05
 
 @dataclass(frozen=True)
 class SetLimits:
-    """What a set may cost; None: no limit."""
+    """What the sets of all operations may cost together; None: no limit."""
 
     loss: float
-    """Of the weighted mean efficiency; the set is the smallest one within it."""
+    """Of the weighted mean efficiency of each operation; the set is the smallest one within it."""
     kernels: int | None = None
     bytes: float | None = None
     seconds: float | None = None
@@ -56,10 +58,14 @@ class KernelPool:
     """[K], cost of each kernel."""
     costs: str | None
     """``measured``, or ``estimated`` where some are; None: the kernels come with their library, nothing is compiled."""
+    without: Set[str] = frozenset()
+    """Kernels that cannot be chosen."""
 
     @classmethod
-    def of(cls, measurements: Dataset, results: Path, weight: np.ndarray | None = None) -> Self:
-        """The kernels of a dataset; below ``results`` may lie its builds.
+    def of(
+        cls, measurements: Dataset, results: Path, weight: np.ndarray | None = None, without: Set[str] = frozenset()
+    ) -> Self:
+        """The kernels of a dataset; below ``results`` may be its builds.
 
         ``weight`` [P]: how much each problem counts; without it, all training problems count alike.
         """
@@ -82,6 +88,7 @@ class KernelPool:
             np.where(measured, code, ESTIMATED_BYTES),
             np.where(measured, taken, ESTIMATED_SECONDS),
             ("measured" if measured.all() else "estimated") if family_of_arch(measurements.arch).toolchain else None,
+            without,
         )
 
     @cached_property
@@ -95,37 +102,25 @@ class KernelPool:
         """Of the best candidate of each kernel, [P, K]; 0 where it cannot run the problem."""
         every = self.measurements.grid(np.arange(len(self.measurements.problems)))
         kernel = np.searchsorted(self.names, self.measurements.candidates["kernel"])
-        return kernel_set.best_by_kernel(every, kernel, len(self.names))
+        best = kernel_set.best_by_kernel(every, kernel, len(self.names))
+        best[:, [name in self.without for name in self.names]] = 0
+        return best
 
     @property
     def own(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows of ``efficiency`` that the set is chosen on, [W, K], and their weights, [W]: those with a weight."""
         return self.efficiency[self.weight > 0], self.weight[self.weight > 0]
 
-    def smallest(self, limits: SetLimits) -> list[int]:
-        """The set within the limits, best kernel first; ``UserError`` where none of it can run every problem."""
-        if self.costs is None and (limits.bytes is not None or limits.seconds is not None):
-            raise UserError(
-                f"--max-bytes, --max-compile: kernels of {self.measurements.arch} come with their library, and nothing "
-                "is compiled; use --max-kernels"
-            )
-        own, weight = self.own
-        smallest = partial(kernel_set.smallest_set, own, weight, limits.loss)
-        chosen = smallest(limits.kernels)
-        if not self._affordable(chosen, limits):
-            fits = bisect(range(1, len(chosen)), False, key=lambda most: not self._affordable(smallest(most), limits))
-            chosen = smallest(fits) if fits else []
-        lost = int((own[:, chosen].max(axis=1, initial=0.0) == 0).sum())
-        if lost:
-            raise UserError(
-                f"{self.measurements.operation}: {len(chosen)} kernels are within the limits, and {lost} of "
-                f"{len(own)} problems would have none; allow more kernels, bytes or compile time"
-            )
-        return chosen
+    def smallest(self, loss: float, most: int | None = None) -> list[int]:
+        """The smallest set within a loss, best kernel first; one of ``most`` kernels may lose more."""
+        return kernel_set.smallest_set(*self.own, loss, most)
 
-    def _affordable(self, chosen: Sequence[int], limits: SetLimits) -> bool:
-        costs = ((self.bytes, limits.bytes), (self.seconds, limits.seconds))
-        return all(limit is None or cost[list(chosen)].sum() <= limit for cost, limit in costs)
+    def example(self, chosen: Sequence[int]) -> dict[str, int]:
+        """Dimensions of the smallest problem that a set runs."""
+        flops = implicit_gemm(self.measurements.problems, self.measurements.problems["variant"].iloc[0])["flops"]
+        runs = self.efficiency[:, list(chosen)].max(axis=1, initial=0.0) > 0
+        row = int(np.where(runs, flops.to_numpy(np.float64), np.inf).argmin())
+        return {name: int(self.measurements.problems[name].iloc[row]) for name in DIMS}
 
     def figures(self, chosen: Sequence[int]) -> dict[str, Any]:
         """Loss and cost of a set; losses in percent."""
@@ -163,6 +158,57 @@ class KernelPool:
         order = kernel_set.greedy_order(covering)
         sizes = sorted({size, len(order), *(2**power for power in range(len(order).bit_length()))})
         return [self.figures(kernel_set.exchange_kernels(covering, order[:n])) for n in sizes]
+
+
+def smallest_sets(pools: Sequence[KernelPool], limits: SetLimits) -> list[list[int]]:
+    """The set of each pool, best kernel first, all together within the limits.
+
+    ``UserError`` where the limits leave a problem without a kernel.
+    """
+    free = next((pool for pool in pools if pool.costs is None), None)
+    if free and (limits.bytes is not None or limits.seconds is not None):
+        raise UserError(
+            f"--max-bytes, --max-compile: kernels of {free.measurements.arch} come with their library, and nothing "
+            "is compiled; use --max-kernels"
+        )
+    whole = [pool.smallest(limits.loss) for pool in pools]
+    if _affordable(pools, whole, limits):
+        return whole
+    sizes = range(1, sum(map(len, whole)))
+    fits = bisect(sizes, False, key=lambda most: not _affordable(pools, _shared(pools, whole, most), limits))
+    chosen = _shared(pools, whole, fits)
+    for pool, columns in zip(pools, chosen, strict=True):
+        own = pool.own[0]
+        if lost := int((own[:, columns].max(axis=1, initial=0.0) == 0).sum()):
+            fewest = sum(len(kernel_set.greedy_order((pool.own[0] > 0).astype(float))) for pool in pools)
+            raise UserError(
+                f"{pool.measurements.operation}: {len(columns)} kernels are within the limits, and {lost} of "
+                f"{len(own)} problems would have none; allow more kernels, bytes or compile time, or fewer "
+                f"operations: {fewest} kernels run every problem of {len(pools)} operations"
+            )
+    return chosen
+
+
+def _affordable(pools: Sequence[KernelPool], sets: Sequence[Sequence[int]], limits: SetLimits) -> bool:
+    def total(cost: str) -> float:
+        return float(sum(getattr(pool, cost)[list(own)].sum() for pool, own in zip(pools, sets, strict=True)))
+
+    return (
+        (limits.kernels is None or sum(map(len, sets)) <= limits.kernels)
+        and (limits.bytes is None or total("bytes") <= limits.bytes)
+        and (limits.seconds is None or total("seconds") <= limits.seconds)
+    )
+
+
+def _shared(pools: Sequence[KernelPool], whole: Sequence[Sequence[int]], most: int) -> list[list[int]]:
+    """Sets of ``most`` kernels together, of no more than ``whole`` each: a kernel goes to the pool that gains most."""
+    gains = [
+        (float(gain), place)
+        for place, (pool, own) in enumerate(zip(pools, whole, strict=True))
+        for gain in kernel_set.greedy_gains(kernel_set.covering_value(*pool.own))[: len(own)]
+    ]
+    shares = Counter(place for _, place in sorted(gains, reverse=True)[:most])
+    return [pool.smallest(0.0, shares[place]) if shares[place] else [] for place, pool in enumerate(pools)]
 
 
 def _compile_seconds(build: Path) -> pd.Series:

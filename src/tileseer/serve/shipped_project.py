@@ -1,0 +1,188 @@
+"""The CMake project that ``tileseer ship`` writes: kernels, what picks among them, one header, and a test program.
+
+The texts are templates of ``workflow/templates/shipped``; launchers and reference are those of the measuring driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tileseer.compile import compiler, libraries, native
+from tileseer.core import places
+from tileseer.core.atomic import write_text
+from tileseer.core.templates import fill_cpp_template, fill_template
+from tileseer.gpus.hardware import target
+from tileseer.kernels.ck_tile import api as ck_api
+from tileseer.kernels.emission import EMITTERS
+from tileseer.kernels.emitter import Emitter
+from tileseer.kernels.gemm_kernel import Kernel
+from tileseer.kernels.registry import family_of_arch, header_file
+from tileseer.learn.model import Model
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS, Problem, problem_frame
+
+TEMPLATES = Path("workflow/templates")
+PROJECT = "shipped"
+API = Path("config/ck_api.yaml")
+SOURCES = "kernels"
+NATIVE = ("launcher.hpp", "tileseer_conv.h", "gpu_api.hpp", "reference.hpp")
+EMULATED = ("emulated_device.hpp", "hip_stand_in.cpp")
+LIBRARIES = {"ck_tile": ("CK Tile", "cpp"), "cutlass": ("CUTLASS", "cu")}
+"""Name of a family's library, and suffix of the sources that its compiler takes."""
+RUNTIMES = {"hipcc": ("hip", "hip/hip_runtime_api.h"), "nvcc": ("cuda", "cuda_runtime_api.h")}
+TYPES = {"fp16": "Fp16", "bf16": "Bf16", "fp32": "Fp32"}
+PLAIN = {name: 0 if name.startswith("pad") else 1 for name in DIMS}
+"""Dimensions of a 1x1 convolution."""
+_FILTER = "shape.filter[0] * shape.filter[1] * shape.filter[2]"
+DIRECTIONS: dict[str, dict[str, Any]] = {
+    "forward": {
+        "meaning": "y = x convolved with w.",
+        "tensors": "const void* x, const void* w, void* y",
+        "read": ("x", "w"),
+        "result": "y",
+        "reference": "ForwardReference",
+        "length": f"shape.C * {_FILTER}",
+    },
+    "bwd_data": {
+        "meaning": "x = the gradient of the input, from w and the gradient y of the output.",
+        "tensors": "void* x, const void* w, const void* y",
+        "read": ("y", "w"),
+        "result": "x",
+        "reference": "BackwardDataReference",
+        "length": f"shape.K * {_FILTER}",
+    },
+    "bwd_weight": {
+        "meaning": "w = the gradient of the weight, from x and the gradient y of the output.",
+        "tensors": "const void* x, void* w, const void* y",
+        "read": ("x", "y"),
+        "result": "w",
+        "reference": "BackwardWeightReference",
+        "length": "shape.N * shape.out[0] * shape.out[1] * shape.out[2]",
+    },
+}
+"""C++ of a direction: its tensors, what it reads in the order of tileseer_conv.h, and its reference."""
+_SQUARE = {"Hi": 6, "Wi": 6}
+_FILTERED = {**_SQUARE, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+LAYERS = (
+    *({"C": n, "K": n, **_FILTERED} for n in (64, 16, 8)),
+    *({"C": n, "K": n, **_SQUARE} for n in (64, 16, 8)),
+    {"G": 4, "C": 64, "K": 64, **_FILTERED},
+    {"G": 16, "C": 16, "K": 16, **_FILTERED},
+)
+"""Small layers, of which main.cpp runs the first that has a kernel."""
+DEPTH = {"Di": 3, "Z": 3, "pad_d": 1}
+
+
+def emitter_of(arch: str, level: str) -> Emitter | None:
+    """What writes the kernels of an arch for a level of the library's API (empty: the newest); None: nothing does."""
+    family, own = family_of_arch(arch), places.workflow_folder()
+    if family.name not in EMITTERS:
+        return None
+    return EMITTERS[family.name](own / TEMPLATES, own / API, level)
+
+
+def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Mapping[str, int]]], level: str) -> None:
+    """Write the project for the kernels in the pools of models, by operation.
+
+    The dimensions beside a model are those of a problem that it has a kernel for, in case that ``LAYERS`` has none.
+    """
+    emitter = emitter_of(arch, level)
+    assert emitter is not None
+    family = family_of_arch(arch)
+    names = {operation: sorted(set(model.pool["kernel"])) for operation, (model, _) in models.items()}
+    kernels = [family.kernel.parse(name) for name in sorted({name for own in names.values() for name in own})]
+    vendor = compiler.VENDORS[family.toolchain]
+    runtime, runtime_header = RUNTIMES[vendor.program]
+    library, suffix = LIBRARIES[family.name]
+    operations = [_operation(operation, *models[operation]) for operation in models]
+    common = {"arch": target(arch), "dims": list(PLAIN.items()), "runtime": runtime, "runtime_header": runtime_header}
+    files = _kernel_files(kernels, emitter, target(arch))
+    files |= {
+        "include/tileseer/convolution.hpp": _cpp("convolution.hpp", **common, operations=operations),
+        "main.cpp": _cpp("main.cpp", operations=operations),
+        "CMakeLists.txt": fill_template(
+            _template("CMakeLists.txt"),
+            arch=target(arch),
+            kernels=[kernel.name for kernel in kernels],
+            library=library,
+            compiler=vendor.program,
+            suffix=suffix,
+            level=level or ck_api.NEWEST,
+            levels=_levels(),
+            flags=[*libraries.program_flags(vendor), *libraries.arch_options(vendor, target(arch))],
+            operations=list(models),
+        ),
+    }
+    for operation in operations:
+        own = {"arch": arch, "dims": list(PLAIN.items()), "operation": operation, "kernels": names[operation["name"]]}
+        files[f"src/{operation['name']}.cpp"] = _cpp("operation.cpp", **own)
+    for path, text in (files | _copies(family.launcher, vendor)).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        write_text(folder / path, text)
+
+
+def _template(name: str) -> Path:
+    return places.workflow_folder() / TEMPLATES / PROJECT / f"{name}.j2"
+
+
+def _cpp(template: str, /, **values: object) -> str:
+    return fill_cpp_template(_template(template), **values)
+
+
+def _kernel_files(kernels: Sequence[Kernel], emitter: Emitter, arch: str) -> dict[str, str]:
+    """Header and unit of each kernel."""
+    files, family = {}, family_of_arch(arch)
+    for kernel in kernels:
+        header = header_file(kernel)
+        files[f"{SOURCES}/{header}"] = emitter.kernel_files(kernel, arch)[header]
+        files[f"{SOURCES}/{kernel.name}.{LIBRARIES[family.name][1]}"] = _cpp(
+            "kernel.cpp", name=kernel.name, header=header, launcher=family.launcher, family=family.name,
+            variant=kernel.variant.upper(), ndim=kernel.ndim, dtype=kernel.dtype.upper(),
+        )  # fmt: skip
+    return files
+
+
+def _levels() -> list[tuple[str, str, str]]:
+    """How a tree shows its level of CK Tile's API: level, header and words in it, the newest first."""
+    marks = [(level, ck_api.read_api(places.workflow_folder() / API, level).detect) for level in ck_api.LEVELS]
+    return [(level, mark.header, mark.contains) for level, mark in marks]
+
+
+def _copies(launcher: str, vendor: compiler.Vendor) -> dict[str, str]:
+    """Files that every project has as they are."""
+    own, measuring = places.workflow_folder() / TEMPLATES / PROJECT, places.workflow_folder() / native.SOURCES
+    found = {f"src/{name}": own / name for name in ("kernel.hpp", "dispatcher.hpp", "dispatcher.cpp")}
+    found |= {f"src/{name}": measuring / name for name in (*NATIVE, launcher)}
+    if vendor is compiler.HIPCC:
+        found |= {f"emulated/{name}": measuring / name for name in EMULATED}
+        found["emulated/emulated_program.cpp"] = own / "emulated_program.cpp"
+    return {path: source.read_text(encoding="utf-8") for path, source in found.items()}
+
+
+def _operation(name: str, model: Model, sure: Mapping[str, int]) -> dict[str, Any]:
+    operation = Operation.parse(name)
+    own = DIRECTIONS[operation.variant]
+    return {
+        **own,
+        "name": name,
+        "direction": operation.variant.upper(),
+        "type": TYPES[operation.dtype],
+        "order": ", ".join((*own["read"], own["result"])),
+        "layers": _layers(model, operation, sure),
+    }
+
+
+def _layers(model: Model, operation: Operation, sure: Mapping[str, int]) -> list[dict[str, int]]:
+    """Small layers that kernels of the model run, one per dimensionality; dimensions that are not those of 1x1."""
+    found = []
+    for depth in ({}, DEPTH):
+        shapes = [{**layer, **depth} for layer in LAYERS]
+        problems = [Problem.from_dims(operation.variant, operation.dtype, N=1, **shape) for shape in shapes]
+        runs = np.isfinite(model.predict(problem_frame(problems)).max(axis=1, initial=-np.inf))
+        if runs.any():
+            found.append(shapes[int(runs.argmax())])
+    return found or [{name: value for name, value in sure.items() if value != PLAIN[name]}]
