@@ -80,7 +80,7 @@ class _Session:
 
     def _run(self, message: _Reader) -> bytes:
         """Instructions that a launch has executed, and the content of all memory after it."""
-        *launch, shared = self._launches[message.number()]
+        code, kernel, grid, block, values, shared = self._launches[message.number()]
         memory = {}
         for _ in range(message.number()):
             address = message.number()
@@ -88,12 +88,12 @@ class _Session:
         try:
             for address, content in memory.items():
                 self._gpu.memory.map(address, content, "allocated memory")
-            execution = self._gpu.launch(*launch, dynamic_lds=shared)
+            execution = self._gpu.launch(code, kernel, grid, block, values, dynamic_lds=shared)
         finally:
             for address in memory:
                 self._gpu.memory.unmap(address)
         if execution.races:
-            raise RuntimeError(f"{execution.races[0]} (kernel {launch[1]})")
+            raise RuntimeError(f"{execution.races[0]} (kernel {kernel})")
         return _WORD.pack(execution.opcodes.total()) + b"".join(_text(part.tobytes()) for part in memory.values())
 
 

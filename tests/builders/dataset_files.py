@@ -15,10 +15,14 @@ NOISE = 0.01
 
 
 def dataset(
-    path, change=lambda rows: None, seed=1, operation="forward_bf16", arch="gfx950", device="a_product", counts=None
-):
-    """Write the small world as a dataset, each time with noise of its own; ``change`` edits it or returns another."""
-    world = measured()
+    path, change=lambda rows: None, seed=1, operation="forward_bf16", arch="gfx950", device="a_product", counts=None,
+    world=None,
+):  # fmt: skip
+    """Write the small world as a dataset, each time with noise of its own; ``change`` edits it or returns another.
+
+    ``world``: another one.
+    """
+    world = world or measured()
     rows = world.problems.iloc[world.problem].reset_index(drop=True)
     for name in ("kernel", "kernel_id", "split_k"):
         rows[name] = world.candidates[name].to_numpy()[world.candidate]

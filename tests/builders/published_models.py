@@ -1,7 +1,9 @@
 """Models of the small world of ``learning_samples``, trained, judged, served and published."""
 
 import json
+from functools import partial
 
+import dataset_files
 import learning_samples as samples
 import pandas as pd
 
@@ -76,6 +78,28 @@ def publish(folder, variant="forward"):
     training, report, served = make(folder, variant)
     publication.publish_models([training], [report], [served], folder / "models", page=PAGE)
     return folder / "models"
+
+
+def publish_results(results, worlds):
+    """Publish models of some worlds, one per operation, in results as ``tileseer ship`` reads them."""
+    parts = []
+    for world in worlds:
+        own = results / "parts" / world.operation
+        path = results / "datasets" / world.arch / f"{world.operation}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        change = partial(pd.DataFrame.assign, tflops=world.tflops)
+        dataset_files.dataset(path, change, operation=world.operation, device=world.device, world=world)
+        data = Dataset.read(path)
+        trained = samples.train(data, samples.product(), samples.changed(min_child_samples=2))
+        trained.save(own / "training")
+        serving.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING).save(own / "serving")
+        documents.write_document(own / "serving" / model_files.EVALUATION, evaluation(data))
+        # Publishing reads of a report whose it is.
+        documents.write_document(own / "validation.json", trained.manifest)
+        parts.append((own / "training", own / "validation.json", own / "serving"))
+    models = results / "models" / worlds[0].arch
+    publication.publish_models(*map(list, zip(*parts, strict=True)), models, page=PAGE)
+    return models
 
 
 def let_the_hashes_fit(models):

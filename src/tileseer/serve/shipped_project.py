@@ -155,12 +155,13 @@ def _levels() -> list[tuple[str, str, str]]:
 def _copies(launcher: str, vendor: compiler.Vendor) -> dict[str, str]:
     """Files that every project has as they are."""
     own, measuring = places.workflow_folder() / TEMPLATES / PROJECT, places.workflow_folder() / native.SOURCES
-    found = {f"src/{name}": own / name for name in ("kernel.hpp", "dispatcher.hpp", "dispatcher.cpp")}
-    found |= {f"src/{name}": measuring / name for name in (*NATIVE, launcher)}
+    sources = {f"src/{name}": own / name for name in ("kernel.hpp", "dispatcher.hpp", "dispatcher.cpp")}
+    sources["src/tuned.hpp"] = own.with_name("serving") / "tuned.hpp"
+    sources |= {f"src/{name}": measuring / name for name in (*NATIVE, launcher)}
     if vendor is compiler.HIPCC:
-        found |= {f"emulated/{name}": measuring / name for name in EMULATED}
-        found["emulated/emulated_program.cpp"] = own / "emulated_program.cpp"
-    return {path: source.read_text(encoding="utf-8") for path, source in found.items()}
+        sources |= {f"emulated/{name}": measuring / name for name in EMULATED}
+        sources["emulated/emulated_program.cpp"] = own / "emulated_program.cpp"
+    return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
 
 
 def _operation(name: str, model: Model, sure: Mapping[str, int]) -> dict[str, Any]:
@@ -178,11 +179,11 @@ def _operation(name: str, model: Model, sure: Mapping[str, int]) -> dict[str, An
 
 def _layers(model: Model, operation: Operation, sure: Mapping[str, int]) -> list[dict[str, int]]:
     """Small layers that kernels of the model run, one per dimensionality; dimensions that are not those of 1x1."""
-    found = []
+    layers = []
     for depth in ({}, DEPTH):
         shapes = [{**layer, **depth} for layer in LAYERS]
         problems = [Problem.from_dims(operation.variant, operation.dtype, N=1, **shape) for shape in shapes]
         runs = np.isfinite(model.predict(problem_frame(problems)).max(axis=1, initial=-np.inf))
         if runs.any():
-            found.append(shapes[int(runs.argmax())])
-    return found or [{name: value for name, value in sure.items() if value != PLAIN[name]}]
+            layers.append(shapes[int(runs.argmax())])
+    return layers or [{name: value for name, value in sure.items() if value != PLAIN[name]}]

@@ -90,6 +90,18 @@ class Watch
     TILESEER_GPU(Event_t) end_{};
 };
 
+TunedDims dims_of(const Problem& problem)
+{
+    TunedDims values{};
+    std::transform(std::begin(dims), std::end(dims), values.begin(), [&](const Dim& dim) { return problem.*dim.value; });
+    return values;
+}
+
+std::string label(const std::string& kernel, std::int32_t split_k)
+{
+    return split_k == 1 ? kernel : kernel + "@splitk" + std::to_string(split_k);
+}
+
 double median(std::vector<double> values)
 {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -135,25 +147,51 @@ Dispatcher::Dispatcher(const char* operation, int direction, Ranked ranked, cons
 
 std::string Dispatcher::about(const Problem& problem) const { return std::string(operation_) + ", " + text_of(problem); }
 
-Dispatcher::Plan Dispatcher::made(const Problem& problem) const
+// The candidate that was the fastest when the problem was timed on this device; null if it was not.
+const Dispatcher::Candidate* Dispatcher::remembered(const std::vector<Candidate>& candidates, const Problem& problem)
 {
-    Plan plan{{}, 0};
-    const auto most = static_cast<std::size_t>(std::max(1, options_now().verify));
+    const auto named = [&](const std::string& name) {
+        const auto is_it = [&](const Candidate& candidate) { return label(candidate.kernel->name, candidate.split_k) == name; };
+        const auto entry = std::find_if(candidates.begin(), candidates.end(), is_it);
+        return entry != candidates.end() ? &*entry : nullptr;
+    };
+    const auto has    = [&](const std::string& name) { return named(name) != nullptr; };
+    const auto choice = tuned_->find(dims_of(problem), device_name(), "measured", has);
+    return choice ? named(choice->candidate) : nullptr;
+}
+
+Dispatcher::Plan Dispatcher::made(const Problem& problem)
+{
+    Plan plan;
     std::string why = "it is no convolution, or no kernel of this folder runs it";
     for(const Choice& choice : ranked_(problem))
     {
-        const Kernel* kernel = kernels_.at(choice.kernel);
-        const auto own       = with_direction(problem, direction_, choice.split_k);
         // The kernel's own conditions: the model's rules may be wider.
-        if(plan.candidates.size() < most && kernel->supports(own, why))
+        const Kernel* kernel = kernels_.at(choice.kernel);
+        if(kernel->supports(with_direction(problem, direction_, choice.split_k), why))
         {
             plan.candidates.push_back({kernel, choice.split_k});
-            plan.workspace_bytes = std::max(plan.workspace_bytes, static_cast<std::size_t>(kernel->workspace_bytes(own)));
         }
     }
     if(plan.candidates.empty())
     {
         throw Error(Fault::unsupported, about(problem) + ": " + why);
+    }
+    const Options now = options_now();
+    if(!now.choices.empty())
+    {
+        const std::string path = now.choices + "/" + operation_ + ".tsv";
+        tuned_                 = &files_.try_emplace(path, path).first->second;
+        if(const Candidate* best = remembered(plan.candidates, problem))
+        {
+            plan.candidates = {*best};
+        }
+    }
+    plan.candidates.resize(std::min(plan.candidates.size(), static_cast<std::size_t>(std::max(1, now.verify))));
+    for(const Candidate& candidate : plan.candidates)
+    {
+        const auto own       = with_direction(problem, direction_, candidate.split_k);
+        plan.workspace_bytes = std::max(plan.workspace_bytes, static_cast<std::size_t>(candidate.kernel->workspace_bytes(own)));
     }
     return plan;
 }
@@ -161,10 +199,9 @@ Dispatcher::Plan Dispatcher::made(const Problem& problem) const
 // The caller holds the mutex.
 Dispatcher::Plan& Dispatcher::plan(const Problem& problem)
 {
-    Dims key{};
-    std::transform(std::begin(dims), std::end(dims), key.begin(), [&](const Dim& dim) { return problem.*dim.value; });
-    const auto found = plans_.find(key);
-    return found != plans_.end() ? found->second : plans_.emplace(key, made(problem)).first->second;
+    const TunedDims key = dims_of(problem);
+    const auto entry    = plans_.find(key);
+    return entry != plans_.end() ? entry->second : plans_.emplace(key, made(problem)).first->second;
 }
 
 Choice Dispatcher::choice(const Problem& problem)
@@ -218,28 +255,36 @@ void Dispatcher::launch(const Candidate& candidate, const Problem& problem, cons
 }
 
 // Times the candidates of a plan in turns and leaves one of them.
-void Dispatcher::time(Plan& plan, const Problem& problem, const Tensors& tensors) const
+void Dispatcher::time(Plan& plan, const Problem& problem, const Tensors& tensors)
 {
-    using Clock          = std::chrono::steady_clock;
-    auto& candidates     = plan.candidates;
-    const auto stream    = static_cast<Stream>(tensors.stream);
+    using Clock              = std::chrono::steady_clock;
+    auto& candidates         = plan.candidates;
+    const auto count         = static_cast<int>(candidates.size());
+    const std::string device = device_name();
+    if(device == "stand-in")
+    {
+        static const int printed = std::fprintf(stderr, "tileseer: an emulated GPU has no times: the model's picks are kept\n");
+        static_cast<void>(printed);
+        candidates.resize(1);
+        return;
+    }
     const auto launching = [&](const Candidate& candidate) { return [&] { launch(candidate, problem, tensors); }; };
-    Watch watch(stream);
+    Watch watch(static_cast<Stream>(tensors.stream));
     // The first launch loads the code.
     for(const Candidate& candidate : candidates)
     {
         watch.time(1, launching(candidate));
     }
     std::vector<std::vector<double>> times(candidates.size());
-    std::vector<int> counts(candidates.size(), 1);
+    std::vector<int> launches(candidates.size(), 1);
     const auto begin = Clock::now();
     double passed = 0, turn = 0;
     do
     {
         for(std::size_t i = 0; i < candidates.size(); ++i)
         {
-            times[i].push_back(watch.time(counts[i], launching(candidates[i])));
-            counts[i] = std::max(1, static_cast<int>(sample_ms / std::max(times[i].back(), 1e-4)));
+            times[i].push_back(watch.time(launches[i], launching(candidates[i])));
+            launches[i] = std::max(1, static_cast<int>(sample_ms / std::max(times[i].back(), 1e-4)));
         }
         const double now = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
         turn             = std::max(turn, now - passed);
@@ -255,7 +300,21 @@ void Dispatcher::time(Plan& plan, const Problem& problem, const Tensors& tensors
         const double limit = best == 0 ? medians[0] * (1 - least_gain) : medians[best];
         best               = medians.back() < limit ? medians.size() - 1 : best;
     }
-    candidates = {candidates[best]};
+    Candidate chosen = candidates[best];
+    if(tuned_ != nullptr)
+    {
+        TunedChoice choice;
+        choice.dims      = dims_of(problem);
+        choice.candidate = label(chosen.kernel->name, chosen.split_k);
+        choice.time_ms   = medians[best];
+        choice.timed     = count;
+        choice.device    = device;
+        tuned_->remember(choice);
+        // Another process may have been the first.
+        const Candidate* first = remembered(candidates, problem);
+        chosen                 = first != nullptr ? *first : chosen;
+    }
+    candidates = {chosen};
 }
 
 } // namespace tileseer

@@ -4,8 +4,8 @@
 
 #include "kernel.hpp"
 #include "tileseer/convolution.hpp"
+#include "tuned.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -24,7 +24,7 @@ std::string text_of(const Problem& problem);
 class Dispatcher
 {
     public:
-    // All candidates that can run a problem by the model's rules, the best first.
+    // All candidates that can run a problem by the model's rules: its pick, and the others in its order.
     using Ranked = std::vector<Choice> (*)(const Problem& problem);
 
     Dispatcher(const char* operation, int direction, Ranked ranked, const std::vector<const Kernel*>& kernels);
@@ -41,27 +41,28 @@ class Dispatcher
         std::int32_t split_k;
     };
 
-    // Candidates of a problem, of which the first is launched once the others have been timed.
+    // The candidates of a problem. The first is launched; if there are more, they are timed before.
     struct Plan
     {
         std::vector<Candidate> candidates;
-        std::size_t workspace_bytes;
+        std::size_t workspace_bytes = 0;
     };
 
-    using Dims = std::array<std::int32_t, std::size(dims)>;
-
     Plan& plan(const Problem& problem);
-    Plan made(const Problem& problem) const;
-    void time(Plan& plan, const Problem& problem, const Tensors& tensors) const;
+    Plan made(const Problem& problem);
+    void time(Plan& plan, const Problem& problem, const Tensors& tensors);
     void launch(const Candidate& candidate, const Problem& problem, const Tensors& tensors) const;
     std::string about(const Problem& problem) const;
+    const Candidate* remembered(const std::vector<Candidate>& candidates, const Problem& problem);
 
     const char* operation_;
     int direction_;
     std::map<std::string, const Kernel*> kernels_;
     Ranked ranked_;
     std::mutex mutex_;
-    std::map<Dims, Plan> plans_;
+    std::map<TunedDims, Plan> plans_;
+    std::map<std::string, TunedChoices> files_;
+    TunedChoices* tuned_ = nullptr; // the one of the options; null without one
 };
 
 } // namespace tileseer
