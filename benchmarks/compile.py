@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tileseer.compile import compiler
+from tileseer.compile import compiler, flags
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.hipcc import FLAGS, HipccToolchain
+from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.source_trees import HeaderTree
 from tileseer.config.compile import CompileSettings
 from tileseer.core.cache import Cache
@@ -106,7 +106,7 @@ def _reference(unit: CompileUnit, text: str, found, tree: Path, settings: Compil
         (folder / f"{stem}.cpp").write_text(text)
         target = f"--offload-arch={unit.arch}"
         steps = (
-            [*FLAGS, "-c", "-I", str(tree / "include"), "-I", ".", target, f"{stem}.cpp", "-o", "kernel.o"],
+            [*flags.HIPCC, "-c", "-I", str(tree / "include"), "-I", ".", target, f"{stem}.cpp", "-o", "kernel.o"],
             ["-shared", "-fPIC", target, "--hip-link", "-x", "none", "kernel.o", "-o", "kernel.so"],
         )
         seconds = 0.0

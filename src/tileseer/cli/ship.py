@@ -24,7 +24,7 @@ EXAMPLES = (
     "tileseer ship results/models/sm_90 --networks tv_resnet50,tv_convnext_tiny",
 )
 COLUMNS = ("kernels", "loss", "unseen_loss", "unseen_p10_loss", "unseen_well_covered")
-BUILD = "configure it with CMake; main.cpp runs a layer of each operation and compares it with a reference"
+BUILD = "cmake -S {folder} -B build && cmake --build build --parallel && build/main"
 USE = {
     "cudnn": "nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",
     "miopen": "nothing to compile; MIOpen runs the solver that a selector picks (docs/amd.md)",
@@ -104,7 +104,8 @@ def run(args: argparse.Namespace) -> int:
             shipped_project.write_project(args.output, listed.arch, shipped, args.ck_api)
             shipped_folder.write_instances(args.output, listed.arch, every)
         shipped_folder.write_figures(args.output, about)
-        lines.append(f"{args.output}: {BUILD if emitter else USE[family_of_arch(listed.arch).name]}")
+        use = BUILD if emitter else USE[family_of_arch(listed.arch).name]
+        lines.append(f"next: {use.format(folder=args.output)}")
     return options.answer(args, about, lines)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from tileseer.compile import compiler, instructions, machine_code, reading
+from tileseer.compile import compiler, flags, instructions, machine_code, reading
 from tileseer.compile.base import CompileUnit, Resources
 from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import KernelCode
@@ -14,9 +14,6 @@ from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.build import device_source
 from tileseer.kernels.registry import header_file
 
-_WARNINGS = ("-Wno-undefined-func-template", "-Wno-float-equal")
-FLAGS = ("-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0", *_WARNINGS)
-"""The reference's flags, so that the code is the reference's."""
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
 DIAGNOSTICS = ("-ftemplate-backtrace-limit=0", "-ferror-limit=0", "-fno-crash-diagnostics")
 FRONT_END = (*DEVICE_PASS, "-emit-llvm", "-Xclang", "-disable-llvm-passes")
@@ -40,7 +37,7 @@ class HipccToolchain(BatchToolchain):
 
     def identity(self) -> str:
         """Compiler and flags."""
-        return "\n".join(("hipcc", self.compiler.version, *FLAGS, *self.passes))
+        return "\n".join(("hipcc", self.compiler.version, *flags.HIPCC, *self.passes))
 
     def blamed(self, units: Sequence[CompileUnit], log: str) -> dict[int, str]:
         """Kernels in the notes of an error: the templates that fail are instantiated for them."""
@@ -82,7 +79,7 @@ class HipccToolchain(BatchToolchain):
         return reading.digest(self, unit.header, self._arguments(unit.arch))
 
     def _arguments(self, arch: str) -> list[str | Path]:
-        return [*FLAGS, *self.passes, "-I", self.tree.include, "-I", ".", f"--offload-arch={arch}"]
+        return [*flags.HIPCC, *self.passes, "-I", self.tree.include, "-I", ".", f"--offload-arch={arch}"]
 
     def device_pass(self, arch: str, folder: Path, kernels: int) -> compiler.Run:
         """Compile the unit in ``folder`` to assembly; ``UserError`` if compiler or tree are not whole."""

@@ -8,37 +8,17 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tileseer.compile import compiler, hipcc, machine_code, native, reading
+from tileseer.compile import compiler, machine_code, native, reading
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.compiler import Builder
+from tileseer.compile.flags import arch_options, flags_of
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target as gpu_target
 from tileseer.kernels.registry import family_of_kernels, header_file, registration_source
 
 _OBJECT_FORMAT, _DRIVER_FORMAT = "object-2", "driver-2"
-WITHOUT_ID = "-fuse-cuid=none"
-HIP = ("-x", "hip", "-DTILESEER_HIP", WITHOUT_ID, *hipcc.FLAGS)
-# The warnings are about the kernel library's own headers.
-CUDA = ("-O3", "-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-warnings")
 UNIT, OBJECT = "unit.cpp", "unit.o"
-
-
-def arch_options(vendor: compiler.Vendor, arch: str) -> list[str]:
-    """Options that ask for machine code of one arch, and of no other."""
-    if vendor is compiler.NVCC:
-        return ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
-    return [f"--offload-arch={arch}"]
-
-
-def flags_of(vendor: compiler.Vendor) -> tuple[str, ...]:
-    """Options of objects that have kernels, besides folders and arch."""
-    return ("-std=c++17", *(CUDA if vendor is compiler.NVCC else HIP))
-
-
-def program_flags(vendor: compiler.Vendor) -> tuple[str, ...]:
-    """The same for a program, whose linker needs an id for each object."""
-    return tuple(flag for flag in flags_of(vendor) if flag != WITHOUT_ID)
 
 
 def object_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tileseer.compile import compiler, libraries, native
+from tileseer.compile import compiler, flags, native
 from tileseer.core import places
 from tileseer.core.atomic import write_text
 from tileseer.core.templates import fill_cpp_template, fill_template
@@ -113,7 +113,7 @@ def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Map
             suffix=suffix,
             level=level or ck_api.NEWEST,
             levels=_levels(),
-            flags=[*libraries.program_flags(vendor), *libraries.arch_options(vendor, target(arch))],
+            flags=[*flags.program_flags(vendor), *flags.arch_options(vendor, target(arch))],
             operations=list(models),
         ),
     }

@@ -1,0 +1,28 @@
+"""Options of the compilers: what kernels are measured with, and what a program is built with that ships them."""
+
+from tileseer.compile.compiler import NVCC, Vendor
+
+_WARNINGS = ("-Wno-undefined-func-template", "-Wno-float-equal")
+HIPCC = ("-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0", *_WARNINGS)
+"""The reference's flags, so that the code is the reference's."""
+WITHOUT_ID = "-fuse-cuid=none"
+HIP = ("-x", "hip", "-DTILESEER_HIP", WITHOUT_ID, *HIPCC)
+# The warnings are about the kernel library's own headers.
+CUDA = ("-O3", "-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-warnings")
+
+
+def arch_options(vendor: Vendor, arch: str) -> list[str]:
+    """Options that ask for machine code of one arch, and of no other."""
+    if vendor is NVCC:
+        return ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
+    return [f"--offload-arch={arch}"]
+
+
+def flags_of(vendor: Vendor) -> tuple[str, ...]:
+    """Options of objects that have kernels, besides folders and arch."""
+    return ("-std=c++17", *(CUDA if vendor is NVCC else HIP))
+
+
+def program_flags(vendor: Vendor) -> tuple[str, ...]:
+    """The same for a program, whose linker needs an id for each object."""
+    return tuple(flag for flag in flags_of(vendor) if flag != WITHOUT_ID)
