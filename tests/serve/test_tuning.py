@@ -15,6 +15,7 @@ from published_models import PAGE, SMALL_SERVING, evaluation_inputs, train_on_re
 from tileseer.cli import main
 from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.kernels.kernel_table import chunk_of
 from tileseer.learn import own_choice
 from tileseer.learn.model import Model
 from tileseer.learn.validation import validate_model
@@ -256,6 +257,20 @@ def options_word(problem):
     from tileseer.cli import options
 
     return options.word_of(problem)
+
+
+def test_each_kernel_is_in_the_library_of_its_chunk(selector, tmp_path):
+    own = tmp_path / OPERATION
+    own.mkdir()
+    for path in (tmp_path / "driver.so", *(own / f"{chunk}.so" for chunk in range(11))):
+        path.touch()
+    tables = samples.CONFIG / "hardware.yaml", samples.CONFIG / "simulated_device.yaml"
+    where = tuning.Where("gpu", *tables, libraries=tmp_path)
+    session = tuning._session(selector, where, tmp_path / "j.csv")
+    kernels = list(dict.fromkeys(selector.kernels))
+    assert {name: session.module_of(name) for name in kernels} == {
+        name: str(own / f"{chunk_of(name, 11)}.so") for name in kernels
+    }
 
 
 @pytest.mark.parametrize(("noise", "expected"), [(0.001, 1), (0.2, 0), (0.0, 1)])

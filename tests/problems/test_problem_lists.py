@@ -1,0 +1,52 @@
+"""Files of problems: tables, lines of other programs, and logs that have such lines."""
+
+import pytest
+
+from tileseer.core.errors import UserError
+from tileseer.problems.problem import Problem
+from tileseer.problems.problem_lists import read_problems
+
+OPERATIONS = ("forward_bf16", "bwd_data_bf16", "forward_fp16")
+SIZES = {"N": 8, "C": 64, "K": 32, "Hi": 28, "Wi": 14, "Y": 3, "X": 3}
+HEADER = ",".join(SIZES)
+ROW = ",".join(map(str, SIZES.values()))
+LINE = "MIOpenDriver convbfp16 -n 8 -c 64 -H 28 -W 14 -k 32 -y 3 -x 3 -F {}"
+
+
+def problem(variant, dtype, **changed):
+    return Problem.from_dims(variant, dtype, **(SIZES | changed))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{HEADER}\n{ROW}\n{ROW}\n", OPERATIONS),
+        (f"{HEADER},direction\n{ROW},forward\n", ("forward_bf16", "forward_fp16")),
+        (f"{HEADER},variant,dtype\n{ROW},bwd_data,bf16\n{ROW},bwd_weight,bf16\n", ("bwd_data_bf16",)),
+        (LINE.format(1), ("forward_bf16",)),
+        (f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{LINE.format(0)}\nothers\n", OPERATIONS[:2]),
+    ],
+)
+def test_the_operations_of_a_row_are_those_it_names_or_all(tmp_path, text, expected):
+    path = tmp_path / "problems"
+    path.write_text(text)
+    assert read_problems(path, OPERATIONS) == {
+        name: [problem(*name.rsplit("_", 1))] for name in OPERATIONS if name in expected
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{HEADER},dtype\n{ROW},fp32\n", "there is no problem of forward_bf16"),
+        (f"{HEADER}\n8,64,0,28,14,3,3\n", "line 2"),
+        ("N,C\n8,64\n", "column K is missing"),
+        (LINE.format(7), "MIOpenDriver -F '7'"),
+    ],
+)
+def test_mistakes_name_the_file(tmp_path, text, message):
+    path = tmp_path / "problems"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message) as error:
+        read_problems(path, OPERATIONS)
+    assert str(path) in str(error.value)
