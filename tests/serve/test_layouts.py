@@ -126,3 +126,9 @@ def test_scores_are_of_the_layout_and_what_no_model_knows_has_none(published, tm
         assert supported["score"].tolist() == [row["score"] for row in ranked]
     assert table["layout"].nunique() == 5
     assert "does not know have no score: 3D without depth, CHWN" in capsys.readouterr().err
+
+
+def test_a_model_of_one_layout_starts_from_one_of_both(published, tmp_path):
+    start = {"prior": str(published[2] / "training"), "min_child_samples": 5}
+    _, trained = train_on_recording(tmp_path / "d.parquet", "gfx942_mi300x", OPERATION, 16, "gfx942_miopen", **start)
+    assert trained.model.spec.feature_set == "miopen_layouts" and trained.model.layouts == ["NCHW"]

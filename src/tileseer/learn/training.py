@@ -19,7 +19,7 @@ from tileseer.learn.cross_validation import CrossValidation, cross_validate
 from tileseer.learn.features import features
 from tileseer.learn.fit import Recipe, Samples, fit_samples, samples_of
 from tileseer.learn.model import Model, write_table
-from tileseer.learn.model_schema import Importances, Manifest, Origin, RealityCheck, Summary
+from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest, Origin, RealityCheck, Summary
 
 MEANING = (
     "efficiency of the model's first pick among the recorded candidates, against the fastest recorded one, in percent; "
@@ -35,10 +35,7 @@ def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingPara
     ``UserError`` for a formula that made the very times, or that does not exist.
     """
     settings = with_features_of(settings, dataset.arch)
-    if settings.prior_folder is None:
-        settings = settings.model_copy(
-            update={"features": features.fitting(settings.features, dataset.candidates, dataset.problems)}
-        )
+    settings = settings.model_copy(update={"features": _feature_set(settings, dataset)})
     if settings.features == "reference" and dataset.candidates["split_k"].nunique() > 1:
         raise UserError(
             f"model.features: reference: {dataset.operation}: its features do not tell values of split-K apart, "
@@ -49,6 +46,16 @@ def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingPara
         lack = _no_formula(settings, dataset.arch, dataset.device_kind)
         settings = settings.model_copy(update={"prior": "none" if lack else "formula"})
     return settings
+
+
+def _feature_set(settings: TrainingParameters, dataset: Dataset) -> str:
+    """The feature set to train with: the one that fits the dataset, or that of the model to start from."""
+    if settings.prior_folder is None or "layout" in dataset.problems:
+        return features.fitting(settings.features, dataset.candidates, dataset.problems)
+    wider = features.WITH_LAYOUT.get(settings.features)
+    if wider and documents.read_document(settings.prior_folder / model_files.SPEC, FeatureSpec).feature_set == wider:
+        return wider
+    return settings.features
 
 
 def with_features_of(settings: TrainingParameters, arch: str) -> TrainingParameters:
