@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from cpp_selectors import assert_cpp_picks_alike, random_shapes
+from cpp_selectors import assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from published_models import PAGE, SMALL_SERVING, WORD, evaluation_inputs, train_on_recording
 
 from tileseer.cli import main
@@ -12,14 +12,16 @@ from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.kernels.miopen.solvers import SOLVERS
 from tileseer.learn import studies
-from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame, problems_of_frame
+from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_frame
 from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.serve import publication
 from tileseer.serve import serving as stage
-from tileseer.serve.selector import Selector
+from tileseer.serve.selector import Selector, ndims
 
-ARCH, OPERATION = "gfx90a_miopen", "forward_fp16"
-LAYER = Problem.from_dims("forward", "fp16", N=8, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
+ARCH, OPERATION = "gfx90a_miopen", "forward_fp32"
+KNOWN = ("NCHW", "NCDHW", "NHWC")
+"""Layouts of the recording: none of its 3D problems is NDHWC."""
+LAYER = Problem.from_dims("forward", "fp32", N=8, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +53,9 @@ def test_one_layer_in_two_layouts_is_two_problems():
 def test_the_layout_is_learnt_and_no_rule_refuses_what_ran(published):
     data, models, _ = published
     selector = Selector.read(models, OPERATION)
-    assert set(data.problems["layout"]) == {"", "NHWC"} and selector.about.layouts == LAYOUTS
+    assert set(data.problems["layout"]) == {"", "NHWC"} and selector.about.layouts == KNOWN
     spec = documents.read_json(selector.folder / "feature_spec.json")
-    assert spec["layouts"] == list(LAYOUTS) and "layout" in spec["feature_names"]
+    assert spec["layouts"] == list(KNOWN) and "layout" in spec["feature_names"]
     assert data.in_pool[data.ok].all()
     first, last = selector.rank(LAYER), selector.rank(LAYER.with_layout("NHWC"))
     assert {row["candidate"] for row in last} < {row["candidate"] for row in first}
@@ -67,29 +69,38 @@ def test_the_header_picks_in_both_layouts_what_python_picks(published):
     selector = Selector.read(models, OPERATION)
     measured = np.column_stack([data.problems[list(DIMS)], data.problems["layout"] == "NHWC"]).astype(np.int64)
     shapes = random_shapes(200)
-    both = np.concatenate([measured, *(np.column_stack([shapes, np.full(200, code)]) for code in (0, 1))])
+    codes = (np.zeros(200, np.int64), (ndims(shapes) == 2).astype(np.int64))
+    both = np.concatenate([measured, *(np.column_stack([shapes, code]) for code in codes)])
     picks = assert_cpp_picks_alike(folder, selector, both, known=1)
     assert picks.known[: len(measured)].all()
     alone = selector.select(shapes).candidate
     assert (alone == picks.candidate[len(measured) :][:200]).all() and (alone != picks.candidate[-200:]).any()
-    with pytest.raises(UserError, match=r"row 1: layout is 2; the model knows 0 \(NCHW\), 1 \(NHWC\)"):
-        selector.select(np.column_stack([shapes[:2], [0, 2]]))
+    with pytest.raises(UserError, match=r"row 1: 2D of layout 2; the model knows 0 in 2D .*, 1 in 2D .*, 0 in 3D"):
+        selector.select(np.column_stack([measured[:2, :19], [0, 2]]))
+    deep = np.column_stack([shapes[ndims(shapes) == 3][:1], [1]])
+    with pytest.raises(UserError, match="row 0: 3D of layout 1"):
+        selector.select(deep)
+    assert picks_of_cpp(folder, selector.about, deep, 1, 0)[0] == [-1]
+    volume = Problem.from_dims("forward", "fp32", N=2, C=16, K=16, Di=8, Hi=8, Wi=8)
+    assert selector.rank(volume)
+    with pytest.raises(UserError, match=r"layout is NDHWC, but the model of .* knows NCHW, NCDHW, NHWC only"):
+        selector.rank(volume.with_layout("NHWC"))
 
 
 def test_select_takes_a_layout_and_a_line_that_names_one(published, capsys):
     models = str(published[1])
-    line = "MIOpenDriver convfp16 -n 8 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1"
+    line = "MIOpenDriver conv -n 8 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1"
     layouts = "--in_layout NHWC --fil_layout NHWC --out_layout NHWC"
 
     def select(*arguments):
-        assert main.main(["select", models, "--dtype", "fp16", *arguments, "--json"]) == 0
+        assert main.main(["select", models, "--dtype", "fp32", *arguments, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
     plain, named = select("--problem", WORD), select("--problem", WORD, "--layout", "NHWC")
     assert named["problem"]["layout"] == "NHWC" and named["candidates"] != plain["candidates"]
     assert select("--problem", f"{line} {layouts}")["candidates"] == named["candidates"]
     assert select("--problem", line)["candidates"] == plain["candidates"]
-    assert main.main(["explain", "pick", models, "--dtype", "fp16", "--problem", WORD, "--layout", "NHWC"]) == 0
+    assert main.main(["explain", "pick", models, "--dtype", "fp32", "--problem", WORD, "--layout", "NHWC"]) == 0
     capsys.readouterr()
     assert main.main(["select", models, "--problem", f"{line} --in_layout NHWC"]) == 2
     assert "give all tensors one of NCHW and NHWC" in capsys.readouterr().err
@@ -100,7 +111,7 @@ def test_models_of_one_layout_refuse_the_other_by_name(models, capsys):
     capsys.readouterr()
     assert main.main(["select", str(models), "--problem", WORD, "--layout", "NCHW"]) == 2
     error = capsys.readouterr().err
-    assert "layout is NCHW" in error and "knows NHWC only" in error and error.count("\n") == 1
+    assert "layout is NCHW" in error and "knows NHWC, NDHWC only" in error and error.count("\n") == 1
 
 
 def test_scores_are_of_the_layout_and_what_no_model_knows_has_none(published, tmp_path, capsys):
@@ -108,7 +119,7 @@ def test_scores_are_of_the_layout_and_what_no_model_knows_has_none(published, tm
     selector = Selector.read(models, OPERATION)
     words = ["NCHW", "NHWC-NHWC-NHWC", "", "CHWN", "NCDHW"]
     dims = ",".join(map(str, LAYER.dims))
-    rows = "".join(f"{dims},forward,fp16,{word}\n" for word in words)
+    rows = "".join(f"{dims},forward,fp32,{word}\n" for word in words)
     (tmp_path / "P.csv").write_text(f"{','.join(DIMS)},direction,dtype,layout\n{rows}")
     (tmp_path / "K.txt").write_text("\n".join(selector.kernels))
     out = tmp_path / "S.parquet"
@@ -131,4 +142,4 @@ def test_scores_are_of_the_layout_and_what_no_model_knows_has_none(published, tm
 def test_a_model_of_one_layout_starts_from_one_of_both(published, tmp_path):
     start = {"prior": str(published[2] / "training"), "min_child_samples": 5}
     _, trained = train_on_recording(tmp_path / "d.parquet", "gfx942_mi300x", OPERATION, 16, "gfx942_miopen", **start)
-    assert trained.model.spec.feature_set == "miopen_layouts" and trained.model.layouts == ["NCHW"]
+    assert trained.model.spec.feature_set == "miopen_layouts" and trained.model.layouts == ["NCHW", "NCDHW"]

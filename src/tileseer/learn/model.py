@@ -27,7 +27,7 @@ from tileseer.learn import model_files, trees
 from tileseer.learn.features.features import Features, feature_set
 from tileseer.learn.features.upstream import hardware_arguments
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
-from tileseer.problems.problem import DIMS, LAYOUTS
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS
 
 if TYPE_CHECKING:
     import lightgbm
@@ -113,8 +113,9 @@ class Model:
 
     @property
     def layouts(self) -> list[str]:
-        """Of the problems that the model is for."""
-        return self.spec.layouts or [family_of_arch(self.spec.arch).layout]
+        """Of the problems that the model is for, the default first."""
+        own = family_of_arch(self.spec.arch).layout
+        return self.spec.layouts or [own, DEEP_LAYOUTS[own]]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -206,8 +207,14 @@ def _layouts(dataset: Dataset) -> list[str] | None:
     """The layouts of a dataset that has a column of them."""
     if "layout" not in dataset.problems:
         return None
-    distinct = {layout or family_of_arch(dataset.arch).layout for layout in dataset.problems["layout"]}
-    return sorted(distinct, key=LAYOUTS.index)
+    rows = dataset.problems[["ndim", "layout"]].replace("", family_of_arch(dataset.arch).layout)
+    names = [[layout, DEEP_LAYOUTS[layout]] for layout in LAYOUTS]
+    return [
+        name
+        for both in names
+        for ndim, name in enumerate(both, start=2)
+        if ((rows["ndim"] == ndim) & (rows["layout"] == both[0])).any()
+    ]
 
 
 def _typeless(candidate: str) -> str:

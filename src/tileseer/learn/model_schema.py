@@ -101,7 +101,7 @@ class FeatureSpec(Document):
     """Lead with which a candidate replaces the choice of the library that offers it, in standard deviations of the
     problem's scores, for each of ``own_choice.GROUPINGS``."""
     layouts: list[str] | None = None
-    """Layouts of the problems (``problem.LAYOUTS``), if there was another than that of the library's kernels."""
+    """Of the problems (``problem.LAYOUTS``, ``DEEP_LAYOUTS``); None: that of the library's kernels."""
     source: str | None = None
     """Whose times these are, where others published them."""
     training_rows: int | None = None

@@ -25,6 +25,8 @@ EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 INT32_MAX = 2**31 - 1
 LAYOUTS = ("NCHW", "NHWC")
 """Orders of the axes of all three tensors, by the number that features and selectors compare."""
+DEEP_LAYOUTS = {"NCHW": "NCDHW", "NHWC": "NDHWC"}
+"""What the layouts are called of 3D tensors."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tileseer.core.templates import fill_cpp_template
 from tileseer.costmodel.scores import UNIT
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import Tree
-from tileseer.problems.problem import DIMS, INT32_MAX, LAYOUTS
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.model_values import Split, SplitTable, float32_below, rule_values, start_value
 from tileseer.serve.symbols import BOOL, FLOAT32, FLOAT64, INT64, Operand, Symbol
@@ -63,9 +63,12 @@ def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: p
     padded = np.concatenate(places)
     spread = cascade.of_rows(padded)
     dims = [(name, 0 if name.startswith("pad") else 1) for name in DIMS]
-    layouts = [LAYOUTS.index(layout) for layout in cascade.model.layouts]
-    if cascade.model.spec.layouts:
-        dims.append(("layout", layouts[0]))
+    layouts = cascade.model.spec.layouts or []
+    if layouts:
+        dims.append(("layout", 0))
+    by_ndim = [
+        [code for code, layout in enumerate(names) if layout in layouts] for names in (LAYOUTS, DEEP_LAYOUTS.values())
+    ]
     known_dims = zip(*(known[name].to_pylist() for name in cascade.model.columns), strict=True)
     content = {
         **origin.model_dump(),
@@ -75,7 +78,8 @@ def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: p
         "library": cascade.model.spec.library,
         "own_margins": [literal(margin) for margin in cascade.model.spec.own_margins or ()],
         "dims": dims,
-        "last_layout": layouts[-1] if cascade.model.spec.layouts else None,
+        "layouts": [" || ".join(f"p.layout == {code}" for code in codes) or "true" for codes in by_ndim]
+        * bool(layouts),
         "largest_dim": INT32_MAX,
         "lanes": LANES,
         "walkers": WALKERS,

@@ -25,7 +25,7 @@ from tileseer.learn.features import features
 from tileseer.learn.model import Model
 from tileseer.problems import problem_csv
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
-from tileseer.problems.problem import DIMS
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
@@ -273,8 +273,9 @@ def _scored(
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
     problems = problems.assign(variant=operation.variant, dtype=operation.dtype, ndim=np.where(_is_3d(problems), 3, 2))
     layout = pairs.dims["layout"].to_numpy(object)[used_problems] if "layout" in pairs.dims else ""
-    problems["layout"] = np.where(layout == "", model.layouts[0], layout)
-    unknown = ~problems["layout"].isin(model.layouts).to_numpy()[problem]
+    problems["layout"] = np.where(layout == "", model.layouts[0].replace("D", ""), layout)
+    names = problems["layout"].where(problems["ndim"] == 2, problems["layout"].replace(DEEP_LAYOUTS))
+    unknown = ~names.isin(model.layouts).to_numpy()[problem]
     multiples, padding = np.unique([one.channel_multiple for one in named], return_inverse=True)
     # The same problems once for each padding of the channels of a group, one below the other.
     problem = problem + padding[name] * len(problems)

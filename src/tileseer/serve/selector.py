@@ -27,7 +27,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, validate_table
 from tileseer.costmodel.scores import UNIT
 from tileseer.learn import model_files
-from tileseer.problems.problem import DIMS, LAYOUTS, Problem
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 from tileseer.problems.problem_rows import wrong_rows
 from tileseer.serve import tuned as tuned_choices
 from tileseer.serve.program import Inputs, Program, Step, Value
@@ -77,8 +77,8 @@ class About(StrictModel):
     programs: dict[str, tuple[dict[str, int], list[Step], list[int]]]
     candidates: list[str]
     kernels: list[str]
-    layouts: tuple[str, ...] = ("NHWC",)
-    """Of the problems that the model is for (``problem.LAYOUTS``), the default first."""
+    layouts: tuple[str, ...] = ("NHWC", "NDHWC")
+    """Of the problems that the model is for (``problem.LAYOUTS``, ``DEEP_LAYOUTS``), the default first."""
 
 
 @dataclass(frozen=True)
@@ -382,11 +382,11 @@ class Selector:
 
     def _dims_of(self, problem: Problem) -> np.ndarray:
         """A problem as a row of ``columns``, int64 [1, n]; ``UserError`` for a layout that the model is not for."""
-        layout = problem.layout or self.about.layouts[0]
-        if layout not in self.about.layouts:
+        layout = problem.layout or LAYOUTS[self._default_layout]
+        if (problem.layout or len(self.columns) > len(DIMS)) and not self.knows(problem.ndim, layout):
             raise UserError(
-                f"the problem's layout is {layout}, but the model of {self.about.operation} on {self.about.arch} knows "
-                f"{' and '.join(self.about.layouts)} only"
+                f"the problem's layout is {DEEP_LAYOUTS[layout] if problem.ndim == 3 else layout}, but the model of "
+                f"{self.about.operation} on {self.about.arch} knows {', '.join(self.about.layouts)} only"
             )
         return np.array([[*problem.dims, LAYOUTS.index(layout)][: len(self.columns)]])
 
@@ -394,18 +394,30 @@ class Selector:
         """``dims`` as int64 [n, columns] after ``checked_dims``; rows without a layout have the first."""
         if len(self.columns) == len(DIMS):
             return checked_dims(dims)
-        codes, values = [LAYOUTS.index(layout) for layout in self.about.layouts], np.asarray(dims)
+        values = np.asarray(dims)
         if values.ndim != 2 or values.shape[1] != len(self.columns):
             values = checked_dims(values)
-            return np.column_stack([values, np.full(len(values), codes[0])])
-        wrong = ~np.isin(values[:, -1], codes)
+            values = np.column_stack([values, np.full(len(values), self._default_layout)])
+        else:
+            values = np.column_stack([checked_dims(values[:, :-1]), values[:, -1].astype(np.int64)])
+        pairs = np.stack([ndims(values), values[:, -1]])
+        allowed = [(ndim, code) for ndim in DIMENSIONALITIES for code in (0, 1) if self.knows(ndim, LAYOUTS[code])]
+        wrong = ~np.any([(pairs == np.array([pair]).T).all(axis=0) for pair in allowed], axis=0)
         if wrong.any():
             row = int(wrong.argmax())
-            raise UserError(
-                f"problems, row {row}: layout is {values[row, -1]}; the model knows "
-                + ", ".join(f"{code} ({LAYOUTS[code]})" for code in codes)
-            )
-        return np.column_stack([checked_dims(values[:, :-1]), values[:, -1].astype(np.int64)])
+            names = ", ".join(f"{code} in {ndim}D ({LAYOUTS[code]})" for ndim, code in allowed)
+            raise UserError(f"problems, row {row}: {pairs[0, row]}D of layout {pairs[1, row]}; the model knows {names}")
+        return values
+
+    def knows(self, ndim: int, layout: str) -> bool:
+        """Whether the model is for this layout of ``problem.LAYOUTS``, or has no candidate for any."""
+        own = set(self.about.layouts).intersection(DEEP_LAYOUTS.values() if ndim == 3 else LAYOUTS)
+        return not own or (DEEP_LAYOUTS[layout] if ndim == 3 else layout) in own
+
+    @property
+    def _default_layout(self) -> int:
+        """Its place in ``problem.LAYOUTS``."""
+        return LAYOUTS.index(self.about.layouts[0].replace("D", ""))
 
     @cached_property
     def aliases(self) -> dict[str, list[str]]:
