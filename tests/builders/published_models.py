@@ -12,7 +12,7 @@ from tileseer.core import documents, parquet
 from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
-from tileseer.learn import model_files
+from tileseer.learn import model_files, studies
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.training import settings_for
@@ -119,3 +119,16 @@ def train_on_recording(path, product, operation, one_in, arch=None, **changed):
     data = Dataset.read(path)
     settings = settings_for(samples.SMALL.model_copy(update=changed or {"min_child_samples": 5}), data)
     return data, samples.train(data, device, settings, coefficients=samples.coefficients())
+
+
+def publish_recording(folder, product, operation, one_in, arch):
+    """Publish a model of one in so many problems of a recording without validation; return its dataset."""
+    data, trained = train_on_recording(folder / "dataset.parquet", product, operation, one_in, arch)
+    trained.save(folder / "training")
+    report = studies.validate_by_layer(data, studies.recipe_of(trained.model, 1), None)
+    documents.write_document(folder / "report.json", report)
+    served = serving.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report))
+    served.save(folder / "serving")
+    parts = [folder / "training"], [folder / "report.json"], [folder / "serving"]
+    publication.publish_models(*parts, folder / "models", page=PAGE)
+    return data

@@ -5,17 +5,14 @@ import json
 import numpy as np
 import pytest
 from cpp_selectors import assert_cpp_picks_alike, picks_of_cpp, random_shapes
-from published_models import PAGE, SMALL_SERVING, WORD, evaluation_inputs, train_on_recording
+from published_models import WORD, publish_recording, train_on_recording
 
 from tileseer.cli import main
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.kernels.miopen.solvers import SOLVERS
-from tileseer.learn import studies
 from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_frame
 from tileseer.problems.problem_rows import columns_of_frame
-from tileseer.serve import publication
-from tileseer.serve import serving as stage
 from tileseer.serve.selector import Selector, ndims
 
 ARCH, OPERATION = "gfx90a_miopen", "forward_fp32"
@@ -28,14 +25,7 @@ LAYER = Problem.from_dims("forward", "fp32", N=8, C=64, K=64, Hi=56, Wi=56, Y=3,
 def published(tmp_path_factory):
     """Publish one operation, trained on a few rows of both layouts; return dataset, models and folder."""
     folder = tmp_path_factory.mktemp("layouts")
-    data, trained = train_on_recording(folder / "dataset.parquet", "gfx90a_mi210", OPERATION, 16, ARCH)
-    trained.save(folder / "training")
-    report = studies.validate_by_layer(data, studies.recipe_of(trained.model, 1), None)
-    documents.write_document(folder / "report.json", report)
-    served = stage.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report))
-    served.save(folder / "serving")
-    parts = [folder / "training"], [folder / "report.json"], [folder / "serving"]
-    publication.publish_models(*parts, folder / "models", page=PAGE)
+    data = publish_recording(folder, "gfx90a_mi210", OPERATION, 16, ARCH)
     return data, folder / "models", folder
 
 

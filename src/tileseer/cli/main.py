@@ -19,6 +19,7 @@ COMMANDS = {
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",
     "explain": "explain why a model picks a kernel, or which rules a kernel breaks",
+    "export": "write a model's choices in the form that another program reads",
     "import": "make a recording from a database of MIOpen",
     "init": "create a folder that runs the workflow of this package",
     "provenance": "show the origin of a published model, or the figures of each publication",

@@ -1,61 +1,103 @@
-"""Files of problems as commands take them: a CSV with a column per dimension, or lines of MIOpenDriver and ckProfiler.
+"""Files of problems as commands take them: layers, a CSV with a column per dimension, or lines of other programs.
 
-Such lines may be in a text with others, such as a log of MIOpen.
+Lines are those of MIOpenDriver and ckProfiler. They may be in a text with others: a program logs its convolutions as
+lines of MIOpenDriver if ``MIOPEN_ENABLE_LOGGING_CMD=1`` is set.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from tileseer.core.errors import UserError
-from tileseer.problems import driver_lines, problem_csv
+from tileseer.problems import driver_lines, layers, problem_csv
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, Problem
 
 LINE = re.compile(r"\S*(?:MIOpenDriver|ckProfiler)\s.*")
+LAYOUT_WORDS = {"": "", **{name: one for one, deep in DEEP_LAYOUTS.items() for name in (one, deep)}}
+
+
+@dataclass
+class ProblemList:
+    """What was read of some files."""
+
+    problems: dict[Problem, None] = field(default_factory=dict)
+    """In their order; one without a layout means every layout."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """How many lines each reason refused."""
 
 
 def read_problems(path: Path, operations: Sequence[str]) -> dict[str, list[Problem]]:
     """The distinct problems of a file, by operation, in their order; ``operations`` are those that count.
 
-    Columns ``direction`` (or ``variant``) and ``dtype`` say whose a row is; without them it is of all ``operations``.
     ``UserError`` names file, line and value, or says that no problem is left.
     """
-    try:
-        lines = [match[0] for match in LINE.finditer(path.read_text(encoding="utf-8", errors="replace"))]
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    problems = _of_lines(path, lines) if lines else _of_table(path, operations)
-    by_operation: dict[str, dict[Problem, None]] = {operation: {} for operation in operations}
-    for problem in problems:
-        operation = f"{problem.variant}_{problem.dtype}"
-        if operation in by_operation:
-            by_operation[operation][problem] = None
-    if not any(by_operation.values()):
-        raise UserError(f"{path}: there is no problem of {', '.join(operations)}; give a model of its operations")
-    return {operation: list(own) for operation, own in by_operation.items() if own}
+    read = read_problem_lists([path], list(map(Operation.parse, operations)))
+    by_operation: dict[str, list[Problem]] = {operation: [] for operation in operations}
+    for problem in read.problems:
+        by_operation[f"{problem.variant}_{problem.dtype}"].append(problem)
+    if not read.problems:
+        why = next(iter(read.refused), "give a model of its operations")
+        raise UserError(f"{path}: there is no problem of {', '.join(operations)}: {why}")
+    return {operation: own for operation, own in by_operation.items() if own}
 
 
-def _of_lines(path: Path, lines: Sequence[str]) -> Iterator[Problem]:
-    for line in lines:
+def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], layout: str = "") -> ProblemList:
+    """The problems of files; where they leave direction or data type open, those of all ``operations``.
+
+    Columns ``direction`` (or ``variant``) and ``dtype`` of a CSV give the operation of a row. ``layout``: of lines that
+    name none. ``UserError``: a file that cannot be read, or a CSV with a mistake, by line and value.
+    """
+    read = ProblemList()
+    for path in paths:
         try:
-            variant, dtype, dims = driver_lines.parse_line(line)
-            for one in [variant] if variant else ["forward", "bwd_data", "bwd_weight"]:
-                yield Problem.from_dims(one, dtype, **dims).with_layout(driver_lines.layout_of(line))
-        except UserError as error:
-            raise UserError(f"{path}: {line[:80]!r}: {str(error).removeprefix('--problem: ')}") from error
+            with path.open(encoding="utf-8", errors="replace") as file:
+                # A program logs a convolution each time that it runs.
+                lines = dict.fromkeys(match[0] for line in file if (match := LINE.search(line)))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+        if not lines:
+            read.problems |= dict.fromkeys(_of_csv(path, operations))
+        for one in lines:
+            try:
+                read.problems |= dict.fromkeys(_of_line(one, operations, layout))
+            except (UserError, ValueError) as error:
+                read.refused[str(error).removeprefix("--problem: ")] += 1
+    return read
 
 
-def _of_table(path: Path, operations: Sequence[str]) -> Iterator[Problem]:
+def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
     table = problem_csv.read_csv(path)
+    if {"network", "layer"} <= set(table):
+        for layer in layers.read_layers(path):
+            yield from (layer.problem_for(one) for one in operations if one.variant in layer.directions)
+        return
     dims, _ = problem_csv.dims_of_rows(path, table)
     problem_csv.check_problems(path, dims, "forward", "bf16")
     # A table of problems says `variant`, one of measurements `direction`.
-    names = ["variant" if "variant" in table else "direction", "dtype"]
-    own = [table[name].str.strip().to_numpy() if name in table else np.full(len(table), "") for name in names]
-    for variant, dtype, row in zip(*own, dims[list(DIMS)].to_numpy().tolist(), strict=True):
-        for operation in map(Operation.parse, operations):
-            if variant in ("", operation.variant) and dtype in ("", operation.dtype):
-                yield Problem.from_dims(operation.variant, operation.dtype, **dict(zip(DIMS, row, strict=True)))
+    names = ("variant" if "variant" in table else "direction", "dtype", "layout")
+    words = [table[name].str.strip() if name in table else [""] * len(table) for name in names]
+    rows = zip(dims[list(DIMS)].to_numpy().tolist(), *words, strict=True)
+    for line, (row, direction, dtype, layout) in enumerate(rows, start=problem_csv.FIRST_LINE):
+        if layout not in LAYOUT_WORDS:
+            words_of_layouts = ", ".join(filter(None, LAYOUT_WORDS))
+            raise UserError(f"{path}, line {line}: layout is {layout!r}; use one of {words_of_layouts}")
+        for one in operations:
+            if direction in ("", one.variant) and dtype in ("", one.dtype):
+                sizes = dict(zip(DIMS, row, strict=True))
+                yield Problem.from_dims(one.variant, one.dtype, **sizes).with_layout(LAYOUT_WORDS[layout])
+
+
+def _of_line(line: str, operations: Sequence[Operation], layout: str) -> list[Problem]:
+    """The problems of a line, of those ``operations`` that it is for."""
+    variant, dtype, dims = driver_lines.parse_line(line)
+    missing = [name for name in problem_csv.REQUIRED if name not in dims]
+    if missing:
+        raise UserError(f"a line without {', '.join(missing)}")
+    chosen = [one for one in operations if one.dtype == dtype and variant in (None, one.variant)]
+    if not chosen:
+        raise UserError(f"there is no model of {variant or 'any direction'} in {dtype}")
+    own = driver_lines.layout_of(line) or layout
+    return [Problem.from_dims(one.variant, dtype, **dims).with_layout(own) for one in chosen]

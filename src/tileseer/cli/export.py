@@ -1,0 +1,71 @@
+"""``tileseer export``: write a model's choices in the form that another program reads."""
+
+import argparse
+from pathlib import Path
+
+from tileseer.cli import options
+from tileseer.learn import model_files
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem_lists import read_problem_lists
+from tileseer.serve import miopen_export
+from tileseer.serve.miopen_export import Settings
+
+EXAMPLES = (
+    "tileseer export miopen results/models/gfx942_miopen --problems config/problems/layers.csv \\\n"
+    "      --like ~/.config/miopen/gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt \\\n"
+    "      --system /opt/rocm/share/miopen/db/gfx942130.HIP.fdb.txt --output miopen-db",
+    "tileseer export miopen results/models/gfx90a_miopen --problems training.log --layout NHWC \\\n"
+    "      --like gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt --output miopen-db",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="FORMAT")
+    own = actions.add_parser("miopen", help="a user find-db, which MIOpen reads: for PyTorch on ROCm without code")
+    options.add_models(own)
+    meaning = "CSV of layers or problems, lines of MIOpenDriver, or a log with such lines (MIOPEN_ENABLE_LOGGING_CMD=1)"
+    own.add_argument("--problems", nargs="+", required=True, type=Path, metavar="FILE", help=meaning)
+    meaning = "user find-db that your MIOpen wrote: its name is that of the output, its records stay"
+    own.add_argument("--like", required=True, type=Path, metavar="UFDB", help=meaning)
+    own.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder for the file")
+    meaning = "find-db of the installation (share/miopen/db): what it has measured is left out"
+    own.add_argument("--system", nargs="+", default=[], type=Path, metavar="FDB", help=meaning)
+    meaning = "also write what the installation's database or the model's recording has measured"
+    own.add_argument("--measured", action="store_true", help=meaning)
+    options.add_layout(own)
+    own.add_argument("--top", type=options.positive, default=4, help="most solvers of a problem (default: 4)")
+    own.add_argument("--build", default="", metavar="VERSION", help="refuse a --like of another build of MIOpen")
+    own.epilog = "MIOpen takes the first solver of a record that it can run. See docs/amd.md on what to set."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file and tell how MIOpen finds it; return 1 if the models add nothing to it."""
+    index = model_files.read_index(args.models)
+    listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations])
+    layout = (args.layout or "").replace("D", "")
+    settings = Settings(args.like, args.build, args.system, args.measured, layout, args.top)
+    export = miopen_export.export_models(args.models, list(listed.problems), settings)
+    path = miopen_export.write_export(args.output, args.like.name, export)
+    notes = (
+        [] if args.system else ["without --system, predictions also replace what only the installation has measured"]
+    )
+    content = {
+        "file": path,
+        "arch": index.arch,
+        "problems": len(listed.problems),
+        "kept": export.kept,
+        "written": len(export.lines) - export.kept,
+        "entries": export.entries,
+        "left_out": dict(export.left_out.most_common()),
+        "refused": dict(listed.refused.most_common()),
+        "notes": notes,
+    }
+    lines = [
+        f"{path}: {content['written']:,} records with {export.entries:,} solvers, behind {export.kept:,} of --like",
+        *(f"left out {count:,}: {reason}" for reason, count in export.left_out.most_common()),
+        *(f"refused {count:,} lines: {reason}" for reason, count in listed.refused.most_common()),
+        *(f"note: {note}" for note in notes),
+        f"to use it: export MIOPEN_USER_DB_PATH={args.output.absolute()}; to undo it: unset MIOPEN_USER_DB_PATH",
+    ]
+    return options.answer(args, content, lines, not content["written"])

@@ -1,0 +1,307 @@
+"""A user find-db of MIOpen with the predictions of a model: MIOpen takes its entries without timing anything.
+
+A wrong entry is an error in the user's program, or a buffer that is too small. So only those solvers are written whose
+workspace is known (``kernels.miopen.workspace``, or a line of MIOpen itself for the same key), with the algorithm that
+MIOpen writes for the solver in this direction, and only problems whose layout the model knows. Records of the file that
+the user has are measured: they stay as they are.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.dataset.find_db import Entry, parse_entry, read_lines
+from tileseer.gpus.hardware import Hardware, target
+from tileseer.kernels.miopen.solvers import algorithm_word
+from tileseer.kernels.miopen.workspace import workspace
+from tileseer.kernels.registry import MIOPEN, family_of_arch
+from tileseer.learn import model_files
+from tileseer.learn.model import Model, read_table
+from tileseer.problems.find_db_key import VARIANTS, Key, UnusableError
+from tileseer.problems.implicit_gemm import gemm_columns
+from tileseer.problems.operation import ELEMENT_BYTES, Operation
+from tileseer.problems.problem import DIMS, LAYOUTS, Problem
+from tileseer.serve.selector import Ranked, Selector
+
+LETTERS = {variant: letter for letter, variant in VARIANTS.items()}
+DECIMAL_UNTIL = 64
+"""Compute units up to which file names have their number in decimal, behind an underscore; above, it is hexadecimal."""
+NEIGHBOURS = 5
+"""Measured problems whose speed is that of a problem which was not measured."""
+DIGITS = 6
+"""Of a time, as MIOpen writes it."""
+STEP = 1.00001
+"""Least ratio of one time to the one before it: with so many digits they differ."""
+FALLBACK = "ConvDirectNaiveConv"
+"""Slow solvers that run everything. They are written only in first place: without any entry MIOpen would search."""
+
+
+class FileName(NamedTuple):
+    """Parts of ``gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt``."""
+
+    arch: str
+    features: str
+    compute_units: int
+    build: str
+
+    @classmethod
+    def parse(cls, path: Path) -> Self:
+        """Read the name of a user find-db; ``UserError`` if it is none."""
+        match = _NAME.fullmatch(path.name)
+        units = match and (int(match["decimal"]) if match["decimal"] else int(match["hex"], 16))
+        if not match or not units or (units <= DECIMAL_UNTIL) != bool(match["decimal"]):
+            raise UserError(
+                f"--like {path}: this is no name of a user find-db, such as gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt; "
+                "give a file that MIOpen wrote below ~/.config/miopen or MIOPEN_USER_DB_PATH"
+            )
+        return cls(match["arch"], match["features"], units, match["build"])
+
+
+_NAME = re.compile(
+    r"(?P<arch>gfx(?:1[0-9a-f]{3}|[0-9a-f]{3}))(?P<features>(?:_(?:no)?sramecc)?(?:_xnack)?)"
+    r"(?:_(?P<decimal>[1-9][0-9]*)|(?P<hex>[1-9a-f][0-9a-f]*))\.HIP\.(?P<build>[0-9]+_[0-9]+_[0-9]+_[^.]+)\.ufdb\.txt",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What MIOpen itself wrote into some files."""
+
+    keys: frozenset[str]
+    entries: Mapping[tuple[str, str], Entry]
+    """By key and solver."""
+    algorithms: Mapping[tuple[str, str], str]
+    """By solver and direction letter."""
+
+    @classmethod
+    def read(cls, paths: Sequence[Path], newest_form: bool = False) -> Self:
+        """Read find-dbs; unusable lines do not count. ``newest_form``: ``UserError`` for lines of the older form."""
+        entries: dict[tuple[str, str], Entry] = {}
+        algorithms: dict[tuple[str, str], str] = {}
+        for path in paths:
+            for number, line in enumerate(read_lines(path), start=1):
+                key, _, values = line.partition("=")
+                if newest_form and values.startswith("miopenConvolution"):
+                    raise UserError(
+                        f"--like {path}, line {number}: this build of MIOpen writes an older form of records, which is "
+                        "not written here; give a file of a newer build"
+                    )
+                for entry in _entries(key, values):
+                    entries.setdefault((key, entry.solver), entry)
+                    algorithms.setdefault((entry.solver, Key.parse(key).direction), entry.algorithm)
+        return cls(frozenset(key for key, _ in entries), entries, algorithms)
+
+
+def _entries(key: str, values: str) -> Iterator[Entry]:
+    try:
+        Key.parse(key)
+    except UnusableError:
+        return
+    for value in filter(None, values.split(";")):
+        try:
+            entry = parse_entry(value)
+            if entry.milliseconds and entry.workspace.isdigit():
+                yield entry
+        except UnusableError:
+            continue
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is exported."""
+
+    like: Path
+    """A user find-db of the build and GPU that the export is for; its records stay."""
+    build: str = ""
+    """Of MIOpen, such as 3_2_0_36bb7fd4a, if it is to be checked."""
+    system: Sequence[Path] = ()
+    """Databases of the installation, whose records are measured."""
+    measured: bool = False
+    """Also write the keys that ``system`` or the model's own recording has measured."""
+    layout: str = ""
+    """Only problems of this one of ``LAYOUTS``."""
+    top: int = 4
+    """Most solvers of a key."""
+
+
+@dataclass
+class Export:
+    """The lines of the file, and why problems have none."""
+
+    lines: list[str] = field(default_factory=list)
+    kept: int = 0
+    """The first lines: those of the file that was there."""
+    entries: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
+    """``UserError`` unless the files are of the model's GPU, and that of ``like`` of the build."""
+    name = FileName.parse(settings.like)
+    if name.arch != target(arch):
+        raise UserError(f"--like {settings.like}: is of {name.arch}, but the model is of {target(arch)}")
+    if name.compute_units != hardware.compute_units:
+        raise UserError(
+            f"--like {settings.like}: is of a GPU with {name.compute_units} compute units, but the model is of "
+            f"{hardware.name} with {hardware.compute_units}"
+        )
+    if settings.build and settings.build.replace(".", "_") != name.build:
+        raise UserError(f"--like {settings.like}: is of build {name.build} of MIOpen, not of {settings.build}")
+    base = settings.like.name.partition(".HIP.")[0]
+    for path in settings.system:
+        if path.name.startswith("gfx") and path.name.partition(".HIP.")[0] != base:
+            raise UserError(f"--system {path}: is of another GPU than --like: give {base}.HIP.fdb.txt, packed or not")
+
+
+def export_models(models: Path, problems: Sequence[Problem], settings: Settings) -> Export:
+    """Lines of a user find-db for ``problems``, behind the lines of the file that is there.
+
+    A problem without a layout is written in every layout that the model of its operation knows. ``UserError``: models
+    of another library, or a file of another GPU or build.
+    """
+    index = model_files.read_index(models)
+    if family_of_arch(index.arch) is not MIOPEN:
+        raise UserError(f"{models}: its models are of {index.arch}, not of MIOpen's solvers (gfx942_miopen)")
+    first = models / next(iter(index.operations.values())).folder
+    check_files(settings, index.arch, Model.read(first).hardware)
+    own, system = Measured.read([settings.like], newest_form=True), Measured.read(settings.system)
+    lines = [line for line in read_lines(settings.like) if line.strip()]
+    export = Export(lines, len(lines))
+    of_operation: dict[Operation, list[Problem]] = {}
+    for problem in problems:
+        of_operation.setdefault(Operation(problem.variant, problem.dtype), []).append(problem)
+    for operation, listed in of_operation.items():
+        if str(operation) not in index.operations:
+            export.left_out[f"no model of {operation}"] += len(listed)
+            continue
+        _Writer(Selector.read(models, str(operation)), own, system, settings).write(listed, export)
+    return export
+
+
+def write_export(folder: Path, name: str, export: Export) -> Path:
+    """Write the file into a folder; ``UserError`` if there is one already."""
+    path = folder / name
+    if path.exists():
+        raise UserError(f"{path}: exists already; name another folder, or remove it first")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(path, "".join(f"{line}\n" for line in export.lines))
+    return path
+
+
+class _Writer:
+    """Writes the problems of one operation."""
+
+    def __init__(self, selector: Selector, own: Measured, system: Measured, settings: Settings) -> None:
+        self._selector, self._own, self._system, self._settings = selector, own, system, settings
+        self._letter = LETTERS[Operation.parse(selector.about.operation).variant]
+        self._times = _Times.of(selector)
+
+    def write(self, problems: Sequence[Problem], export: Export) -> None:
+        """Add the lines of problems."""
+        listed = self._to_rank(problems, export)
+        times = self._times.milliseconds(listed)
+        for problem, fastest in zip(listed, times.tolist(), strict=True):
+            entries = self._entries(problem, fastest)
+            if not entries:
+                export.left_out["no solver of the model can run it with a workspace that is known"] += 1
+                continue
+            export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
+            export.entries += len(entries)
+
+    def _to_rank(self, problems: Sequence[Problem], export: Export) -> list[Problem]:
+        """Distinct problems of one layout each that get a line."""
+        kept: dict[str, Problem] = {}
+        for problem in problems:
+            layouts = [problem.layout] if problem.layout else list(LAYOUTS)
+            for layout in layouts:
+                one, reason = problem.with_layout(layout), ""
+                key = str(Key.of(one))
+                if key in kept or self._settings.layout not in ("", layout):
+                    continue
+                if not self._selector.knows(one.ndim, layout):
+                    # Without a layout of its own, a problem is for the layouts that the model knows.
+                    reason = f"the model of {self._selector.about.operation} does not know the layout {layout}"
+                    export.left_out.update([reason] * bool(problem.layout))
+                elif key in self._own.keys:
+                    export.left_out["measured in the file of --like, which keeps its record"] += 1
+                elif not self._settings.measured and key in self._system.keys:
+                    export.left_out["measured in the system's database"] += 1
+                elif not self._settings.measured and self._selector.fastest_measured(one):
+                    export.left_out["measured in the recording of the model"] += 1
+                else:
+                    kept[key] = one
+        return list(kept.values())
+
+    def _entries(self, problem: Problem, fastest: float) -> list[Entry]:
+        """Entries of a problem, fastest first; ``fastest`` is the predicted time of the best candidate."""
+        ranked = self._ranked(problem)
+        key, entries, before = str(Key.of(problem)), list[Entry](), 0.0
+        for place, row in enumerate(ranked):
+            solver = row["kernel"].partition(f"_{problem.ndim}d_")[2]
+            if len(entries) == self._settings.top or (place and solver.startswith(FALLBACK)):
+                continue
+            algorithm = self._own.algorithms.get((solver, self._letter)) or self._system.algorithms.get(
+                (solver, self._letter), algorithm_word(solver, self._letter)
+            )
+            size = self._workspace(key, solver, problem)
+            if algorithm is None or size is None:
+                continue
+            before = max(fastest * row["predicted_time"] / 100, before * STEP)
+            entries.append(Entry(solver, f"{before:.{DIGITS}g}", str(size), algorithm))
+        return entries
+
+    def _ranked(self, problem: Problem) -> list[Ranked]:
+        """The ranking, behind the candidate that was the fastest when exactly this problem was measured."""
+        ranked = self._selector.rank(problem)
+        measured = self._selector.fastest_measured(problem)
+        ahead = [row | {"predicted_time": 100.0} for row in ranked if row["candidate"] == measured]
+        return ahead + [row for row in ranked if row["candidate"] != measured]
+
+    def _workspace(self, key: str, solver: str, problem: Problem) -> int | None:
+        entry = self._system.entries.get((key, solver))
+        return int(entry.workspace) if entry else workspace(solver, problem)
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Times of best candidates, from the speed of similar problems that were measured."""
+
+    operation: Operation
+    axes: np.ndarray
+    """float64 [n, 4]: log2 of the sizes of the matrix product."""
+    speed: np.ndarray
+    """float64 [n]: log2 of the TFLOPS."""
+
+    @classmethod
+    def of(cls, selector: Selector) -> Self:
+        """The measured problems of a model."""
+        operation = Operation.parse(selector.about.operation)
+        table = read_table(selector.folder / model_files.KNOWN, (*DIMS, "tflops"))
+        rows = table[list(DIMS)].to_numpy(np.int64)
+        return cls(operation, _axes(operation, rows)[0], np.log2(table["tflops"].to_numpy(np.float64)))
+
+    def milliseconds(self, problems: Sequence[Problem]) -> np.ndarray:
+        """Predicted time of the best candidate of each problem, float64 [n]: the median speed of its neighbours."""
+        axes, flops = _axes(self.operation, np.array([one.dims for one in problems], np.int64).reshape(-1, len(DIMS)))
+        speed = np.empty(len(problems))
+        for row, own in enumerate(axes):
+            away = np.abs(self.axes - own).sum(axis=1)
+            near = np.argpartition(away, min(NEIGHBOURS, len(away)) - 1)[:NEIGHBOURS]
+            same = near[away[near] == 0]
+            speed[row] = np.median(self.speed[same if len(same) else near])
+        return flops / 2.0**speed * 1e-9
+
+
+def _axes(operation: Operation, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log2 of M, N, K and batch of the matrix products, [n, 4], and useful FLOP, [n]."""
+    columns = {name: rows[:, place] for place, name in enumerate(DIMS)}
+    sizes = gemm_columns(columns, operation.variant, ELEMENT_BYTES[operation.dtype])
+    return np.log2(np.stack([sizes[f"gemm_{name}"] for name in ("m", "n", "k", "batch")], axis=1)), sizes["flops"]

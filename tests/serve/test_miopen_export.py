@@ -1,0 +1,205 @@
+"""The user find-db that a model writes: a reader made from the format's description alone takes it, and our import."""
+
+import itertools
+import json
+import re
+
+import pytest
+from published_models import publish_recording
+
+from tileseer.cli import main
+from tileseer.core.errors import UserError
+from tileseer.dataset import find_db
+from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.problems.find_db_key import Key
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem_lists import read_problem_lists
+from tileseer.serve.miopen_export import FileName
+from tileseer.serve.selector import Selector
+
+LIKE = "gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt"
+OWN = "64-56-56-3x3-64-56-56-3-1x1-1x1-1x1-0-NCHW-FP32-F=GemmFwdRest:0.5,7225344,miopenConvolutionFwdAlgoGEMM\n"
+LINE = (
+    "MIOpenDriver conv -n {n} -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F {f} -t 1"
+)
+LAST = " --in_layout NHWC --fil_layout NHWC --out_layout NHWC"
+OPERATIONS = ("forward_fp32", "bwd_data_fp32")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    publish_recording(folder, "gfx90a_mi210", "forward_fp32", 24, "gfx90a_miopen")
+    return folder / "models"
+
+
+@pytest.fixture
+def export(models, tmp_path, capsys):
+    """Run the command on a text of problems; return its JSON, the lines and the path."""
+    like = tmp_path / "home" / LIKE
+    like.parent.mkdir()
+    like.write_text(OWN)
+
+    def run(text, *arguments, name="problems.txt", status=0):
+        (tmp_path / name).write_text(text)
+        words = ["--problems", str(tmp_path / name), "--like", str(like), "--output", str(tmp_path / "db")]
+        assert main.main(["export", "miopen", str(models), *words, *map(str, arguments), "--json"]) == status
+        captured = capsys.readouterr()
+        if status == 2:
+            assert captured.err.count("\n") == 1 and not (tmp_path / "db").exists()
+            return captured.err
+        path = tmp_path / "db" / LIKE
+        return json.loads(captured.out), path.read_text().splitlines(), path
+
+    run.like = like
+    return run
+
+
+def records(lines):
+    """Key and entries of each line, as MIOpen's readers split them; it fails where they would complain or skip.
+
+    The first = ends the key; entries are apart by ; and their id ends at the first :, its three values by commas.
+    """
+    keys = set()
+    for line in lines:
+        key, equals, values = line.partition("=")
+        assert equals and key and key not in keys and not set(key) & set("=:; ")
+        keys.add(key)
+        entries = []
+        for item in values.split(";"):
+            solver, colon, behind = item.partition(":")
+            time, workspace, algorithm = behind.split(",")
+            assert colon and solver and "=" not in solver
+            assert solver not in [one[0] for one in entries]
+            entries.append((solver, float(time), int(workspace), algorithm))
+        yield key, entries
+
+
+PREFIX = {"F": "miopenConvolutionFwdAlgo", "B": "miopenConvolutionBwdDataAlgo", "W": "miopenConvolutionBwdWeightsAlgo"}
+
+
+def check(lines):
+    """What makes a record safe: times that rise, workspaces, and the algorithm of the solver in the direction."""
+    count = 0
+    for key, entries in records(lines):
+        direction = re.search(r"-([FBW])(_g\d+)?$", key)[1]
+        times = [time for _, time, _, _ in entries]
+        assert times[0] > 0 and all(a < b for a, b in itertools.pairwise(times))
+        for solver, _, workspace, algorithm in entries:
+            assert workspace >= 0 and algorithm.startswith(PREFIX[direction])
+            assert direction in SOLVERS[solver].directions
+        count += len(entries)
+    return count
+
+
+def test_records_are_read_back_by_the_import_and_by_a_reader_of_the_format(export, models):
+    text = "\n".join(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{LINE.format(n=n, f=1)}" for n in (5, 7, 5, 3))
+    told, lines, path = export(f"{text}\nsome other line\n{LINE.format(n=9, f=1)}{LAST}\n")
+    assert (told["problems"], told["kept"], told["written"]) == (4, 1, 3)
+    assert lines[0] == OWN.strip() and told["left_out"] == {"measured in the file of --like, which keeps its record": 1}
+    assert check(lines) == told["entries"] + 1 > 6
+    keys = [key for key, _ in records(lines)]
+    assert keys[1].endswith("-5-1x1-1x1-1x1-0-NCHW-FP32-F") and keys[3].endswith("-0-NHWC-NHWC-NHWC-FP32-F")
+    times = find_db.read_find_dbs([path], "gfx90a", frozenset(SOLVERS)).times
+    assert len(times) == told["entries"] + 1
+    problem = Problem.from_dims("forward", "fp32", N=5, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
+    ranked = [row["kernel"].partition("_2d_")[2] for row in Selector.read(models, "forward_fp32").rank(problem)]
+    written = [solver for one, solver in times if one == problem]
+    assert written == [solver for solver in ranked if solver in written][:4]
+
+
+def test_layers_without_a_layout_are_written_in_both_forms_of_the_key(export):
+    rows = "network,layer," + ",".join(DIMS) + "\nnet,conv,5,64,64,1,1,56,56,1,3,3,1,1,1,0,1,1,1,1,1\n"
+    told, lines, path = export(rows, name="layers.csv")
+    assert [Key.parse(key).layouts for key, _ in records(lines[1:])] == [("NCHW",), ("NHWC",) * 3]
+    assert told["written"] == 2 and check(lines)
+    path.unlink()
+    assert export(rows, "--layout", "NHWC", name="layers.csv")[0]["written"] == 1
+
+
+def test_what_is_measured_stays_unless_it_is_requested(export, models, tmp_path):
+    selector = Selector.read(models, "forward_fp32")
+    row = next(row for row in selector._measured_dims if row[-1] == 0 and row[4] == 1)
+    known = Problem.from_dims("forward", "fp32", **dict(zip(DIMS, map(int, row), strict=False)))
+    csv = "direction,dtype,layout," + ",".join(DIMS) + "\n"
+    csv += "forward,fp32,NCHW," + ",".join(map(str, known.dims)) + "\n"
+    csv += "forward,fp32,NCHW,11,64,64,1,1,56,56,1,3,3,1,1,1,0,1,1,1,1,1\n"
+    system = tmp_path / "gfx90a68.HIP.fdb.txt"
+    other = "64-56-56-3x3-64-56-56-11-1x1-1x1-1x1-0-NCHW-FP32-F"
+    system.write_text(f"{other}=GemmFwdRest:0.5,777,miopenConvolutionFwdAlgoGEMM\n")
+    told, lines, _ = export(csv, "--system", system, name="p.csv", status=1)
+    assert told["written"] == 0 and sorted(told["left_out"].values()) == [1, 1] and len(lines) == 1
+    (tmp_path / "db" / LIKE).unlink()
+    told, lines, _ = export(csv, "--system", system, "--measured", "--top", 40, name="p.csv")
+    made = dict(records(lines))
+    assert told["written"] == 2 and check(lines)
+    assert ("GemmFwdRest", 777) in [(solver, size) for solver, _, size, _ in made[other]]
+    assert made[str(Key.of(known))][0][0] == selector.fastest_measured(known).partition("_2d_")[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt", "is of gfx942, but the model is of gfx90a"),
+        ("gfx90a6e.HIP.3_2_0_36bb7fd4a.ufdb.txt", "110 compute units, but the model is of gfx90a_mi210 with 104"),
+        ("gfx90a68.HIP.fdb.txt", "no name of a user find-db"),
+        ("gfx90a68.HIP.3_2.ufdb.txt", "no name of a user find-db"),
+        ("gfx90a_104.HIP.3_2_0_36bb7fd4a.ufdb.txt", "no name of a user find-db"),
+        ("gfx90a68.OpenCL.3_2_0_36bb7fd4a.ufdb.txt", "no name of a user find-db"),
+    ],
+)
+def test_a_file_of_another_gpu_or_of_no_build_is_refused(export, tmp_path, name, message):
+    (tmp_path / name).write_text(OWN)
+    assert message in export(LINE.format(n=5, f=1), "--like", tmp_path / name, status=2)
+
+
+def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp_path):
+    line = LINE.format(n=5, f=1)
+    assert "is of build 3_2_0_36bb7fd4a of MIOpen, not of 3.3.0.1" in export(line, "--build", "3.3.0.1", status=2)
+    old = tmp_path / LIKE
+    old.write_text(
+        f"{OWN.partition('=')[0]}=miopenConvolutionFwdAlgoGEMM:GemmFwdRest,0.5,0,miopenConvolutionFwdAlgoGEMM,x\n"
+    )
+    assert "older form of records" in export(line, "--like", old, status=2)
+    assert "is of another GPU than --like" in export(line, "--system", tmp_path / "gfx942130.HIP.fdb.txt", status=2)
+    assert export(line, "--build", "3.2.0.36bb7fd4a")[0]["written"] == 1
+    with pytest.raises(AssertionError):
+        export(line)  # the file is there
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("gfx942130", ("gfx942", "", 304)),
+        ("gfx942e4", ("gfx942", "", 228)),
+        ("gfx90a6e", ("gfx90a", "", 110)),
+        ("gfx950100", ("gfx950", "", 256)),
+        ("gfx1030_36", ("gfx1030", "", 36)),
+        ("gfx906_60", ("gfx906", "", 60)),
+        ("gfx908_nosramecc78", ("gfx908", "_nosramecc", 120)),
+        ("gfx90a_sramecc_xnack68", ("gfx90a", "_sramecc_xnack", 104)),
+        ("gfx906_xnack_60", ("gfx906", "_xnack", 60)),
+    ],
+)
+def test_names_of_files_have_the_gpu(tmp_path, name, parts):
+    assert FileName.parse(tmp_path / f"{name}.HIP.3_2_0_36bb7fd4a.ufdb.txt")[:3] == parts
+
+
+def test_lines_that_are_no_problem_are_counted_by_their_reason(tmp_path):
+    (tmp_path / "log").write_text(
+        "\n".join([
+            LINE.format(n=5, f=0), LINE.format(n=5, f=4), LINE.format(n=5, f=1).replace("-m conv", "-m trans"),
+            LINE.format(n=5, f=1).replace("Driver conv ", "Driver bnorm "), f"{LINE.format(n=5, f=1)} --in_layout NHWC",
+            LINE.format(n=5, f=1).replace("-k 64 ", ""), LINE.format(n=5, f=1).replace("-c 64", "-c '64"), "nothing",
+        ])
+    )  # fmt: skip
+    read = read_problem_lists([tmp_path / "log"], [Operation.parse(one) for one in OPERATIONS])
+    assert [problem.variant for problem in read.problems] == ["forward", "bwd_data"]
+    assert {problem.layout for problem in read.problems} == {"NCHW"}
+    assert read.refused.total() == 6
+    assert any("no model of bwd_weight in fp32" in reason for reason in read.refused)
+    assert any("without K" in reason for reason in read.refused)
+    (tmp_path / "empty").write_text("nothing\n")
+    with pytest.raises(UserError, match="has no problem; give a CSV"):
+        read_problem_lists([tmp_path / "empty"], [])
