@@ -21,7 +21,8 @@ from tileseer.dataset import find_db, recording
 from tileseer.gpus import hardware
 from tileseer.kernels import candidates, registry
 from tileseer.kernels.miopen.kernel import Solver
-from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.kernels.miopen.solvers import SOLVERS, algorithm_word
+from tileseer.kernels.miopen.workspace import ALIGNMENT, workspace
 from tileseer.kernels.names import read_kernel_name
 from tileseer.kernels.support import check_support
 from tileseer.learn import training as stage
@@ -29,7 +30,7 @@ from tileseer.learn.features import features
 from tileseer.problems import find_db_key
 from tileseer.problems.find_db_key import Key, UnusableError
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import Problem, problem_frame
+from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_rows
 
 ARCH = "gfx942_miopen"
 KNOWN = frozenset(SOLVERS)
@@ -164,6 +165,39 @@ def test_every_key_is_written_as_it_was_read(text):
     assert str(key) == text
     with contextlib.suppress(UnusableError):
         assert str(Key.of(key.problem())) == text
+
+
+def test_lines_of_miopen_are_written_as_they_were_read():
+    text = (CONFIG.parent / "tests/data/miopen_find_db.txt").read_text()
+    kinds, equal = set(), 0
+    for line in text.splitlines():
+        name, _, values = line.partition("=")
+        key, entries = Key.parse(name), [find_db.parse_entry(value) for value in values.split(";")]
+        assert f"{Key.of(key.problem())}={';'.join(map(str, entries))}" == line
+        for entry in entries:
+            assert algorithm_word(entry.solver, key.direction) == entry.algorithm
+            size, recorded = workspace(entry.solver, key.problem()), int(entry.workspace)
+            # Older releases did not align the parts of a workspace.
+            assert size is None or recorded <= size < recorded + 4 * ALIGNMENT
+            equal += size == recorded
+        kinds.add((key.layouts[0], key.dtype, key.direction, key.groups > 1))
+    assert text.count("\n") > 300 and len(kinds) > 30 and equal > 0.9 * text.count(":")
+
+
+@pytest.mark.parametrize("arch", ["gfx942_miopen", "gfx90a_miopen"])
+def test_every_problem_of_the_recordings_has_a_key_that_says_it(arch):
+    problems = 0
+    for path in sorted((CONFIG / "recorded" / arch).glob("*/problems.parquet")):
+        table = pd.read_parquet(path)
+        # The largest recording has twenty times the problems of the other.
+        table = table.iloc[:: 1 if arch == ARCH else 20]
+        operation = Operation.parse(path.parent.name)
+        for one in problems_of_rows(
+            operation.variant, operation.dtype, table[list(DIMS)].to_numpy(), table.get("layout")
+        ):
+            assert Key.parse(str(Key.of(one))).problem() == one
+        problems += len(table)
+    assert problems > 5000
 
 
 def run(*arguments):

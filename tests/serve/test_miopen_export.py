@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from help_examples import words
 from published_models import publish_recording
 
 from tileseer.cli import main
@@ -28,14 +29,14 @@ OPERATIONS = ("forward_fp32", "bwd_data_fp32")
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
+def solvers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("export")
     publish_recording(folder, "gfx90a_mi210", "forward_fp32", 24, "gfx90a_miopen")
     return folder / "models"
 
 
 @pytest.fixture
-def export(models, tmp_path, capsys):
+def export(solvers, tmp_path, capsys):
     """Run the command on a text of problems; return its JSON, the lines and the path."""
     like = tmp_path / "home" / LIKE
     like.parent.mkdir()
@@ -43,8 +44,8 @@ def export(models, tmp_path, capsys):
 
     def run(text, *arguments, name="problems.txt", status=0):
         (tmp_path / name).write_text(text)
-        words = ["--problems", str(tmp_path / name), "--like", str(like), "--output", str(tmp_path / "db")]
-        assert main.main(["export", "miopen", str(models), *words, *map(str, arguments), "--json"]) == status
+        files = ["--problems", str(tmp_path / name), "--like", str(like), "--output", str(tmp_path / "db")]
+        assert main.main(["export", "miopen", str(solvers), *files, *map(str, arguments), "--json"]) == status
         captured = capsys.readouterr()
         if status == 2:
             assert captured.err.count("\n") == 1 and not (tmp_path / "db").exists()
@@ -93,7 +94,7 @@ def check(lines):
     return count
 
 
-def test_records_are_read_back_by_the_import_and_by_a_reader_of_the_format(export, models):
+def test_records_are_read_back_by_the_import_and_by_a_reader_of_the_format(export, solvers):
     text = "\n".join(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{LINE.format(n=n, f=1)}" for n in (5, 7, 5, 3))
     told, lines, path = export(f"{text}\nsome other line\n{LINE.format(n=9, f=1)}{LAST}\n")
     assert (told["problems"], told["kept"], told["written"]) == (4, 1, 3)
@@ -104,7 +105,7 @@ def test_records_are_read_back_by_the_import_and_by_a_reader_of_the_format(expor
     times = find_db.read_find_dbs([path], "gfx90a", frozenset(SOLVERS)).times
     assert len(times) == told["entries"] + 1
     problem = Problem.from_dims("forward", "fp32", N=5, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
-    ranked = [row["kernel"].partition("_2d_")[2] for row in Selector.read(models, "forward_fp32").rank(problem)]
+    ranked = [row["kernel"].partition("_2d_")[2] for row in Selector.read(solvers, "forward_fp32").rank(problem)]
     written = [solver for one, solver in times if one == problem]
     assert written == [solver for solver in ranked if solver in written][:4]
 
@@ -118,8 +119,8 @@ def test_layers_without_a_layout_are_written_in_both_forms_of_the_key(export):
     assert export(rows, "--layout", "NHWC", name="layers.csv")[0]["written"] == 1
 
 
-def test_what_is_measured_stays_unless_it_is_requested(export, models, tmp_path):
-    selector = Selector.read(models, "forward_fp32")
+def test_what_is_measured_stays_unless_it_is_requested(export, solvers, tmp_path):
+    selector = Selector.read(solvers, "forward_fp32")
     row = next(row for row in selector._measured_dims if row[-1] == 0 and row[4] == 1)
     known = Problem.from_dims("forward", "fp32", **dict(zip(DIMS, map(int, row), strict=False)))
     csv = "direction,dtype,layout," + ",".join(DIMS) + "\n"
@@ -136,6 +137,27 @@ def test_what_is_measured_stays_unless_it_is_requested(export, models, tmp_path)
     assert told["written"] == 2 and check(lines)
     assert ("GemmFwdRest", 777) in [(solver, size) for solver, _, size, _ in made[other]]
     assert made[str(Key.of(known))][0][0] == selector.fastest_measured(known).partition("_2d_")[2]
+
+
+def test_the_example_of_the_help_text_writes_a_file(solvers, tmp_path, monkeypatch, capsys):
+    example = words("tileseer export miopen")
+    (tmp_path / "results/models").mkdir(parents=True)
+    (tmp_path / "results/models/gfx90a_miopen").symlink_to(solvers)
+    (tmp_path / "training.log").write_text(LINE.format(n=5, f=1))
+    for option in ("--like", "--system"):
+        (tmp_path / example[example.index(option) + 1]).write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    assert main.main(example) == 0
+    assert f"MIOPEN_USER_DB_PATH={tmp_path}/miopen-db" in capsys.readouterr().out
+    assert check((tmp_path / "miopen-db" / LIKE).read_text().splitlines()) > 2
+
+
+def test_models_of_other_kernels_are_refused(models, tmp_path, capsys):
+    (tmp_path / "p").write_text(LINE.format(n=5, f=1).replace("conv ", "convbfp16 ", 1))
+    (tmp_path / LIKE).write_text(OWN)
+    files = ["--problems", tmp_path / "p", "--like", tmp_path / LIKE, "--output", tmp_path / "db"]
+    assert main.main(["export", "miopen", str(models), *map(str, files)]) == 2
+    assert "not of MIOpen's solvers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,8 @@ from tileseer.serve import miopen_export
 from tileseer.serve.miopen_export import Settings
 
 EXAMPLES = (
-    "tileseer export miopen results/models/gfx942_miopen --problems config/problems/layers.csv \\\n"
-    "      --like ~/.config/miopen/gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt \\\n"
-    "      --system /opt/rocm/share/miopen/db/gfx942130.HIP.fdb.txt --output miopen-db",
-    "tileseer export miopen results/models/gfx90a_miopen --problems training.log --layout NHWC \\\n"
-    "      --like gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt --output miopen-db",
+    "tileseer export miopen results/models/gfx90a_miopen --problems training.log \\\n"
+    "      --like gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt --system gfx90a68.HIP.fdb.txt --output miopen-db",
 )
 
 
@@ -40,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file and tell how MIOpen finds it; return 1 if the models add nothing to it."""
+    """Write the file and print how MIOpen finds it; return 1 if the models add nothing to it."""
     index = model_files.read_index(args.models)
     listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations])
     layout = (args.layout or "").replace("D", "")

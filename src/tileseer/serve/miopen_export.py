@@ -1,7 +1,7 @@
 """A user find-db of MIOpen with the predictions of a model: MIOpen takes its entries without timing anything.
 
 A wrong entry is an error in the user's program, or a buffer that is too small. So only those solvers are written whose
-workspace is known (``kernels.miopen.workspace``, or a line of MIOpen itself for the same key), with the algorithm that
+workspace is sure (``kernels.miopen.workspace``, or a line of MIOpen itself for the same key), with the algorithm that
 MIOpen writes for the solver in this direction, and only problems whose layout the model knows. Records of the file that
 the user has are measured: they stay as they are.
 """
@@ -211,7 +211,7 @@ class _Writer:
         for problem, fastest in zip(listed, times.tolist(), strict=True):
             entries = self._entries(problem, fastest)
             if not entries:
-                export.left_out["no solver of the model can run it with a workspace that is known"] += 1
+                export.left_out["no solver of the model runs it with a workspace that is sure"] += 1
                 continue
             export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
             export.entries += len(entries)

@@ -33,7 +33,7 @@ NONE_IN_FP32 = ("ConvHipImplicitGemmBwdDataV1R1", "ConvMlirIgemmWrWXdlops")
 
 
 def workspace(solver: str, problem: Problem) -> int | None:
-    """Bytes that a solver needs for a problem; None if that, or whether the solver runs, cannot be told."""
+    """Bytes that a solver needs for a problem; None if there is no formula, or it cannot run."""
     if solver in NONE or (solver in NONE_IN_FP32 and problem.dtype == "fp32"):
         return 0
     return FORMULAS[solver](problem) if solver in FORMULAS else None
