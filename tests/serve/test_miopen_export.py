@@ -216,12 +216,12 @@ def test_lines_that_are_no_problem_are_counted_by_their_reason(tmp_path):
             LINE.format(n=5, f=1).replace("-k 64 ", ""), LINE.format(n=5, f=1).replace("-c 64", "-c '64"), "nothing",
         ])
     )  # fmt: skip
-    read = read_problem_lists([tmp_path / "log"], [Operation.parse(one) for one in OPERATIONS])
+    read = read_problem_lists([tmp_path / "log"], [Operation.parse(one) for one in OPERATIONS], "NCHW")
     assert [problem.variant for problem in read.problems] == ["forward", "bwd_data"]
     assert {problem.layout for problem in read.problems} == {"NCHW"}
     assert read.refused.total() == 6
     assert any("no model of bwd_weight in fp32" in reason for reason in read.refused)
     assert any("without K" in reason for reason in read.refused)
     (tmp_path / "empty").write_text("nothing\n")
-    with pytest.raises(UserError, match="has no problem; give a CSV"):
+    with pytest.raises(UserError, match="empty"):
         read_problem_lists([tmp_path / "empty"], [])

@@ -6,6 +6,7 @@ from pathlib import Path
 from tileseer.cli import options
 from tileseer.learn import model_files
 from tileseer.problems.operation import Operation
+from tileseer.problems.problem import LAYOUTS
 from tileseer.problems.problem_lists import read_problem_lists
 from tileseer.serve import miopen_export
 from tileseer.serve.miopen_export import Settings
@@ -39,7 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the file and print how MIOpen finds it; return 1 if the models add nothing to it."""
     index = model_files.read_index(args.models)
-    listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations])
+    # MIOpenDriver takes tensors whose layout a line leaves open as NCHW.
+    listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations], LAYOUTS[0])
     layout = (args.layout or "").replace("D", "")
     settings = Settings(args.like, args.build, args.system, args.measured, layout, args.top)
     export = miopen_export.export_models(args.models, list(listed.problems), settings)
