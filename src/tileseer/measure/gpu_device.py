@@ -137,7 +137,8 @@ class GpuDevice:
         best_ms = self._best_ms.get(key, math.inf)
         hopeless_ms = best_ms * self._timing.hopeless_factor if best_ms < math.inf else 0.0
         seed = (self._seed << 32 | int(key[:8], 16)) & (2**44 - 1)
-        in_class = kernel, split_k, _problem_class(problem)
+        # An engine of a library may be wrong for one problem alone.
+        in_class = kernel, split_k, key if self.plans else _problem_class(problem)
         verify = self._timing.verify
         request = Request(
             modules=(self._session.module_of(kernel),),

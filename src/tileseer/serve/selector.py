@@ -27,6 +27,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, validate_table
 from tileseer.costmodel.scores import UNIT
 from tileseer.learn import model_files
+from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 from tileseer.problems.problem_rows import wrong_rows
 from tileseer.serve import tuned as tuned_choices
@@ -195,10 +196,10 @@ class Selector:
         """Use these choices before the model; ``device`` as for ``read``.
 
         Those of other devices, and of candidates that the model has not, are ignored. Choices of a simulated device
-        are for models of simulated times alone, behind those of a real one.
+        are for models of simulated times alone. What was measured goes first, then what was recorded.
         """
         simulated, product = self.about.device_kind == SIMULATED, self.about.device
-        for choice in sorted(choices, key=lambda choice: choice.device_kind == SIMULATED):
+        for choice in sorted(choices, key=lambda choice: -DEVICE_KINDS.index(choice.device_kind)):
             own = choice.device == device if device else tuned_choices.is_device(choice.device, product)
             if own and (choice.device_kind != SIMULATED or simulated) and choice.candidate in self._places:
                 # A choice says no layout: it is of the first.
