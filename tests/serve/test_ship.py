@@ -20,6 +20,7 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.problems.problem import DIMS, Problem, problem_frame
@@ -126,12 +127,11 @@ def test_the_calls_of_networks_say_which_problems_count(tmp_path):
     assert np.flatnonzero(pool.weight).tolist() == [1] and len(pool.smallest(0.01)) == 1
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """A published model of part of the MI355X recording, in the results that made it."""
-    folder = tmp_path_factory.mktemp("ship") / "results"
-    path = folder / "datasets" / ARCH / f"{OPERATION}.parquet"
-    data, trained = train_on_recording(path, ARCH, OPERATION, 4, ARCH)
+def published(folder, operation, one_in, arch=ARCH, product=ARCH):
+    """A published model of part of a recording, in the results that made it."""
+    path = folder / "datasets" / arch / f"{operation}.parquet"
+    changed = {} if arch == ARCH else {"features": family_of_arch(arch).features, "min_child_samples": 5}
+    data, trained = train_on_recording(path, product, operation, one_in, arch, **changed)
     trained.save(folder / "training")
     served = stage.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING)
     served.save(folder / "serving")
@@ -139,7 +139,14 @@ def results(tmp_path_factory):
     # Publishing reads of a report whose it is; no test here reads more.
     documents.write_document(folder / "validation.json", trained.manifest)
     parts = [folder / "training"], [folder / "validation.json"], [folder / "serving"]
-    publication.publish_models(*parts, folder / "models" / ARCH, page=PAGE)
+    publication.publish_models(*parts, folder / "models" / arch, page=PAGE)
+    return folder / "models" / arch
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ship") / "results"
+    published(folder, OPERATION, 4)
     return folder
 
 
@@ -179,6 +186,25 @@ def test_the_folder_has_the_sources_and_a_selector_of_exactly_the_set(results, t
     assert np.mean(best == np.array(picked)) > 0.9
     assert ship(results, "--output", out) == 2
     assert "exists and is not empty" in capsys.readouterr().err
+
+
+def test_solvers_of_a_library_are_not_compiled(tmp_path, capsys):
+    models = published(tmp_path / "results", "forward_fp16", 16, "gfx942_miopen", "gfx942_mi300x")
+    out = tmp_path / "out"
+    assert main.main(["ship", str(models), "--max-loss", "5%", "--output", str(out)]) == 0
+    assert "nothing to compile; MIOpen runs" in capsys.readouterr().out
+    assert {path.name for path in out.iterdir()} == {"kernels.txt", "figures.json", "forward_fp16"}
+
+
+def test_cutlass_kernels_are_a_project_for_nvcc(tmp_path, capsys):
+    models = published(tmp_path / "results", OPERATION, 16, "sm_90", "sm_90_h200")
+    out = tmp_path / "out"
+    assert main.main(["ship", str(models), "--max-loss", "5%", "--output", str(out)]) == 0
+    names = (out / "kernels.txt").read_text().split()
+    assert {path.name for path in (out / "kernels").iterdir()} == {f"{n}.{end}" for n in names for end in ("cuh", "cu")}
+    text = (out / "CMakeLists.txt").read_text()
+    assert "code=sm_90" in text and "hip" not in text.lower() and not (out / "emulated").exists()
+    assert "cudaStream_t" in (out / "include/tileseer/convolution.hpp").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +259,7 @@ def test_kernels_that_the_level_does_not_have_are_not_shipped(three, tmp_path, c
     assert ship_three(three, "--operation", "forward_bf16", "--max-loss", "0.001%", "--json") == 0
     assert lacked.name not in json.loads(capsys.readouterr().out)["operations"]["forward_bf16"]["kernels"]
     assert ship_three(three, "--operation", "forward_bf16") == 0
-    assert "without 1 kernels that this level of CK Tile does not have" in capsys.readouterr().out
+    assert "without 1 kernels that this level" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
             shipped_folder.write_instances(args.output, listed.arch, every)
         shipped_folder.write_figures(args.output, about)
         use = BUILD if emitter else USE[family_of_arch(listed.arch).name]
-        lines.append(f"next: {use.format(folder=args.output)}")
+        lines.append(f"next: {use.format(folder=shlex.quote(str(args.output)))}")
     return options.answer(args, about, lines)
 
 
@@ -131,7 +132,7 @@ def _lines(operation: str, chosen: Mapping[str, Any], pool: shipping.KernelPool)
     rows = [{column: _cell(figures.get(column)) for column in COLUMNS} for figures in chosen["curve"]]
     lines = [shipping.set_line(operation, chosen["set"], chosen["pool"]), *options.table_lines(rows)]
     if pool.without:
-        lines.append(f"without {len(pool.without)} kernels that this level of CK Tile does not have")
+        lines.append(f"without {len(pool.without)} kernels that this level of the library's API does not have")
     if chosen.get("model"):
         losses = ", ".join(f"{name} {figures['loss']:.2f} %" for name, figures in chosen["model"].items())
         lines.append(f"loss of the model's picks on unseen problems: {losses}")
