@@ -262,6 +262,12 @@ def test_kernels_that_the_level_does_not_have_are_not_shipped(three, tmp_path, c
     assert "without 1 kernels that this level" in capsys.readouterr().out
 
 
+def test_models_without_their_dataset_are_refused(results, tmp_path, capsys):
+    shutil.copytree(results / "models", tmp_path / "models")
+    assert main.main(["ship", str(tmp_path / "models" / ARCH)]) == 2
+    assert "MODEL_DIR must be in the results folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -270,6 +276,7 @@ def test_kernels_that_the_level_does_not_have_are_not_shipped(three, tmp_path, c
         (["--max-loss", "2"], "is no share between 0 and 1"),
         (["--max-compile", "2"], "is no number with one of s, m, h"),
         (["--layers", "layers.csv"], "--layers layers.csv: name with --networks"),
+        (["--ck-api", "2001.01", "--output", "nowhere"], "no API level '2001.01'"),
         (["--networks", "no_such_net"], "there is no network 'no_such_net'"),
     ],
 )
