@@ -36,8 +36,8 @@ MARKS = ("<!-- matrix -->\n", "<!-- end of matrix -->\n")
 ROUND = 4
 """Kernels of one arch and direction that are compiled together."""
 SIGNS = {
-    "ok": "+", "race": "~", "wrong_result": "x", "crash": "!", "run_timeout": "!", "unsupported": "0",
-    "compile_error": "c",
+    "ok": "+", "race": "~", "unwritten_load": "~", "wrong_result": "x", "crash": "!", "hang": "!", "run_timeout": "!",
+    "not_executable": "?", "unsupported": "0", "compile_error": "c",
 }  # fmt: skip
 """How the matrix writes a verdict."""
 OPEN, REFUSES, LACKS, COMPILES_NOT, NONE = "?", SIGNS["unsupported"], "w", "c", ""

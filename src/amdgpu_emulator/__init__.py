@@ -7,21 +7,26 @@ The GPUs are CDNA 2 to 4 (gfx90a, gfx942, gfx950). ``README.md`` says what is ex
 modules of this package: what it offers is here.
 """
 
+from amdgpu_emulator.access_check import Access, Race, UnwrittenLoad
 from amdgpu_emulator.code_object import CodeObject, KernelDescriptor, bundle_bytes, load
-from amdgpu_emulator.device import EmulatedGpu, Execution
-from amdgpu_emulator.faults import EmulationFault, EmulationHang, UnsupportedInstruction
-from amdgpu_emulator.races import Access, Race
+from amdgpu_emulator.coverage import Coverage
+from amdgpu_emulator.device import ARCHS, EmulatedGpu, Execution
+from amdgpu_emulator.faults import EmulationFault, EmulationHang, MemoryFault, UnsupportedInstruction
 
 __all__ = [
+    "ARCHS",
     "Access",
     "CodeObject",
+    "Coverage",
     "EmulatedGpu",
     "EmulationFault",
     "EmulationHang",
     "Execution",
     "KernelDescriptor",
+    "MemoryFault",
     "Race",
     "UnsupportedInstruction",
+    "UnwrittenLoad",
     "bundle_bytes",
     "load",
 ]

@@ -29,6 +29,8 @@ class KernelDescriptor:
     name: str
     entry: int
     """Address of its first instruction."""
+    code_bytes: int
+    """Size of its machine code."""
     lds_bytes: int
     scratch_bytes: int
     """Private memory per lane."""
@@ -109,27 +111,31 @@ def _code_object(elf: ELFFile) -> CodeObject:
     for segment in segments:
         image[segment["p_vaddr"] : segment["p_vaddr"] + segment["p_filesz"]] = segment.data()
     (text,) = (section for section in elf.iter_sections() if section.name == ".text")
-    addresses = {
-        symbol.name: symbol["st_value"]
+    symbols = {
+        symbol.name: (symbol["st_value"], symbol["st_size"])
         for section in elf.iter_sections()
         if isinstance(section, SymbolTableSection)
         for symbol in section.iter_symbols()
     }
     metadata = _metadata(elf)
-    kernels = [_descriptor(row, image, addresses[row[".symbol"]]) for row in metadata["amdhsa.kernels"]]
+    kernels = [_descriptor(row, image, symbols) for row in metadata["amdhsa.kernels"]]
     # The target is amdgcn-amd-amdhsa--gfx950, with features such as :xnack- behind it.
     arch = str(metadata["amdhsa.target"]).rpartition("--")[2].partition(":")[0]
     by_name = {kernel.name: kernel for kernel in kernels}
     return CodeObject(arch, by_name, bytes(image), (text["sh_addr"], text["sh_addr"] + text["sh_size"]))
 
 
-def _descriptor(row: dict[str, Any], image: bytearray, address: int) -> KernelDescriptor:
+def _descriptor(row: dict[str, Any], image: bytearray, symbols: dict[str, tuple[int, int]]) -> KernelDescriptor:
+    address, _ = symbols[row[".symbol"]]
     lds, scratch, kernarg = struct.unpack_from("<III", image, address)
     (entry,) = struct.unpack_from("<q", image, address + 16)
     (rsrc2,) = struct.unpack_from("<I", image, address + 52)
     (properties,) = struct.unpack_from("<H", image, address + 56)
     arguments = tuple(row.get(".args", []))
-    return KernelDescriptor(row[".name"], address + entry, lds, scratch, kernarg, arguments, rsrc2, properties)
+    _, code_bytes = symbols[row[".name"]]
+    return KernelDescriptor(
+        row[".name"], address + entry, code_bytes, lds, scratch, kernarg, arguments, rsrc2, properties
+    )
 
 
 def _metadata(elf: ELFFile) -> dict[str, Any]:

@@ -1,17 +1,18 @@
 """An emulated GPU: global memory, and kernels that are launched on it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from amdgpu_emulator.access_check import KINDS, AccessCheck, Race, UnwrittenLoad
 from amdgpu_emulator.code_object import CodeObject
+from amdgpu_emulator.coverage import Coverage
 from amdgpu_emulator.dispatch import Dispatch
 from amdgpu_emulator.faults import EmulationFault
 from amdgpu_emulator.machine_code import MachineCode
 from amdgpu_emulator.memory import Array, GlobalMemory
-from amdgpu_emulator.races import Race, RaceCheck
 
 ARCHS = ("gfx90a", "gfx942", "gfx950")
 Argument = Array | np.generic | bytes
@@ -30,6 +31,8 @@ class Execution:
     """Where in the code object: every instruction that was reached."""
     races: list[Race]
     """Accesses of two waves to the same bytes that nothing orders."""
+    unwritten: list[UnwrittenLoad]
+    """Loads of bytes that nothing has written."""
 
 
 class EmulatedGpu:
@@ -41,40 +44,52 @@ class EmulatedGpu:
 
     def launch(
         self, code: CodeObject, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument],
-        *, dynamic_lds: int = 0, seed: int = 0, check_races: bool = True,
+        *, dynamic_lds: int = 0, seed: int = 0, check: Collection[str] = KINDS, unwritten: Collection[int] = (),
+        trace: Callable[[str], None] | None = None, coverage: Coverage | None = None,
+        most_instructions: int = Dispatch.most_instructions,
     ) -> Execution:  # fmt: skip
         """Execute a kernel over ``grid`` workgroups of ``block`` threads, up to three numbers each.
 
         An array among the explicit arguments is a buffer, mapped for this launch alone with unmapped memory around it.
         ``dynamic_lds``: bytes of LDS beside the kernel's own. ``seed``: draws the order of workgroups and waves, and
         when accesses to memory happen; with 0 waves go on in their order, and accesses happen as late as the kernel's
-        waits allow. ``check_races``: find all races (``races``); one order is enough, that of seed 0.
+        waits allow. ``check``: find all ``races``, for which the order of seed 0 is enough, and loads of ``memory``
+        that nothing has written: LDS, and the buffers whose numbers are ``unwritten``. ``trace`` gets a line for each
+        instruction. ``coverage`` adds up what launches have reached. A workgroup that executes more than
+        ``most_instructions`` is an ``EmulationHang``.
 
         What a GPU would answer with a fault, and what is not emulated, is an ``EmulationFault``.
         """
         if kernel not in code.kernels:
             raise ValueError(f"the code object has no kernel {kernel}, but {', '.join(code.kernels)}")
+        if others := set(check) - set(KINDS):
+            raise ValueError(f"check: {', '.join(map(repr, sorted(others)))}; choose of {', '.join(KINDS)}")
         descriptor, machine_code = code.kernels[kernel], self._load(code)
-        check = RaceCheck() if check_races else None
-        dispatch = Dispatch(machine_code, descriptor, _KERNARG, _three(grid), _three(block), dynamic_lds, check=check)
+        watch = AccessCheck("races" in check, "memory" in check) if check else None
+        sizes = _three(grid), _three(block), dynamic_lds
+        dispatch = Dispatch(machine_code, descriptor, _KERNARG, *sizes, watch, most_instructions, trace)
         values, mapped = [], [_KERNARG]
         try:
             for number, argument in enumerate(arguments):
                 if isinstance(argument, np.ndarray):
                     mapped.append(_BUFFERS + number * _STRIDE)
-                    self.memory.map(mapped[-1], _bytes_of(argument, number), f"argument {number}")
+                    content = _bytes_of(argument, number)
+                    self.memory.map(mapped[-1], content, f"argument {number}", number not in unwritten)
                     argument = mapped[-1].to_bytes(8, "little")
                 values.append(argument if isinstance(argument, bytes) else argument.tobytes())
             self.memory.map(_KERNARG, _kernarg(dispatch, values), "the arguments of the kernel")
-            self.memory.note_accesses(check.touched if check else None)
+            self.memory.note_accesses(watch.touched if watch else None)
             with np.errstate(all="ignore"):
                 dispatch.execute(self.memory, seed)
         finally:
             self.memory.note_accesses(None)
             for address in mapped:
                 self.memory.unmap(address)
-        runs, races = dispatch.runs, check.races() if check else []
-        return Execution(machine_code.opcodes(runs), machine_code.addresses(runs), races)
+        addresses = machine_code.addresses(dispatch.runs)
+        if coverage is not None:
+            coverage.add(code, kernel, addresses)
+        races, loads = (watch.races(), watch.unwritten()) if watch else ([], [])
+        return Execution(machine_code.opcodes(dispatch.runs), addresses, races, loads)
 
     def _load(self, code: CodeObject) -> MachineCode:
         """Map the image of a code object, once."""

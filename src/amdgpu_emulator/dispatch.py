@@ -2,16 +2,17 @@
 
 import struct
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from amdgpu_emulator.access_check import AccessCheck
 from amdgpu_emulator.code_object import KernelDescriptor
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.machine_code import BARRIER, END, MachineCode
-from amdgpu_emulator.memory import Allocation, GlobalMemory
-from amdgpu_emulator.races import RaceCheck
-from amdgpu_emulator.wave import LANES, Wave
+from amdgpu_emulator.memory import Allocation, Array, GlobalMemory
+from amdgpu_emulator.wave import LANES, Wave, Workgroup
 
 _UNWRITTEN = 0xFF
 """Each byte of registers, LDS and scratch before it is written: not a number in every float type."""
@@ -35,10 +36,14 @@ class Dispatch:
     """Threads of a workgroup along x, y and z."""
     dynamic_lds: int = 0
     """Bytes of LDS beside the kernel's own."""
+    check: AccessCheck | None = None
+    """Watches the accesses; None: nothing does."""
+    most_instructions: int = 3_000_000
+    """Of the waves of a workgroup together; with more it is a hang."""
+    trace: Callable[[str], None] | None = None
+    """Gets a line for each instruction."""
     runs: Counter[int] = field(default_factory=Counter)
     """How often waves have run each basic block."""
-    check: RaceCheck | None = None
-    """Looks for races; None: nothing does."""
 
     def execute(self, memory: GlobalMemory, seed: int) -> None:
         """Execute all workgroups. With seed 0 waves go on in their order and accesses wait as long as they may."""
@@ -49,20 +54,22 @@ class Dispatch:
             self._run_workgroup((x, rest % self.grid[1], rest // self.grid[1]), memory, rng if seed else None)
 
     def _run_workgroup(
-        self, workgroup: tuple[int, int, int], memory: GlobalMemory, rng: np.random.Generator | None
+        self, number: tuple[int, int, int], memory: GlobalMemory, rng: np.random.Generator | None
     ) -> None:
-        lds = _unwritten(self.kernel.lds_bytes + self.dynamic_lds, "the LDS of a workgroup")
+        group = Workgroup(number, self.most_instructions)
+        lds_bytes = self.kernel.lds_bytes + self.dynamic_lds
+        lds = Allocation(_poison(lds_bytes), "the LDS of a workgroup", is_written=False)
         lds.touched = self.check.touched if self.check else None
         waves = []
-        for number in range(-(-int(np.prod(self.block)) // LANES)):
+        for wave in range(-(-int(np.prod(self.block)) // LANES)):
             eager = bool(rng is not None and rng.integers(2))
-            waves.append(self._start_wave(workgroup, number, memory, lds, eager))
+            waves.append(self._start_wave(group, wave, memory, lds, eager))
         ready, waiting = waves, list[Wave]()
         while ready or waiting:
             if not ready:
                 ready, waiting = sorted(waiting, key=lambda w: w.number), []
             index = 0 if rng is None else int(rng.integers(len(ready)))
-            stop = self.code.run(ready[index], self.runs)
+            stop = self.code.run(ready[index], self.runs, self.trace)
             if stop == BARRIER:
                 ready[index].epoch += 1
                 waiting.append(ready.pop(index))
@@ -72,15 +79,13 @@ class Dispatch:
         if self.check:
             self.check.end_workgroup()
 
-    def _start_wave(
-        self, workgroup: tuple[int, int, int], number: int, memory: GlobalMemory, lds: Allocation, eager: bool
-    ) -> Wave:
+    def _start_wave(self, group: Workgroup, number: int, memory: GlobalMemory, lds: Allocation, eager: bool) -> Wave:
         """A wave with its first registers: user SGPRs, workgroup and work-item ids."""
         kernel, first = self.kernel, number * LANES
         if kernel.properties & _SCRATCH_BUFFER and kernel.scratch_bytes:
             raise UnsupportedInstruction("scratch through a buffer is not emulated")
-        scratch = _unwritten(kernel.scratch_bytes * LANES, "the scratch memory of a wave")
-        w = Wave(number, memory, lds, scratch, eager, workgroup, self.check)
+        scratch = Allocation(_poison(kernel.scratch_bytes * LANES), "the scratch memory of a wave")
+        w = Wave(number, memory, lds, scratch, eager, group, self.check)
         register = 0
         for bit, registers in _USER_SGPRS:
             if kernel.properties & bit:
@@ -91,7 +96,7 @@ class Dispatch:
         register = kernel.rsrc2 >> 1 & 31
         for axis in range(3):
             if kernel.rsrc2 >> (7 + axis) & 1:
-                w.s[register] = workgroup[axis]
+                w.s[register] = group.number[axis]
                 register += 1
         thread = np.arange(first, first + LANES)
         x, y, z = self.block
@@ -102,5 +107,5 @@ class Dispatch:
         return w
 
 
-def _unwritten(size: int, name: str) -> Allocation:
-    return Allocation(np.full(size, _UNWRITTEN, np.uint8), name)
+def _poison(size: int) -> Array:
+    return np.full(size, _UNWRITTEN, np.uint8)

@@ -5,8 +5,12 @@ class EmulationFault(Exception):
     """A kernel did what cannot be executed, or what a GPU would answer with a fault."""
 
 
+class MemoryFault(EmulationFault):
+    """An access outside of its memory, or a store to what is read-only."""
+
+
 class EmulationHang(EmulationFault):
-    """A wave executed more instructions than a launch allows."""
+    """The waves of a workgroup executed more instructions than a launch allows."""
 
 
 class UnsupportedInstruction(EmulationFault):

@@ -11,12 +11,14 @@ from operator import length_hint
 
 from amdgpu_emulator import decoder, instructions
 from amdgpu_emulator.decoder import Instruction
-from amdgpu_emulator.faults import EmulationFault, EmulationHang, UnsupportedInstruction
+from amdgpu_emulator.faults import EmulationFault, EmulationHang, MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.scalar_operations import s16
-from amdgpu_emulator.wave import EXEC, MOST_INSTRUCTIONS, VCC, Step, Wave
+from amdgpu_emulator.wave import EXEC, VCC, Step, Wave
 
 BARRIER, WAIT, END = "barrier", "wait", "end"
 _EVERYTHING = 1 << 20
+_LAST_INSTRUCTIONS = 20_000
+"""Of a workgroup: what they are tells the loop of a kernel that does not end."""
 Jump = Callable[[Wave], str | None]
 
 _BRANCHES: dict[str, Callable[[Wave], bool]] = {
@@ -49,33 +51,53 @@ class MachineCode:
         self._image, self.base, self._arch = image, base, arch
         self._blocks: dict[int, BasicBlock] = {}
 
-    def run(self, w: Wave, runs: Counter[int]) -> str:
+    def run(self, w: Wave, runs: Counter[int], trace: Callable[[str], None] | None = None) -> str:
         """Run a wave up to the next barrier, wait or end, and say which; ``runs`` counts blocks by their address."""
         while True:
             block = self._blocks.get(w.pc)
             if block is None:
                 block = self._blocks[w.pc] = self._translate(w.pc)
             runs[w.pc] += 1
-            w.left -= len(block.addresses)
-            if w.left < 0:
-                begin, end = block.addresses[0] - self.base, block.addresses[-1] - self.base
-                raise EmulationHang(
-                    f"wave {w.number} of workgroup {w.workgroup} does not end: after {MOST_INSTRUCTIONS} instructions "
-                    f"it is in the block from {begin:#x} to {end:#x}"
-                )
+            w.group.left -= len(block.addresses)
+            if w.group.left < _LAST_INSTRUCTIONS:
+                self._look_for_loop(w)
+            if trace is not None:
+                self._trace(w, block, trace)
             steps, place = iter(block.steps), -1
             try:
                 for step in steps:
                     step(w)
                 place = len(block.steps)
                 stop = block.jump(w)
+            except MemoryFault as fault:
+                raise MemoryFault(f"{self._name_at(w.at)} at {w.at:#x}: {fault}") from None
             except EmulationFault as fault:
-                # The steps that are left tell where; after the last one it is the jump, with the accesses it waits for.
+                # The steps that are left tell where; after the last one it is the jump.
                 place = len(block.steps) - length_hint(steps) - (1 if place < 0 else 0)
                 where = f"{block.opcodes[place]} at {block.addresses[place] - self.base:#x}"
                 raise type(fault)(f"{where}: {fault}") from None
             if stop:
                 return stop
+
+    def _look_for_loop(self, w: Wave) -> None:
+        """Note what a wave executes when its workgroup has nearly used up its instructions; then it is a loop."""
+        recent = w.group.recent[w.number]
+        recent[w.pc] += 1
+        if w.group.left < 0:
+            loop = [start for start, times in recent.items() if times > 1] or recent
+            begin, end = (address - self.base for address in (min(loop), self._blocks[max(loop)].addresses[-1]))
+            raise EmulationHang(
+                f"wave {w.number} of workgroup {w.group.number} does not end: it is in the loop from {begin:#x} to "
+                f"{end:#x} when the waves of the workgroup have executed all instructions that they may"
+            )
+
+    def _trace(self, w: Wave, block: BasicBlock, trace: Callable[[str], None]) -> None:
+        """Tell the instructions of a block that a wave is about to execute."""
+        for address, name in zip(block.addresses, block.opcodes, strict=True):
+            trace(f"workgroup {w.group.number} wave {w.number}: {address - self.base:#x} {name.lower()}")
+
+    def _name_at(self, address: int) -> str:
+        return decoder.opcode(decoder.decode(self._image, address, self._arch).op.name, self._arch)
 
     def opcodes(self, runs: Counter[int]) -> Counter[str]:
         """How often each opcode was executed, by the runs of basic blocks."""

@@ -7,30 +7,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from amdgpu_emulator.faults import EmulationFault
+from amdgpu_emulator.faults import MemoryFault
 
 Array = NDArray[Any]
 WORD = 4
-Touch = tuple["Allocation", Array, int, bool]
-"""Allocation, offsets of the lanes, bytes of each, and whether they are stored."""
+Touch = tuple["Allocation", Array, int, str]
+"""Allocation, offsets of the lanes, bytes of each, and ``load``, ``store``, or ``unwritten``: a load of bytes that
+nothing has written."""
 _STEPS = {count: np.arange(count)[:, None] for count in range(1, 17)}
+_WRITTEN = {size: np.iinfo(f"u{size}").max for size in (1, 2, 4)}
+
+
+def _views(content: Array) -> dict[int, Array]:
+    """Bytes as numbers of one, two and four bytes."""
+    return {size: content[: len(content) // size * size].view(f"u{size}") for size in (1, 2, 4)}
 
 
 class Allocation:
     """Bytes in one piece, read and written by many lanes at once; offsets are int64, one per lane."""
 
-    def __init__(self, content: Array, name: str, touched: list[Touch] | None = None) -> None:
+    def __init__(self, content: Array, name: str, is_written: bool = True) -> None:
         self.u8, self.name = content, name
-        self.touched = touched
+        self.touched: list[Touch] | None = None
         """Where accesses are noted; None: nowhere."""
         self._is_writable = content.flags.writeable
-        self._views = {size: content[: len(content) // size * size].view(f"u{size}") for size in (1, 2, 4)}
+        self._views = _views(content)
+        # One byte each, 255 once it is written.
+        self._written = None if is_written else _views(np.zeros(len(content), np.uint8))
 
     def load(self, at: Array, size: int) -> Array:
         """Read ``size`` bytes per lane: uint32 [words, lanes]; less than a word becomes one with zeros above."""
         self._within(at, size)
         if self.touched is not None:
-            self.touched.append((self, at, size, False))
+            self.touched.append((self, at, size, "load"))
+            if self._written is not None:
+                self._look_for_unwritten(at, size)
         unit, count = min(size, WORD), max(1, size // WORD)
         if unit > 1 and (at & unit - 1).any():
             values = np.zeros((len(at), count * WORD), np.uint8)
@@ -41,23 +52,41 @@ class Allocation:
 
     def store(self, at: Array, size: int, values: Array) -> None:
         """Write the lowest ``size`` bytes of words [words, lanes]; of lanes at the same place the last one stays."""
-        if not self._is_writable:
-            raise EmulationFault(f"a store to {self.name}, which is read-only")
+        if not self._is_writable and len(at):
+            raise MemoryFault(f"a store of {size} bytes at offset {at[0]} of {self.name}, which is read-only")
         self._within(at, size)
         if self.touched is not None:
-            self.touched.append((self, at, size, True))
+            self.touched.append((self, at, size, "store"))
         unit = min(size, WORD)
         if unit > 1 and (at & unit - 1).any():
-            bytes_ = np.ascontiguousarray(values.T).view(np.uint8)
-            self.u8[at[:, None] + np.arange(size)] = bytes_[:, :size]
+            places, bytes_ = at[:, None] + np.arange(size), np.ascontiguousarray(values.T).view(np.uint8)
+            self.u8[places] = bytes_[:, :size]
+            if self._written is not None:
+                self._written[1][places] = 255
         else:
-            view = self._views[unit]
-            view[at // unit + _STEPS[len(values)]] = values.astype(view.dtype, copy=False)
+            view, places = self._views[unit], at // unit + _STEPS[len(values)]
+            view[places] = values.astype(view.dtype, copy=False)
+            if self._written is not None:
+                self._written[unit][places] = _WRITTEN[unit]
+
+    def mark_written(self, begin: int, size: int) -> None:
+        """Take bytes as written: by the host."""
+        if self._written is not None:
+            self._written[1][begin : begin + size] = 255
+
+    def _look_for_unwritten(self, at: Array, size: int) -> None:
+        assert self._written is not None
+        unit, count = min(size, WORD), max(1, size // WORD)
+        if not (at & unit - 1).any() and (self._written[unit][at // unit + _STEPS[count]] == _WRITTEN[unit]).all():
+            return
+        missing = at[~self._written[1][at[:, None] + np.arange(size)].all(axis=1)]
+        if len(missing) and self.touched is not None:
+            self.touched.append((self, missing, size, "unwritten"))
 
     def _within(self, at: Array, size: int) -> None:
         if len(at) and not (at.min() >= 0 and at.max() + size <= len(self.u8)):
             wrong = int(at[(at < 0) | (at + size > len(self.u8))][0])
-            raise EmulationFault(f"{size} bytes at {wrong} are outside of {self.name}, which has {len(self.u8)} bytes")
+            raise MemoryFault(f"{size} bytes at {wrong} are outside of {self.name}, which has {len(self.u8)} bytes")
 
 
 class GlobalMemory:
@@ -69,10 +98,21 @@ class GlobalMemory:
         self.clock = itertools.count()
         """There is no time: it counts how often a kernel has read it."""
 
-    def map(self, address: int, content: Array, name: str) -> None:
-        """Let kernels read and write an array of bytes at an address; ``name`` is for the message of a fault."""
+    def map(self, address: int, content: Array, name: str, is_written: bool = True) -> None:
+        """Let kernels read and write an array of bytes at an address; ``name`` is for the message of a fault.
+
+        Not ``is_written``: what a kernel reads of it before something has written it is reported.
+        """
         bisect.insort(self._bases, address)
-        self._allocations[address] = Allocation(content, name)
+        self._allocations[address] = Allocation(content, name, is_written)
+
+    def mark_written(self, address: int, size: int) -> None:
+        """The host has written there; ``EmulationFault`` if that began in an allocation and went beyond it."""
+        place = bisect.bisect_right(self._bases, address) - 1
+        base = self._bases[place] if place >= 0 else 0
+        if place >= 0 and address < base + len(self._allocations[base].u8):
+            allocation, base = self._of(address, size)
+            allocation.mark_written(address - base, size)
 
     def note_accesses(self, touched: list[Touch] | None) -> None:
         """Note all accesses in ``touched``, or no more."""
@@ -100,7 +140,7 @@ class GlobalMemory:
         """Content at one address, as uint8."""
         allocation, base = self._of(address, size)
         if allocation.touched is not None:
-            allocation.touched.append((allocation, np.array([address - base]), size, False))
+            allocation.load(np.array([address - base]), size)
         return allocation.u8[address - base : address - base + size]
 
     def _of(self, address: int, size: int) -> tuple[Allocation, int]:
@@ -111,7 +151,7 @@ class GlobalMemory:
             if address + size <= base + len(allocation.u8):
                 return allocation, base
             near = f": offset {address - base} of {allocation.name}, which has {len(allocation.u8)} bytes"
-        raise EmulationFault(f"{size} bytes at address {address:#x} are in no memory that was allocated{near}")
+        raise MemoryFault(f"{size} bytes at address {address:#x} are in no memory that was allocated{near}")
 
     def _parts(self, at: Array, size: int) -> list[tuple[Allocation, Any, Array]]:
         if not len(at):

@@ -12,7 +12,7 @@ from operator import attrgetter
 import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
-from amdgpu_emulator.faults import EmulationFault, UnsupportedInstruction
+from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.memory import WORD, Allocation, GlobalMemory
 from amdgpu_emulator.operands import ACC, VGPR, operand_reader
 from amdgpu_emulator.vector_operations import bf16
@@ -163,7 +163,7 @@ def translate_scratch(inst: Instruction, name: str) -> Step:
             at += by_lane(w)[lanes].astype(np.int64)
         lane_bytes = len(w.scratch.u8) // LANES
         if len(at) and not (at.min() >= 0 and at.max() < lane_bytes):
-            raise EmulationFault(f"scratch at {int(at.max())}, of which a lane has {lane_bytes} bytes")
+            raise MemoryFault(f"scratch at {int(at.max())}, of which a lane has {lane_bytes} bytes")
         return Accesses(w.scratch, lanes, at + lanes * lane_bytes)
 
     return _load_or_store(inst, name, locate)

@@ -1,14 +1,16 @@
 """The state of one wave: registers, mask, pending accesses to memory."""
 
-from collections import deque
+import sys
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from amdgpu_emulator.access_check import AccessCheck
 from amdgpu_emulator.memory import Allocation, GlobalMemory
-from amdgpu_emulator.races import RaceCheck
 
 LANES = 64
 ROWS = 512
@@ -16,13 +18,23 @@ ROWS = 512
 SGPRS = 128
 VCC, M0, EXEC = 106, 124, 126
 EVERY_LANE = (1 << LANES) - 1
-MOST_INSTRUCTIONS = 3_000_000
-"""Instructions of one wave after which it is taken to run for ever."""
 UNWRITTEN = 0xFFFFFFFF
 """What registers hold before they are written: not a number in every float type."""
 
 Array = NDArray[Any]
-Pending = deque[Callable[[], None]]
+Pending = deque[tuple[int, Callable[[], None]]]
+"""Addresses of instructions, and the accesses that they have issued."""
+
+
+@dataclass(slots=True)
+class Workgroup:
+    """What the waves of a workgroup share, besides its LDS."""
+
+    number: tuple[int, int, int] = (0, 0, 0)
+    left: int = sys.maxsize
+    """Instructions that its waves may still execute."""
+    recent: dict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    """By wave: how often it has executed each basic block, since few instructions are left."""
 
 
 class Wave:
@@ -30,15 +42,13 @@ class Wave:
 
     def __init__(
         self, number: int, memory: GlobalMemory, lds: Allocation, scratch: Allocation, eager: bool,
-        workgroup: tuple[int, int, int] = (0, 0, 0), check: RaceCheck | None = None,
+        group: Workgroup | None = None, check: AccessCheck | None = None,
     ) -> None:  # fmt: skip
-        self.number, self.workgroup, self.check = number, workgroup, check
+        self.number, self.group, self.check = number, group or Workgroup(), check
         self.epoch = 0
         """Barriers that are behind the wave."""
-        self.left = MOST_INSTRUCTIONS
-        """Instructions that the wave may still execute."""
         self.at = 0
-        """Address in the code object of the access that is issued."""
+        """Address in the code object of the access that is issued, or that takes place."""
         self.v: Array = np.full((ROWS, LANES), UNWRITTEN, np.uint32)
         self.vi, self.vf = self.v.view(np.int32), self.v.view(np.float32)
         self.s: Array = np.full(SGPRS, UNWRITTEN, np.uint32)
@@ -81,17 +91,21 @@ class Wave:
         if self.eager:
             access()
         else:
-            queue.append(access)
+            queue.append((self.at, access))
 
     def wait(self, vm: int, lgkm: int) -> None:
         """Complete the oldest accesses until no more than these are pending, and no scalar load that may be pending."""
         while len(self.vm) > vm:
-            self.vm.popleft()()
+            self._complete(self.vm)
         while len(self.lgkm) > lgkm:
-            self.lgkm.popleft()()
+            self._complete(self.lgkm)
         # While one access is pending, it may be any of these.
         while self.scalar and lgkm == 0:
-            self.scalar.popleft()()
+            self._complete(self.scalar)
+
+    def _complete(self, queue: Pending) -> None:
+        self.at, access = queue.popleft()
+        access()
 
     def write(self, row: int, values: Array, lanes: Array) -> None:
         """Write words [rows, active lanes] to vector registers from ``row`` on."""

@@ -27,7 +27,7 @@ from tileseer.kernels import rule_sets
 from tileseer.kernels.ck_tile.flags import check_flags
 from tileseer.kernels.enumeration import parse_kernel_filter
 from tileseer.kernels.registry import family_of_arch
-from tileseer.measure.device import NO_TIMES, refuse_without_decoder
+from tileseer.measure.device import NO_TIMES, refuse_unless_emulated
 from tileseer.problems import training_set
 
 TOOLCHAIN_OF_DEVICE = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
@@ -174,6 +174,8 @@ def _check_arch(
         operations = faults.first(partial(_recorded_operations, settings, arch, gpu)) or ()
     else:
         faults.first(partial(_check_device, settings, request))
+        if settings.benchmark.device == "emulated":
+            faults.first(partial(refuse_unless_emulated, arch))
         if not family_of_arch(arch).offered:
             _check_kernels(faults, settings, tables, arch, operations)
     if folder in TIMES:
@@ -273,8 +275,6 @@ def _check_toolchain(faults: _Faults, settings: Config, tables: Tables) -> None:
     faults.first(partial(source_trees.ck_level, settings.ck, tables.ck_api, compiles=requested.toolchain == "hipcc"))
     if device in TOOLCHAIN_OF_DEVICE and not compiles:
         faults.first(partial(registry.driver_compiler, requested))
-    if device == "emulated":
-        faults.first(refuse_without_decoder)
 
 
 def _check_disk(settings: Config, folder: Path) -> None:

@@ -76,6 +76,18 @@ struct Fake
     static ConvResourcesC resources() { return {32, 1024, 0, 256, 8}; }
 };
 
+// The right result, and then one more byte in another tensor.
+template <typename D, int Offset>
+struct Spoils : Fake<D>
+{
+    static void launch(const ConvProblemC& problem, const Tensors& tensors)
+    {
+        Fake<D>::launch(problem, tensors);
+        char* tensor = D::workspace > 0 ? static_cast<char*>(tensors.workspace) : const_cast<char*>(static_cast<const char*>(tensors.b));
+        tensor[Offset] ^= 1;
+    }
+};
+
 struct Good
 {
     static constexpr const char* name         = "good";
@@ -295,6 +307,31 @@ struct Unwritten : Good
     }
 };
 
+// Store beside the result, 800 bytes, in the first launch alone: the memory of the timed ones is all in use.
+template <std::int64_t Behind>
+struct StoresBeside : Good
+{
+    static constexpr const char* name = Behind > 0 ? "stores_behind" : "stores_before";
+    static void disturb(float* c, std::int64_t count, int launch)
+    {
+        if(launch == 0)
+        {
+            c[Behind > 0 ? count + Behind - 1 : Behind] = 0;
+        }
+    }
+};
+
+struct StoresToOperand : Good
+{
+    static constexpr const char* name = "stores_to_operand";
+};
+
+struct StoresToWorkspace : Good
+{
+    static constexpr const char* name       = "stores_behind_workspace";
+    static constexpr std::int64_t workspace = 12;
+};
+
 struct Throws : Good
 {
     static constexpr const char* name = "throws";
@@ -321,6 +358,10 @@ const Registration<Fake<Scribbles>> scribbles;
 const Registration<Fake<Wrong>> wrong;
 const Registration<Fake<Unwritten>> unwritten;
 const Registration<Fake<Throws>> throws;
+const Registration<Fake<StoresBeside<1>>> stores_behind;
+const Registration<Fake<StoresBeside<-2>>> stores_before;
+const Registration<Spoils<StoresToOperand, 8>> stores_to_operand;
+const Registration<Spoils<StoresToWorkspace, 12>> stores_behind_workspace;
 const Registration<Fake<Forges>> forges;
 const Registration<Fake<Leaves<true>>> leaves_and_dies;
 const Registration<Fake<Leaves<false>>> leaves_and_hangs;

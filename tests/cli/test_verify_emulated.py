@@ -5,7 +5,9 @@ from __future__ import annotations
 import kernel_samples
 import pytest
 
+from amdgpu_emulator import ARCHS
 from tileseer.cli import main
+from tileseer.measure import device
 from tileseer.measure.emulated_kernels import KernelVerdict
 
 MISTAKES = {
@@ -33,7 +35,7 @@ def test_a_larger_sample_has_the_smaller_one(tmp_path, monkeypatch, capsys):
     executed = []
 
     def verdicts(workshop, kernels, jobs):
-        executed.append((workshop.arch, workshop.most, {kernel.name for kernel in kernels}))
+        executed.append((workshop.arch, workshop.fewest, {kernel.name for kernel in kernels}))
         return [KernelVerdict(kernel.name, "ok") for kernel in kernels]
 
     monkeypatch.setattr("tileseer.serve.emulation.verdicts", verdicts)
@@ -45,3 +47,10 @@ def test_a_larger_sample_has_the_smaller_one(tmp_path, monkeypatch, capsys):
     (few, many) = (names for _, _, names in executed)
     assert [(arch, most) for arch, most, _ in executed] == [("gfx942", 1)] * 2
     assert len(few) == 5 and len(many) == 8 and few < many
+
+
+@pytest.mark.parametrize(("arch", "what"), [("gfx1100", "CDNA GPUs with waves of 64 lanes"), ("sm_90", "AMD GPUs")])
+def test_an_arch_that_is_not_emulated_is_refused_before_anything_is_read(tmp_path, capsys, arch, what):
+    assert device.EMULATED_ARCHS == ARCHS
+    assert main.main(["verify", str(tmp_path / "absent.txt"), "--emulate", "--arch", arch]) == 2
+    assert f"{arch} is not emulated, only {what}; choose gfx90a, gfx942, gfx950" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from fake_machine import MI355X, ROOT, HipMachine
 from tileseer.compile import build, compiler, machine_code, registry
 from tileseer.compile import chunk as stage
 from tileseer.compile import source_trees as trees
-from tileseer.compile.batches import first_error
+from tileseer.compile.compiler import first_error
 from tileseer.config.compile import CkSettings, CompileSettings
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile import api as ck_api

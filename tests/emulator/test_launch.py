@@ -12,14 +12,13 @@ from tinygrad.runtime.autogen.amd.cdna import ins
 
 from amdgpu_emulator import (
     CodeObject,
+    Coverage,
     EmulatedGpu,
     EmulationFault,
     EmulationHang,
     KernelDescriptor,
     bundle_bytes,
     load,
-    machine_code,
-    wave,
 )  # fmt: skip
 
 ROOT = Path(__file__).parents[2]
@@ -57,13 +56,22 @@ def launch(code, seed, groups=3, threads=256, lds=1024, out_words=None):
     return execute(code, seed, groups, threads, lds, out_words)[0]
 
 
-def execute(code, seed=0, groups=3, threads=256, lds=1024, out_words=None):
+def run_exchange(barrier, groups=3, **options):
+    return execute_whole(exchange(barrier), groups=groups, **options)[1]
+
+
+def execute(*words, **options):
+    out, done = execute_whole(*words, **options)
+    return out, done.races
+
+
+def execute_whole(code, seed=0, groups=3, threads=256, lds=1024, out_words=None, **options):
     out = np.full(groups * 256 if out_words is None else out_words, -1, np.int32)
     rows = ({".offset": 0, ".size": 8, ".value_kind": "global_buffer"},)
     # The arguments' address is in s[8:9], behind the scratch buffer, the dispatch and the queue.
-    kernel = KernelDescriptor("exchange", 0, lds, 0, 8, rows, 10 << 1 | 1 << 7, 1 | 2 | 4 | 8)
+    kernel = KernelDescriptor("exchange", 0, len(code), lds, 0, 8, rows, 10 << 1 | 1 << 7, 1 | 2 | 4 | 8)
     code_object = CodeObject("gfx950", {"exchange": kernel}, code, (0, len(code)))
-    return out, code_object.launch("exchange", [groups], [threads], [out], seed=seed).races
+    return out, code_object.launch("exchange", [groups], [threads], [out], seed=seed, **options)
 
 
 def test_threads_exchange_through_lds_in_every_order():
@@ -145,22 +153,65 @@ def test_the_last_wave_may_be_partial():
 
 def test_memory_that_was_not_allocated_is_a_fault():
     with pytest.raises(
-        EmulationFault, match=r"S_ENDPGM at 0x.*: 4 bytes at address 0x.* are in no memory.*: offset 1024 of argument 0"
+        EmulationFault,
+        match=r"GLOBAL_STORE_DWORD at 0x.*: 4 bytes at address 0x.* are in no memory.*: offset 1024 of argument 0",
     ):
         launch(exchange(BARRIER), 0, groups=2, out_words=256)
     with pytest.raises(EmulationFault, match=r"outside of the LDS of a workgroup, which has 512 bytes"):
         launch(exchange(BARRIER), 0, lds=512)
 
 
+def test_a_load_of_what_nothing_has_written_is_reported():
+    # The LDS of wave 3 is read by wave 0, whether or not a barrier comes first.
+    done = run_exchange(b"", groups=1)
+    (load_,) = (one for one in done.unwritten if one.memory == "the LDS of a workgroup")
+    assert (load_.offset, load_.size, load_.access.what, load_.access.wave) == (768, 4, "load", 0)
+    assert str(load_).endswith("takes 4 bytes at offset 768 of the LDS of a workgroup that nothing has written")
+    assert not run_exchange(BARRIER).unwritten and not run_exchange(b"", check=["races"]).unwritten
+    assert not run_exchange(b"", check=["memory"]).races and run_exchange(b"", check=["races"]).races
+
+
+def test_an_output_is_written_before_it_is_read():
+    code, arguments = load(SAXPY), saxpy()
+    done = code.launch("saxpy", [2], [64], arguments, unwritten=[0])
+    assert [(one.memory, one.offset) for one in done.unwritten] == [("argument 0", 0)]
+    assert not code.launch("saxpy", [2], [64], arguments).unwritten
+    with pytest.raises(ValueError, match="check: 'race'; choose of races, memory"):
+        code.launch("saxpy", [2], [64], arguments, check=["race"])
+
+
+def test_memory_that_the_host_has_written_counts():
+    gpu, content = EmulatedGpu(), np.zeros(16, np.uint8)
+    gpu.memory.map(1 << 30, content, "a block", is_written=False)
+    gpu.memory.mark_written((1 << 30) + 4, 12)
+    found = []
+    gpu.memory.note_accesses(found)
+    gpu.memory.load(np.array([(1 << 30) + 4]), 4)
+    assert [what for *_, what in found] == ["load"]
+    gpu.memory.load(np.array([(1 << 30) + 2]), 4)
+    assert [what for *_, what in found] == ["load", "load", "unwritten"]
+    with pytest.raises(EmulationFault, match="offset 8 of a block, which has 16 bytes"):
+        gpu.memory.mark_written((1 << 30) + 8, 9)
+
+
+def test_coverage_and_trace_say_what_was_executed():
+    code, coverage, lines = load(SAXPY), Coverage(), []
+    done = code.launch("saxpy", [2], [64], saxpy(), coverage=coverage, trace=lines.append)
+    executed, every = coverage.counts(code, "saxpy")
+    assert executed == len(done.addresses) <= every < executed + 8 and coverage.launched(code) == ["saxpy"]
+    assert len(lines) == done.opcodes.total() and lines[0].startswith("workgroup (0, 0, 0) wave 0: 0x")
+    # A smaller launch reaches nothing new.
+    code.launch("saxpy", [1], [64], saxpy(), coverage=coverage)
+    assert coverage.counts(code, "saxpy") == (executed, every)
+
+
 @pytest.mark.parametrize("waits", [WAIT, b""], ids=["with a wait", "without"])
-def test_a_kernel_that_does_not_end_is_a_hang_in_a_loop_with_a_name(monkeypatch, waits):
-    monkeypatch.setattr(machine_code, "MOST_INSTRUCTIONS", 50)
-    monkeypatch.setattr(wave, "MOST_INSTRUCTIONS", 50)
+def test_a_kernel_that_does_not_end_is_a_hang_in_a_loop_with_a_name(waits):
     loop = WAIT + waits + encode("SOPP", ins.SOPPOp.S_BRANCH, simm16=0xFFFF - len(waits) // 4) + END
-    with pytest.raises(
-        EmulationHang, match=r"wave 0 of workgroup \(0, 0, 0\) does not end: after 50 .* from 0x[48] to 0x"
-    ):
-        launch(loop, 0)
+    last = len(loop) - 8
+    for most in (50, 30_000):
+        with pytest.raises(EmulationHang, match=rf"wave 0 of .* not end: it is in the loop from 0x4 to {last:#x} when"):
+            execute(loop, most_instructions=most)
 
 
 def saxpy(count=100):
@@ -188,7 +239,9 @@ def test_an_access_beside_a_buffer_and_a_store_to_an_input_are_faults():
         code.launch("saxpy", [2], [64], saxpy(99))
     arguments = saxpy()
     arguments[0].flags.writeable = False
-    with pytest.raises(EmulationFault, match="a store to argument 0, which is read-only"):
+    with pytest.raises(
+        EmulationFault, match=r"GLOBAL_STORE_DWORD at 0x.*: a store of 4 bytes at offset 0 of argument 0, which is"
+    ):
         code.launch("saxpy", [2], [64], arguments)
 
 

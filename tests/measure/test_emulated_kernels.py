@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tileseer.kernels.ck_tile.kernel import parse
@@ -20,6 +22,13 @@ def test_tiny_problems_reach_the_corners(variant, shape):
     assert {split for _, split in pairs} == {1, 2}
     depth = {"fwd": lambda p: p.C, "bwd_data": lambda p: p.K, "bwd_weight": lambda p: p.N * p.Di * p.Hi * p.Wi}[variant]
     assert [depth(p) // 64 for p in problems[: len(STEPS)]] == list(STEPS)
+    deep = [p for p in problems if p.G > 1 and (p.stride_h > 1 or p.dilation_h > 1) and p.Y * p.X in (3, 4, 5)]
+    taps = {"fwd": lambda p: p.C * p.Y * p.X, "bwd_data": lambda p: p.K * p.Y * p.X}
+    steps = [
+        taps[variant](p) // p.G / 64 if variant in taps else p.N * math.prod(p.output) / 64
+        for p in deep
+    ]  # fmt: skip
+    assert steps == [3, 4, 5]
     for corner in (
         lambda p: p.pad_h, lambda p: p.stride_h > 1, lambda p: p.dilation_h > 1 or p.dilation_d > 1, lambda p: p.G > 1,
         lambda p: p.Y * p.X == 1, lambda p: p.Y > 1 and not p.pad_h,

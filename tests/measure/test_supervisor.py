@@ -53,6 +53,14 @@ def run(libraries):
         ("scribbles", "crash", "the worker sent no reply but b'garbage'"),
         ("wrong", "wrong_result", "1 of 200 elements wrong; 0 not finite"),
         ("unwritten", "wrong_result", "1 of 200 elements wrong; 1 not finite"),
+        ("stores_behind", "crash", "the kernel has stored at offset 800 of the output c; which has 800 bytes"),
+        ("stores_before", "crash", "the kernel has stored at offset -8 of the output c"),
+        (
+            "stores_to_operand",
+            "crash",
+            "the kernel has stored at offset 8 of the operand b; which has 1152 bytes and is read-only",
+        ),
+        ("stores_behind_workspace", "crash", "the kernel has stored at offset 12 of the workspace; which has 12 bytes"),
         ("throws", "unsupported", "no; 'not' this one"),
         ("good_bwd_data", "ok", ""),
         ("good_bwd_weight", "ok", ""),
@@ -208,7 +216,7 @@ def test_before_the_first_measurement_a_worker_knows_which_kernels_support_a_pro
             supervisor.supporting(libraries[1:], problem)
             for problem in ((*SHAPE, 0, 1), (*SHAPE, 1, 1), (1, 1, 128, 128, *SHAPE[4:], 0, 1))
         )
-    assert able[0] == "good" and len(able) == len(set(able)) == 23
+    assert able[0] == "good" and len(able) == len(set(able)) == 27
     assert (backwards, wide) == (["good_bwd_data"], [])
 
 

@@ -37,12 +37,16 @@ def machine(tmp_path, monkeypatch):
     class Supervisor:
         def __init__(self, driver, limits):
             self.refused = machine.refused
+            self.dry = iter(machine.launches)
 
         def __enter__(self):
             return self
 
         def __exit__(self, *error):
             pass
+
+        def instances(self, request):
+            return next(self.dry, [f"{request.kernel} instance"])
 
         def measure(self, request):
             executed.append((request.kernel, request.problem))
@@ -51,9 +55,11 @@ def machine(tmp_path, monkeypatch):
             if self.refused:
                 self.refused -= 1
                 return Outcome("unsupported", "no")
-            return Outcome(machine.status.get(request.kernel, "ok"), "", {"opcodes": OPCODES})
+            return Outcome(
+                machine.status.get(request.kernel, "ok"), "", {"opcodes": OPCODES, "instances": machine.instances}
+            )
 
-    machine = SimpleNamespace(executed=executed, refused=0, stops_after=0, status={})
+    machine = SimpleNamespace(executed=executed, refused=0, stops_after=0, status={}, launches=(), instances={})
     monkeypatch.setattr(emulated_kernels, "Supervisor", Supervisor)
     cache = Cache(tmp_path / "cache", 1 << 30)
     libraries = SimpleNamespace(cache=cache, object_key=lambda units: units[0].header.decode())
@@ -84,20 +90,41 @@ def test_a_verdict_is_kept_for_code_and_problems(machine):
 
 
 def test_one_problem_is_drawn_by_the_seed_and_by_kernel(machine):
-    drawn = {(kernel, seed): verdict(machine, kernel, f"{kernel.pipeline} {seed}", most=1, seed=seed)
+    drawn = {(kernel, seed): verdict(machine, kernel, f"{kernel.pipeline} {seed}", fewest=1, seed=seed)
              for kernel in (FIRST, SECOND) for seed in range(8)}  # fmt: skip
     assert all(found.right == 1 for found in drawn.values())
     by_seed = [problem for kernel, problem in machine.executed if kernel == FIRST.name]
     of_other = [problem for kernel, problem in machine.executed if kernel == SECOND.name]
     assert len(set(by_seed)) > 3 and by_seed != of_other
     again = len(machine.executed)
-    verdict(machine, FIRST, "other code", most=1, seed=3)
+    verdict(machine, FIRST, "other code", fewest=1, seed=3)
     assert machine.executed[again:] == [(FIRST.name, by_seed[3])]
 
 
-def test_a_problem_that_the_kernel_refuses_is_not_the_one(machine):
-    machine.refused = 3
-    assert verdict(machine, most=1).right == 1 and len(machine.executed) == 4
+NAMES = [
+    f"kernelLb{loop}ELNS_10TailNumberE{tail}E_memory_operation_enumE{adds}"
+    for loop, tail, adds in ((0, 1, 0), (1, 10, 0), (1, 9, 1))
+]
+
+
+def test_few_problems_launch_every_instance(machine):
+    # The kernel refuses the first problem; the third and the fifth launch what the ones before did not.
+    machine.launches = [], [NAMES[0]], [NAMES[1]], [NAMES[0]], [NAMES[1], "second stage"], *[[NAMES[0]]] * 40
+    machine.instances = {NAMES[0]: (50, 100), NAMES[1]: (100, 100), "second stage": (10, 100), NAMES[2]: (0, 100)}
+    found = verdict(machine, fewest=1)
+    assert found.right == 3 == len(machine.executed)
+    assert (found.instances, found.launched, found.executed) == (4, 3, 0.4)
+    assert found.not_launched == "loop, tail empty, adds to the result"
+    assert emulated_kernels.coverage_text(found) == "3 of 4 instances, 40% of their instructions"
+    machine.executed.clear()
+    assert verdict(machine, fewest=4).right == 4
+
+
+@pytest.mark.parametrize("status", ["hang", "run_timeout", "not_executable"])
+def test_nothing_is_executed_after_what_does_not_end(machine, status):
+    machine.status[FIRST.name] = status
+    found = verdict(machine)
+    assert (found.status, found.wrong, len(machine.executed)) == (status, 1, 1)
 
 
 def tables(tmp_path, rows, known=()):

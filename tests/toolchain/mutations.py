@@ -3,9 +3,10 @@
     mutations.py DRIVER MODULE PROBLEMS COUNT
 
 PROBLEMS is JSON: for each kernel of the module a list of the 21 numbers of ``ConvProblemC``. For each kernel COUNT
-mutations of each kind are drawn among the instructions that were executed. The answer is JSON, one line a mutation.
-A mutation is found if a result is wrong, a fault, or a race. One that is not found is executed in more orders of the
-waves: ``missed`` if that changes any result, else ``no_effect``.
+mutations of each kind are drawn among the instructions that were executed, and all are made that change an argument:
+the address of a tensor, or the distance of two groups. The answer is JSON, one line a mutation.
+A mutation is found if a result is wrong, a fault, a race, or a load of what nothing has written. One that is not found
+is executed in more orders of the waves: ``missed`` if that changes any result, else ``no_effect``.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def mutants(inst):
         yield "loop bound off by one", changed(inst, ssrc1=field(inst, "ssrc1") + 1)
     if name.startswith("S_CMPK"):
         yield "loop bound off by one", changed(inst, simm16=field(inst, "simm16") + 1)
+    if form == "DS" and "WRITE" in name:
+        yield "store to LDS removed", NOP + NOP
     if form == "DS" and ("READ" in name or "WRITE" in name):
         yield "LDS offset", changed(inst, offset0=field(inst, "offset0") ^ 0x10)
     if name.startswith("V_MFMA"):
@@ -71,6 +74,41 @@ def mutants(inst):
         yield "operands swapped", changed(inst, src0=field(inst, "src1"), src1=field(inst, "src0"))
     if form == "MUBUF":
         yield "address off by 16", changed(inst, offset=field(inst, "offset") + 16)
+
+
+def with_argument(emulated, old, new, instances=""):
+    """The launch of an emulated GPU, with numbers of eight bytes replaced among the arguments of some instances."""
+    launch = type(emulated.gpu).launch
+
+    def changed_launch(code, kernel, grid, block, values, **options):
+        found, replacement = (b"".join(n.to_bytes(8, "little") for n in numbers) for numbers in (old(), new()))
+        values = [value.replace(found, replacement) if instances in kernel else value for value in values]
+        return launch(emulated.gpu, code, kernel, grid, block, values, **options)
+
+    return changed_launch
+
+
+def argument_mutants(emulated, problem):
+    """Kind, and a launch, of each way to spoil an argument."""
+
+    def of(*names, shift=0):
+        memory = emulated.gpu.memory
+        return lambda: [
+            next((base for base, one in memory._allocations.items() if one.name == name), 1 << 63) + shift
+            for name in names
+        ]
+
+    yield "output one element further", with_argument(emulated, of("the output c"), of("the output c", shift=2))
+    yield "an operand is the output", with_argument(emulated, of("the operand a"), of("the output c"))
+    yield "the output is an operand", with_argument(emulated, of("the output c"), of("the operand a"))
+    g, c, k, *_ = problem[1:]
+    taps = problem[7] * problem[8] * problem[9]
+    groups = c // g, k // g * c // g * taps, k // g
+    for number in range(3 if problem[19] == 0 and g > 1 else 0):
+        doubled = [stride * (1 + (i == number)) for i, stride in enumerate(groups)]
+        # Only where there is a main loop: problems with few steps must not be what finds it.
+        launch = with_argument(emulated, lambda: groups, lambda doubled=doubled: doubled, "Lb1ELNS_10TailNumber")
+        yield "group offset doubled", launch
 
 
 class Runs:
@@ -86,12 +124,13 @@ class Runs:
         code = self.library.verify(
             self.index, ctypes.byref(abi.ConvProblem(*problem)), ctypes.byref(self.options), ctypes.byref(check)
         )
-        races = self.emulated.races[:]
+        races, loads = self.emulated.races[:], self.emulated.unwritten[:]
         self.emulated.races.clear()
+        self.emulated.unwritten.clear()
         if code != abi.OK:
-            return "fault", self.library.error()[:120]
-        if races and not order:
-            return "race", str(races[0])
+            return "fault", self.library.error()[:160]
+        if (races or loads) and not order:
+            return ("race", str(races[0])) if races else ("unwritten load", str(loads[0]))
         kept = (check.relative_error, check.worst, check.non_zero, check.not_finite)
         return ("wrong" if check.wrong else "ok"), kept
 
@@ -119,7 +158,7 @@ def reached(emulated, runs):
 
     emulated.gpu.launch = record
     right = [runs.result(problem, 0) for problem in runs.problems]
-    emulated.gpu.launch = launch
+    del emulated.gpu.launch
     assert {status for status, _ in right} == {"ok"}, right
     ((code, addresses),) = places.items()
     (bundle,) = (bundle for bundle, one in emulated.code_objects.items() if one is code)
@@ -137,6 +176,11 @@ def main():
             raise SystemExit(library.error())
         runs = Runs(library, emulated, index, numbers)
         bundle, addresses, right = reached(emulated, runs)
+        for kind, launch in argument_mutants(emulated, numbers[-1]):
+            emulated.gpu.launch = launch
+            verdict, how = runs.verdict(right)
+            print(json.dumps({"kernel": name, "kind": kind, "verdict": verdict, "how": how}), flush=True)
+        del emulated.gpu.launch
         code = emulated.code_objects[bundle]
         kinds = {}
         for at in addresses:

@@ -133,6 +133,11 @@ bool supports(const ConvKernelC& kernel, const ConvProblemC& problem, std::strin
         why = "the kernel is for another direction";
         return false;
     }
+    if(kernel.ndim < 2)
+    {
+        why = "this interface has no problems of one dimension";
+        return false;
+    }
     if(kernel.ndim < 3 && has_depth(problem))
     {
         why = "the kernel has two dimensions, the problem three";

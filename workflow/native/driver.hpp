@@ -12,6 +12,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tileseer {
@@ -124,25 +125,41 @@ class Driver
     // Runs the kernel once over a poisoned result and compares it with the reference.
     ConvCheckC verify(const ConvKernelC& kernel, const ConvProblemC& problem, const ConvOptionsC& options)
     {
-        prepare(kernel, problem, options);
+        prepare_blocks(kernel, problem, options);
         const std::int64_t step = sampling(problem, options.verify_millions);
         const float* right      = reference(kernel.dtype, problem, step);
-        const Sizes sizes      = Sizes(problem);
-        const Tensors tensors  = tensors_of(0);
-        const std::size_t size = element_bytes(kernel.dtype);
-        // All ones is "not a number" in every type.
-        runtime_.fill(tensors.c, 0xff, static_cast<std::size_t>(sizes.c) * size);
-        if(workspace_bytes_ > 0)
+        for(const Block& block : blocks_)
         {
-            runtime_.fill(tensors.workspace, 0xff, workspace_bytes_);
+            if(!block.is_input && block.bytes > 0)
+            {
+                runtime_.fill(block.at, poison, block.bytes);
+            }
+            runtime_.share(block.at, block.bytes, block.name, block.is_input);
         }
-        launch(kernel, problem, tensors);
-        runtime_.synchronize();
+        try
+        {
+            launch(kernel, problem, Tensors{blocks_[0].at, blocks_[1].at, blocks_[2].at, blocks_[3].at, runtime_.stream()});
+            runtime_.synchronize();
+        }
+        catch(...)
+        {
+            runtime_.unshare();
+            throw;
+        }
+        runtime_.unshare();
+        if(Runtime::checks_bands)
+        {
+            // What a kernel has spoilt is not kept.
+            const std::optional<Prepared> intact = std::exchange(checked_, std::nullopt);
+            require_untouched(kernel.dtype, options.seed);
+            checked_ = intact;
+        }
+        const Sizes sizes = Sizes(problem);
         switch(kernel.dtype)
         {
-        case CONV_FP16: return compare<Fp16>(problem, sizes, tensors.c, right, step);
-        case CONV_BF16: return compare<Bf16>(problem, sizes, tensors.c, right, step);
-        default: return compare<Fp32>(problem, sizes, tensors.c, right, step);
+        case CONV_FP16: return compare<Fp16>(problem, sizes, blocks_[2].at, right, step);
+        case CONV_BF16: return compare<Bf16>(problem, sizes, blocks_[2].at, right, step);
+        default: return compare<Fp32>(problem, sizes, blocks_[2].at, right, step);
         }
     }
 
@@ -183,7 +200,18 @@ class Driver
         std::int32_t copies;
     };
 
+    // A tensor of a kernel under test; before and behind it is a band that nothing may touch.
+    struct Block
+    {
+        const char* name;
+        std::size_t bytes;
+        bool is_input;
+        char* at;
+    };
+
     static constexpr std::size_t alignment = 256;
+    // All ones is "not a number" in every type.
+    static constexpr int poison = 0xff;
 
     static std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
@@ -206,7 +234,6 @@ class Driver
             return;
         }
         prepared_.reset();
-        reference_step_ = 0;
         // All copies at once: small problems have thousands of them.
         const std::size_t bytes = set_bytes_ * static_cast<std::size_t>(copies_in_use_);
         const auto count        = static_cast<std::int64_t>(bytes / size);
@@ -219,6 +246,120 @@ class Driver
         }
         runtime_.synchronize();
         prepared_ = Prepared{key, kernel.dtype, options.seed, copies_in_use_};
+    }
+
+    // Operands a and b, the result c and the workspace, with bands of poison around them.
+    void prepare_blocks(const ConvKernelC& kernel, const ConvProblemC& problem, const ConvOptionsC& options)
+    {
+        prepare_workspace(kernel, problem);
+        blocks_[3] = Block{"the workspace", workspace_bytes_, false, nullptr};
+        lay_out(guarded_workspace_, &blocks_[3], &blocks_[4]);
+        ConvProblemC key = problem;
+        key.split_k      = 1;
+        if(checked_ && std::memcmp(&checked_->problem, &key, sizeof key) == 0 && checked_->dtype == kernel.dtype &&
+           checked_->seed == options.seed)
+        {
+            return;
+        }
+        checked_.reset();
+        reference_step_ = 0;
+        const Sizes sizes(problem);
+        const std::size_t size = element_bytes(kernel.dtype);
+        blocks_[0]             = Block{"the operand a", static_cast<std::size_t>(sizes.a) * size, true, nullptr};
+        blocks_[1]             = Block{"the operand b", static_cast<std::size_t>(sizes.b) * size, true, nullptr};
+        blocks_[2]             = Block{"the output c", static_cast<std::size_t>(sizes.c) * size, false, nullptr};
+        lay_out(guarded_, &blocks_[0], &blocks_[3]);
+        for(std::size_t i = 0; i < 2; ++i)
+        {
+            const auto count = static_cast<std::int64_t>(blocks_[i].bytes / size);
+            switch(kernel.dtype)
+            {
+            case CONV_FP16: generate<Fp16>(blocks_[i].at, count, options.seed + i); break;
+            case CONV_BF16: generate<Bf16>(blocks_[i].at, count, options.seed + i); break;
+            default: generate<Fp32>(blocks_[i].at, count, options.seed + i); break;
+            }
+        }
+        runtime_.synchronize();
+        checked_ = Prepared{key, kernel.dtype, options.seed, 1};
+    }
+
+    // Blocks one after the other, each with a band before and a band behind it; everything is poison.
+    void lay_out(Buffer<Runtime>& buffer, Block* first, Block* last)
+    {
+        std::size_t total = 0;
+        for(const Block* block = first; block != last; ++block)
+        {
+            total += aligned(block->bytes) + 2 * Runtime::band_bytes;
+        }
+        char* at = buffer.reserve(total);
+        if(Runtime::checks_bands)
+        {
+            runtime_.fill(at, poison, total);
+        }
+        for(Block* block = first; block != last; ++block)
+        {
+            block->at = at + Runtime::band_bytes;
+            at        = block->at + aligned(block->bytes) + Runtime::band_bytes;
+        }
+    }
+
+    // Throws DeviceFault if a kernel has stored to its operands, or to a band around its tensors.
+    void require_untouched(std::int32_t dtype, std::uint64_t seed)
+    {
+        for(const Block& block : blocks_)
+        {
+            require_poison(block, block.at - Runtime::band_bytes, block.at);
+            // What is behind a block up to its alignment belongs to the band.
+            require_poison(block, block.at + block.bytes, block.at + aligned(block.bytes) + Runtime::band_bytes);
+        }
+        for(std::size_t i = 0; i < 2; ++i)
+        {
+            std::int64_t changed = 0;
+            switch(dtype)
+            {
+            case CONV_FP16: changed = first_changed<Fp16>(blocks_[i], seed + i); break;
+            case CONV_BF16: changed = first_changed<Bf16>(blocks_[i], seed + i); break;
+            default: changed = first_changed<Fp32>(blocks_[i], seed + i); break;
+            }
+            if(static_cast<std::size_t>(changed) < blocks_[i].bytes)
+            {
+                throw stored(blocks_[i], blocks_[i].at + changed);
+            }
+        }
+    }
+
+    void require_poison(const Block& block, const char* begin, const char* end)
+    {
+        std::vector<char> band(static_cast<std::size_t>(end - begin));
+        runtime_.copy_out(band.data(), begin, band.size());
+        const auto is_touched = [](char byte) { return byte != static_cast<char>(poison); };
+        const auto touched    = std::find_if(band.begin(), band.end(), is_touched);
+        if(touched != band.end())
+        {
+            throw stored(block, begin + (touched - band.begin()));
+        }
+    }
+
+    static DeviceFault stored(const Block& block, const char* at)
+    {
+        return DeviceFault("the kernel has stored at offset " + std::to_string(at - block.at) + " of " + block.name +
+                           ", which has " + std::to_string(block.bytes) + " bytes" +
+                           (block.is_input ? " and is read-only" : ""));
+    }
+
+    // Offset of the first byte of an operand that has changed, or its size.
+    template <typename T>
+    std::int64_t first_changed(const Block& block, std::uint64_t seed)
+    {
+        using Bits                 = typename T::Bits;
+        const auto count           = static_cast<std::int64_t>(block.bytes / sizeof(Bits));
+        const std::int64_t strands = std::min<std::int64_t>(count, 1 << 15);
+        const std::size_t bytes    = static_cast<std::size_t>(strands) * sizeof(std::int64_t);
+        auto* firsts               = reinterpret_cast<std::int64_t*>(partials_.reserve(bytes));
+        runtime_.for_each(strands, FirstChanged<T>{{reinterpret_cast<Bits*>(block.at), mixed(seed)}, count, strands, firsts});
+        std::vector<std::int64_t> found(static_cast<std::size_t>(strands));
+        runtime_.copy_out(found.data(), firsts, bytes);
+        return *std::min_element(found.begin(), found.end()) * static_cast<std::int64_t>(sizeof(Bits));
     }
 
     void prepare_workspace(const ConvKernelC& kernel, const ConvProblemC& problem)
@@ -315,9 +456,8 @@ class Driver
     void compute_reference(const ConvProblemC& problem, std::int64_t count, float* to, std::int64_t step)
     {
         using Bits            = typename T::Bits;
-        const Tensors tensors = tensors_of(0);
-        const auto* a         = static_cast<const Bits*>(tensors.a);
-        const auto* b         = static_cast<const Bits*>(tensors.b);
+        const auto* a = reinterpret_cast<const Bits*>(blocks_[0].at);
+        const auto* b = reinterpret_cast<const Bits*>(blocks_[1].at);
         const Shape shape(problem);
         switch(problem.direction)
         {
@@ -519,7 +659,11 @@ class Driver
     Buffer<Runtime> workspace_;
     Buffer<Runtime> reference_;
     Buffer<Runtime> partials_;
+    Buffer<Runtime> guarded_;
+    Buffer<Runtime> guarded_workspace_;
+    Block blocks_[4]{}; // a, b, c in `guarded_`, and the workspace
     std::optional<Prepared> prepared_;
+    std::optional<Prepared> checked_; // the same of `guarded_`
     std::optional<Tensors> given_;
     std::size_t a_bytes_         = 0;
     std::size_t b_bytes_         = 0;

@@ -20,6 +20,10 @@ struct EmulatedDevice
     long (*run)(int launch, char* why);
     void (*allocated)(void* address, std::size_t bytes);
     void (*released)(void* address);
+    // A tensor in memory that was not `allocated`: what a kernel accesses beside it is a fault that has its name.
+    void (*shared)(void* address, std::size_t bytes, const char* name, int is_input);
+    // The host has written there. 0, or -1 with the reason in `why` if that began in an allocation and went beyond it.
+    int (*written)(const void* address, std::size_t bytes, char* why);
 };
 
 // The installed executor; all null without one.

@@ -6,6 +6,8 @@
 #include "emulated_device.hpp"
 #include "host_runtime.hpp"
 
+#include <vector>
+
 namespace tileseer {
 
 class EmulatedRuntime : public HostRuntime
@@ -15,23 +17,26 @@ class EmulatedRuntime : public HostRuntime
 
     static void* stream() { return nullptr; }
 
-    static void* allocate(std::size_t bytes)
+    // A kernel sees of the memory what is shared with it, and nothing around that: a band costs no more than addresses.
+    static constexpr std::size_t band_bytes = std::size_t{1} << 24;
+    static constexpr bool checks_bands      = false;
+
+    void share(void* memory, std::size_t bytes, const char* name, bool is_input)
     {
-        void* memory = HostRuntime::allocate(bytes);
-        if(emulated_device().allocated != nullptr)
+        if(emulated_device().shared != nullptr)
         {
-            emulated_device().allocated(memory, bytes);
+            emulated_device().shared(memory, bytes, name, is_input);
+            shared_.push_back(memory);
         }
-        return memory;
     }
 
-    static void release(void* memory)
+    void unshare()
     {
-        if(emulated_device().released != nullptr)
+        for(void* memory : shared_)
         {
             emulated_device().released(memory);
         }
-        HostRuntime::release(memory);
+        shared_.clear();
     }
 
     static void synchronize()
@@ -52,6 +57,9 @@ class EmulatedRuntime : public HostRuntime
         std::strcpy(found.arch, "emulated");
         return found;
     }
+
+    private:
+    std::vector<void*> shared_;
 };
 
 } // namespace tileseer

@@ -72,6 +72,12 @@ class Runtime
     static constexpr const char* backend = TILESEER_BACKEND;
     using Event                          = TILESEER_GPU(Event_t);
 
+    static constexpr std::size_t band_bytes = std::size_t{1} << 18;
+    static constexpr bool checks_bands      = true;
+
+    static void share(void*, std::size_t, const char*, bool) {}
+    static void unshare() {}
+
     Runtime()
     {
         check(TILESEER_GPU(StreamCreate)(&stream_), "create a stream");

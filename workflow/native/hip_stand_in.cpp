@@ -20,6 +20,7 @@ namespace {
 long launches   = 0;
 dim3 last_grid  = {0, 0, 0};
 dim3 last_block = {0, 0, 0};
+size_t last_shared = 0;
 
 // What the compiler puts into a library beside its device code.
 struct FatBinary
@@ -77,6 +78,16 @@ void run_launch(int launch)
         return;
     }
     clock_ms += static_cast<double>(instructions) * ms_of_an_instruction;
+}
+
+// The host writes to memory of the device, after what was launched before.
+void host_writes(void* to, size_t bytes)
+{
+    char why[tileseer::why_bytes] = "";
+    if(device.written != nullptr && device.written(to, bytes, why) < 0)
+    {
+        fault = why;
+    }
 }
 
 hipError_t waited()
@@ -179,26 +190,42 @@ hipError_t hipFuncGetAttributes(hipFuncAttributes*, const void*) { return hipErr
 hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int*, const void*, int, size_t) { return hipErrorNotSupported; }
 
 hipError_t hipMalloc(void** address, size_t bytes) { return given(address, bytes); }
-hipError_t hipHostMalloc(void** address, size_t bytes, unsigned int) { return given(address, bytes); }
+hipError_t hipHostMalloc(void** address, size_t bytes, unsigned int)
+{
+    // The host writes to it whenever it likes.
+    const hipError_t status = given(address, bytes);
+    host_writes(*address, bytes);
+    return status;
+}
 hipError_t hipFree(void* address) { return taken_back(address); }
 
 hipError_t hipMemsetAsync(void* address, int byte, size_t bytes, hipStream_t)
 {
     if(is_executed())
     {
-        stream.emplace_back([=] { std::memset(address, byte, bytes); });
+        stream.emplace_back([=] {
+            host_writes(address, bytes);
+            if(fault.empty())
+            {
+                std::memset(address, byte, bytes);
+            }
+        });
     }
     return hipSuccess;
 }
 hipError_t hipMemcpy(void* to, const void* from, size_t bytes, hipMemcpyKind)
 {
     const hipError_t status = waited();
+    host_writes(to, bytes);
     std::memcpy(to, from, bytes);
     return status;
 }
 hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, hipMemcpyKind, hipStream_t)
 {
-    stream.emplace_back([=] { std::memcpy(to, from, bytes); });
+    stream.emplace_back([=] {
+        host_writes(to, bytes);
+        std::memcpy(to, from, bytes);
+    });
     return hipSuccess;
 }
 
@@ -234,10 +261,11 @@ hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t
     return hipSuccess;
 }
 
-hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t, hipStream_t)
+hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t shared, hipStream_t)
 {
-    last_grid  = grid;
-    last_block = block;
+    last_grid   = grid;
+    last_block  = block;
+    last_shared = shared;
     return hipSuccess;
 }
 
@@ -245,7 +273,7 @@ hipError_t __hipPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, hi
 {
     *grid   = last_grid;
     *block  = last_block;
-    *shared = 0;
+    *shared = last_shared;
     *stream = nullptr;
     return hipSuccess;
 }

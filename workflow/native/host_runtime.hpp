@@ -28,6 +28,12 @@ class HostRuntime
     public:
     static constexpr const char* backend = "host";
 
+    static constexpr std::size_t band_bytes = 4096;
+    static constexpr bool checks_bands      = true;
+
+    static void share(void*, std::size_t, const char*, bool) {}
+    static void unshare() {}
+
     void* stream() { return &clock_; }
 
     static void* allocate(std::size_t bytes)

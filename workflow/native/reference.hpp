@@ -85,7 +85,9 @@ struct Generate
     typename T::Bits* to;
     std::uint64_t seed;
 
-    TILESEER_DEVICE void operator()(std::int64_t i) const
+    TILESEER_DEVICE void operator()(std::int64_t i) const { to[i] = element(i); }
+
+    TILESEER_DEVICE typename T::Bits element(std::int64_t i) const
     {
         // The finalizer of SplitMix64 (Steele et al. 2014).
         std::uint64_t bits = seed + 0x9e3779b97f4a7c15ull * static_cast<std::uint64_t>(i + 1);
@@ -93,7 +95,27 @@ struct Generate
         bits               = (bits ^ (bits >> 27)) * 0x94d049bb133111ebull;
         bits ^= bits >> 31;
         const auto whole = static_cast<std::int64_t>(bits >> 39) - (std::int64_t{1} << 24);
-        to[i]            = T::from_float((static_cast<float>(whole) + 0.5f) / 16777216.0f);
+        return T::from_float((static_cast<float>(whole) + 0.5f) / 16777216.0f);
+    }
+};
+
+// Strand i looks at the elements i, i + strands, ... of a generated operand: the first that has changed, or `count`.
+template <typename T>
+struct FirstChanged
+{
+    Generate<T> generated;
+    std::int64_t count;
+    std::int64_t strands;
+    std::int64_t* to;
+
+    TILESEER_DEVICE void operator()(std::int64_t strand) const
+    {
+        std::int64_t i = strand;
+        while(i < count && generated.to[i] == generated.element(i))
+        {
+            i += strands;
+        }
+        to[strand] = i < count ? i : count;
     }
 };
 

@@ -12,7 +12,7 @@ from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.kernels.registry import family_of_arch
-from tileseer.measure.device import refuse_without_decoder
+from tileseer.measure.device import refuse_unless_emulated
 
 EXAMPLES = (
     "tileseer verify results",
@@ -41,7 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     emulated.add_argument("--emulate", action="store_true", help=meaning)
     emulated.add_argument("--arch", default="gfx950", help="GPU target (default: gfx950)")
     emulated.add_argument("--sample", type=options.positive, metavar="N", help="only N kernels")
-    emulated.add_argument("--quick", action="store_true", help="one tiny problem a kernel")
+    emulated.add_argument(
+        "--quick", action="store_true", help="as few tiny problems as launch every instance of a kernel"
+    )
     emulated.add_argument("--jobs", type=options.positive, default=1, help="processes (default: 1)")
     parser.epilog = (
         "Files are checked by seals, hashes, columns and feature lists. A kernel's output is compared, in a poisoned "
@@ -72,9 +74,10 @@ def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
 
 def _emulated(args: argparse.Namespace) -> int:
     """Print a line a kernel of a list, executed on the emulated GPU; return 1 if one is not right."""
-    refuse_without_decoder()
+    refuse_unless_emulated(args.arch)
     from tileseer.compile import native
     from tileseer.gpus import hardware
+    from tileseer.measure.emulated_kernels import coverage_text
     from tileseer.serve import emulation
 
     names = _list(args.path)
@@ -95,7 +98,7 @@ def _emulated(args: argparse.Namespace) -> int:
     failed = sum(verdict.status not in ("ok", "unsupported") for verdict in verdicts)
     lines = [
         f"{v.status:13} {v.kernel}: {v.right} problems right, {v.wrong} not, {v.instructions:,} instructions, "
-        f"{v.issue_cycles:,} issue cycles" + (f"; {v.said}" if v.said else "")
+        f"{v.issue_cycles:,} issue cycles, {coverage_text(v)}" + (f"; {v.said}" if v.said else "")
         for v in verdicts
     ]
     content = {"device": f"emulated {args.arch}", "checks": [asdict(v) for v in verdicts], "failed": failed}

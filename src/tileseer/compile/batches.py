@@ -36,7 +36,6 @@ VGPR_GRANULE = 8
 """Vector registers are given to a wave in steps of this many, also to a warp."""
 _RESULT = TypeAdapter(CompileResult)
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}")
-_ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 
 
 @dataclass(eq=False)
@@ -129,7 +128,7 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
 
     def _failure(self, unit: CompileUnit, run: compiler.Run) -> CompileResult:
         # Folders and addresses in the compiler's memory are other ones elsewhere.
-        message = _ADDRESS.sub("0x", first_error(run.log.replace(f"{self.tree.include}/", "")))
+        message = _ADDRESS.sub("0x", compiler.first_error(run.log.replace(f"{self.tree.include}/", "")))
         reason = _REASONS.get(run.outcome, "{}").format(message).replace(unit.kernel.name, "KERNEL")
         return CompileResult(
             status=_STATUS.get(run.outcome, "compile_error"),
@@ -170,11 +169,3 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
     def _kept(self, key: str) -> CompileResult | None:
         content = self.cache.get(key)
         return None if content is None else _RESULT.validate_json(content)
-
-
-def first_error(log: str) -> str:
-    """First error of a compiler's output, without the place; its last line if none is marked."""
-    if match := _ERROR.search(log):
-        return match[1].strip()
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return lines[-1] if lines else "the compiler failed without a message"

@@ -20,6 +20,7 @@ from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
 from tileseer.kernels.library import brought, folders, rocm_folders
 
+_ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 _NO_SPACE = "No space left on device"
 _NO_MEMORY = ("out of memory", "std::bad_alloc", "Cannot allocate memory", "failed to allocate")
 _CRASHED = ("PLEASE submit a bug report", "command failed due to signal", "died due to signal")
@@ -246,3 +247,11 @@ def _asked(path: Path, origin: str, vendor: Vendor) -> Compiler:
     if not re.search(vendor.says, answer.stdout, re.IGNORECASE):
         raise UserError(f"{origin}: {path} is no {vendor.what}: its --version prints {lines[0]!r}; {vendor.how}")
     return Compiler(path, origin, "\n".join(lines), vendor)
+
+
+def first_error(log: str) -> str:
+    """First error of a compiler's output, without the place; its last line if none is marked."""
+    if match := _ERROR.search(log):
+        return match[1].strip()
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return lines[-1] if lines else "the compiler failed without a message"

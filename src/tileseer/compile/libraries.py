@@ -91,7 +91,8 @@ class Libraries(Builder):
         with compiler.workspace(object_files(units)) as folder:
             run = self.call(self.object_command(units), folder, 2 * len(units))
             if run.outcome != "ok":
-                raise UserError(f"{self.compiler.path}: {run.outcome} in the library of {names}:\n{run.log[-2000:]}")
+                why = f"{run.outcome} in the library of {names}: {compiler.first_error(run.log)}"
+                raise UserError(f"{self.compiler.path}: {why}\n{run.log[-2000:]}")
             try:
                 return whole_object(folder, units)
             except ValueError as error:

@@ -60,7 +60,8 @@ class Timing(Section):
     simulated_launches: int = Field(10, ge=1, le=1000)
     """Timed launches per pair on the simulated device."""
     emulated_problems: int = Field(0, ge=0)
-    """Tiny problems per kernel that the emulated device executes, drawn by ``benchmark.seed``; 0: all."""
+    """Tiny problems per kernel that the emulated device executes at least, drawn by ``benchmark.seed``, and more until
+    every instance is launched that some problem launches; 0: all."""
     simulated_deviation: bool = True
     """Whether the simulated device has random deviations from its formulas and some pairs crash on it. Without, its
     times are formulas and noise, which a prior for a real GPU should learn."""

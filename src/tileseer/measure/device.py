@@ -44,10 +44,18 @@ NO_TIMES = (
 )
 
 
-def refuse_without_decoder() -> None:
-    """``UserError`` if what decodes instructions for the emulated GPU is not installed."""
+EMULATED_ARCHS = ("gfx90a", "gfx942", "gfx950")
+"""``amdgpu_emulator.ARCHS``; few commands need that package."""
+
+
+def refuse_unless_emulated(*archs: str) -> None:
+    """``UserError`` if an arch is not emulated, or what decodes its instructions is not installed."""
     if importlib.util.find_spec("tinygrad") is None:
         raise UserError(f"tinygrad, which decodes instructions, is not installed; {install('emulate')}")
+    for arch in archs:
+        if arch not in EMULATED_ARCHS:
+            what = "CDNA GPUs with waves of 64 lanes" if arch.startswith("gfx") else "AMD GPUs"
+            raise UserError(f"{arch} is not emulated, only {what}; choose {', '.join(EMULATED_ARCHS)}")
 
 
 @dataclass(frozen=True)

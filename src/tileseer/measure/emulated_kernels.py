@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,9 +24,17 @@ from tileseer.measure.emulated_problems import tiny_problems
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 
-_FORMAT = "verdict-3"
-_LIMITS = WorkerLimits(pair_s=1800.0)
-STATUSES = ("ok", "race", "wrong_result", "crash", "run_timeout", "unsupported", "compile_error", "skipped")
+_FORMAT = "verdict-4"
+# What is executed is the same in every try.
+_LIMITS = WorkerLimits(pair_s=900.0, tries=1)
+STATUSES = (
+    *("ok", "race", "unwritten_load", "wrong_result", "crash", "hang", "run_timeout"),
+    *("not_executable", "unsupported", "compile_error", "skipped"),
+)
+_LAST = ("hang", "run_timeout", "not_executable")
+"""Statuses after which no other problem is executed: it would take as long to end as this one."""
+_TAILS = ("odd", "even", "one", "two", "three", "four", "five", "six", "seven", "empty", "full")
+"""``ck_tile::TailNumber``."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,14 @@ class KernelVerdict:
     issue_cycles: int = 0
     """Static cycles of a compute unit for those of them that ``instructions.unit_cycles`` covers, summed over waves.
     No time: nothing waits, and it says nothing of memory, of what runs side by side, and of a problem of real size."""
+    instances: int = 0
+    """Instances of the kernel that are compiled: they differ in loop, tail, and in how they write the result."""
+    launched: int = 0
+    """Instances that the problems have launched."""
+    executed: float = 0.0
+    """Share of the instructions of all instances that was executed."""
+    not_launched: str = ""
+    """What kind of instances no problem launches."""
     said: str = ""
     """Of the first problem that is not right: what happened, and its dimensions."""
     device_kind: str = "emulated"
@@ -56,8 +73,9 @@ class Emulation:
     libraries: Libraries
     gpu: Hardware
     """Product that cycles are counted for."""
-    most: int = 0
-    """Problems to execute of each kernel, drawn by the seed; 0: all."""
+    fewest: int = 0
+    """Problems to execute of each kernel at least, drawn by the seed, and more until all instances are launched that
+    any problem launches; 0: all problems."""
     seed: int = 1
 
     def build_and_execute(self, units: Sequence[CompileUnit]) -> list[KernelVerdict]:
@@ -67,7 +85,7 @@ class Emulation:
         except UserError as error:
             if len(units) > 1:
                 return [verdict for unit in units for verdict in self.build_and_execute([unit])]
-            message = " ".join(str(error).split())[-300:]
+            message = str(error).partition("\n")[0][-300:]
             return [KernelVerdict(units[0].kernel.name, "compile_error", said=message)]
         with compiler.workspace({"driver.so": self.libraries.emulated_driver(), "module.so": module}) as folder:
             return [self.verdict(unit, folder / "driver.so", folder / "module.so") for unit in units]
@@ -77,13 +95,13 @@ class Emulation:
         kernel = unit.kernel
         assert isinstance(kernel, GemmKernel)
         pairs = supported_problems(kernel, tiny_problems(kernel))
-        if self.most:
+        if self.fewest:
             pairs.sort(key=lambda pair: draws.of_name(f"{self.seed} {kernel.name} {_dims_text(*pair)}"))
-        settings = [self.gpu.model_dump_json(), str(self.most), *(_dims_text(*pair) for pair in pairs)]
+        settings = [self.gpu.model_dump_json(), str(self.fewest), *(_dims_text(*pair) for pair in pairs)]
         key = caches.key(_FORMAT, _code_digest(), driver.read_bytes(), self.libraries.object_key([unit]), *settings)
 
         def execute() -> bytes:
-            return json.dumps(asdict(execute_kernel(kernel, driver, module, pairs, self.gpu, self.most))).encode()
+            return json.dumps(asdict(execute_kernel(kernel, driver, module, pairs, self.gpu, self.fewest))).encode()
 
         return KernelVerdict(**json.loads(self.libraries.cache.made_once(key, execute)))
 
@@ -99,28 +117,67 @@ def supported_problems(kernel: GemmKernel, pairs: Sequence[tuple[Problem, int]])
 
 
 def execute_kernel(
-    kernel: GemmKernel, driver: Path, module: Path, pairs: Sequence[tuple[Problem, int]], gpu: Hardware, most: int = 0
+    kernel: GemmKernel, driver: Path, module: Path, pairs: Sequence[tuple[Problem, int]], gpu: Hardware, fewest: int = 0
 ) -> KernelVerdict:
-    """Execute a kernel on problems, in their order, until ``most`` of them were not refused by its own checks."""
+    """Execute a kernel on problems that its own checks do not refuse: all of them, or few (``Emulation.fewest``)."""
     counts: Counter[str] = Counter()
     opcodes: Counter[str] = Counter()
+    instances: dict[str, tuple[int, int]] = {}
     failure = ("", "")
-    modules = (str(module.resolve()),)
     # A worker of its own: what a kernel reads beside its tensors is the same in every run.
     with Supervisor(str(driver.resolve()), limits=_LIMITS) as supervisor:
-        for problem, split_k in pairs:
-            numbers = problem_numbers(vars(problem), problem.variant, split_k)
-            outcome = supervisor.measure(Request(modules, kernel.name, numbers, launch_options(Timing())))
+        requests = [_request(kernel, module, *pair) for pair in pairs]
+        chosen = (
+            _chosen([supervisor.instances(request) for request in requests], fewest) if fewest else [*range(len(pairs))]
+        )
+        for number in chosen:
+            outcome = supervisor.measure(requests[number])
             counts[outcome.status] += 1
             opcodes.update(outcome.reply.get("opcodes", {}))
+            instances.update(outcome.reply.get("instances", {}))
             if outcome.status not in ("ok", "unsupported") and not failure[0]:
-                failure = (outcome.status, f"{outcome.error} ({_dims_text(problem, split_k)})")
-            if counts.total() - counts["unsupported"] == most > 0:
+                failure = (outcome.status, f"{outcome.error} ({_dims_text(*pairs[number])})")
+            if outcome.status in _LAST:
                 break
     status = failure[0] or ("ok" if counts["ok"] else "unsupported")
     wrong = counts.total() - counts["ok"] - counts["unsupported"]
     cycles = round(sum(instructions.unit_cycles(opcodes, gpu).values()))
-    return KernelVerdict(kernel.name, status, counts["ok"], wrong, opcodes.total(), cycles, failure[1])
+    missing = [name for name, (executed, _) in instances.items() if not executed]
+    executed, every = (sum(pair[i] for pair in instances.values()) for i in (0, 1))
+    return KernelVerdict(
+        kernel.name, status, counts["ok"], wrong, opcodes.total(), cycles, len(instances),
+        len(instances) - len(missing), round(executed / every, 3) if every else 0.0,
+        "; ".join(sorted(map(_instance_text, missing))), failure[1],
+    )  # fmt: skip
+
+
+def _request(kernel: GemmKernel, module: Path, problem: Problem, split_k: int) -> Request:
+    numbers = problem_numbers(vars(problem), problem.variant, split_k)
+    return Request((str(module.resolve()),), kernel.name, numbers, launch_options(Timing()))
+
+
+def _chosen(launched: Sequence[Sequence[str]], fewest: int) -> list[int]:
+    """Which problems to execute, by the instances that each one launches: the first ones, and those with a new one."""
+    chosen: list[int] = []
+    seen: set[str] = set()
+    for number, names in enumerate(launched):
+        if names and (len(chosen) < fewest or not seen.issuperset(names)):
+            chosen.append(number)
+            seen.update(names)
+    return chosen
+
+
+def _instance_text(name: str) -> str:
+    """What an instance is for, by its mangled name."""
+    parts = ["adds to the result" if "memory_operation_enumE1" in name else "sets the result"]
+    if match := re.search(r"Lb([01])ELNS_10TailNumberE(\d+)", name):
+        parts[:0] = ["loop" if match[1] == "1" else "no loop", f"tail {_TAILS[int(match[2])]}"]
+    return ", ".join(parts)
+
+
+def coverage_text(verdict: KernelVerdict) -> str:
+    """How much of a kernel was executed."""
+    return f"{verdict.launched} of {verdict.instances} instances, {verdict.executed:.0%} of their instructions"
 
 
 def _dims_text(problem: Problem, split_k: int) -> str:

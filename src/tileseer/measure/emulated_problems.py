@@ -7,6 +7,8 @@ from tileseer.problems.problem import Problem
 
 STEPS = (1, 2, 3, 4, 5, 8)
 """Steps of the main loop along k: no loop at all, one of each tail, several rounds."""
+DEEP = {3: (1, 3), 4: (2, 2), 5: (1, 5)}
+"""Steps of the main loop with groups, stride, padding or dilation: rows and columns of the filter."""
 SPLIT_K = 2
 
 
@@ -40,6 +42,7 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
             common | {"G": few, "C": 32 * few, "K": 32 * few, "Di": 3, "Z": 3, "pad_d": 1},
             common | {"Di": 2, "C": vector, "K": vector},
         ]
+    shapes += [_deep(kernel, steps, few) for steps in DEEP]
     problems = [Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in shapes]
     split = [problems[STEPS.index(4)], problems[len(STEPS)]]
     return [(problem, 1) for problem in problems] + [(problem, SPLIT_K) for problem in split]
@@ -53,3 +56,22 @@ def _along_k(kernel: GemmKernel, steps: int) -> dict[str, Any]:
         return {"N": 1, "C": 64, "K": 64, "Wi": depth // 8, **pixels}
     channels = {"C": depth, "K": 64} if kernel.variant == "forward" else {"C": 64, "K": depth}
     return {"N": 1, "Hi": 5, "Wi": 5, **channels, **({"Di": 2} if kernel.ndim == 3 else {})}
+
+
+def _deep(kernel: GemmKernel, steps: int, groups: int) -> dict[str, Any]:
+    """A convolution with groups, and with stride, padding or dilation, whose implicit GEMM is so many steps deep."""
+    special = getattr(kernel, "specialization", "")
+    rows, columns = (1, 1) if special.startswith("filter1x1") else DEEP[steps]
+    changes = {"Y": rows, "X": columns, "pad_w": columns // 2}
+    if rows == 2:
+        changes |= {"pad_h": 1, "dilation_h": 2, "dilation_w": 2}
+    elif special != "filter1x1_stride1_pad0":
+        changes["stride_h"] = 2
+    images = 2 if kernel.ndim == 3 else 1
+    channels = {"C": 32 * groups, "K": 32 * groups}
+    height = 6
+    if kernel.variant == "bwd_weight":
+        height = steps * kernel.tile_k // (8 * images) * changes.get("stride_h", 1)
+    else:
+        channels["C" if kernel.variant == "forward" else "K"] = groups * steps * kernel.tile_k // (rows * columns)
+    return {"N": 1, "G": groups, "Hi": height, "Wi": 8, **({"Di": 2} if images == 2 else {}), **channels, **changes}

@@ -16,7 +16,7 @@ from tileseer.core.progress import Progress
 from tileseer.core.script import Settings
 from tileseer.gpus import hardware as products
 from tileseer.kernels.registry import parse_kernels
-from tileseer.measure.device import refuse_without_decoder
+from tileseer.measure.device import refuse_unless_emulated
 from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 
 SCHEMA = parquet.schema(
@@ -27,6 +27,10 @@ SCHEMA = parquet.schema(
         ("wrong", pa.int32()),
         ("instructions", pa.int64()),
         ("issue_cycles", pa.int64()),
+        ("instances", pa.int32()),
+        ("launched", pa.int32()),
+        ("executed", pa.float64()),
+        ("not_launched", pa.string()),
         ("said", pa.string()),
         ("device_kind", pa.string()),
     ]
@@ -43,7 +47,7 @@ def execute_chunk(
     native: Path, settings: Settings,
 ) -> pa.Table:  # fmt: skip
     """Verdicts (``SCHEMA``) on the kernels of a chunk, without those that are aliases of another one."""
-    refuse_without_decoder()
+    refuse_unless_emulated(arch)
     rows = parquet.read_table(build_table, build.SCHEMA)
     rows = rows.filter(aliases.measured_mask(rows, aliases.read_aliases(known_aliases))).to_pylist()
     built = parse_kernels([row["kernel"] for row in rows if row["build_status"] == "ok"])

@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import re
 from collections import Counter
 from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_long, c_size_t, c_uint, c_uint8, c_void_p
 from itertools import count
@@ -9,21 +10,39 @@ from typing import Any
 
 import numpy as np
 
-from amdgpu_emulator import CodeObject, EmulatedGpu, EmulationFault, Race, bundle_bytes, load
+from amdgpu_emulator import (
+    CodeObject,
+    Coverage,
+    EmulatedGpu,
+    EmulationFault,
+    EmulationHang,
+    Race,
+    UnsupportedInstruction,
+    UnwrittenLoad,
+    bundle_bytes,
+    load,
+)
 
 _MESSAGE_BYTES = 512
 """As in ``workflow/native/emulated_device.hpp``."""
 _HEAD_BYTES = 4096
+_INSTANCE = re.compile(r"(?:Lb[01]E)?LNS_10TailNumberE\d+E|memory_operation_enumE\dE")
+"""Where the mangled name of a CK Tile kernel has the loop, its tail, and whether the result is set or added."""
 _BIND = CFUNCTYPE(c_int, c_char_p, c_void_p, POINTER(c_uint), c_size_t, POINTER(c_void_p), POINTER(c_char))
 _RUN = CFUNCTYPE(c_long, c_int, POINTER(c_char))
 _ALLOCATED = CFUNCTYPE(None, c_void_p, c_size_t)
 _RELEASED = CFUNCTYPE(None, c_void_p)
+_SHARED = CFUNCTYPE(None, c_void_p, c_size_t, c_char_p, c_int)
+_WRITTEN = CFUNCTYPE(c_int, c_void_p, c_size_t, POINTER(c_char))
 
 
 class _Callbacks(ctypes.Structure):
     """``tileseer::EmulatedDevice``."""
 
-    _fields_ = [("bind", _BIND), ("run", _RUN), ("allocated", _ALLOCATED), ("released", _RELEASED)]
+    _fields_ = [
+        *(("bind", _BIND), ("run", _RUN), ("allocated", _ALLOCATED), ("released", _RELEASED)),
+        *(("shared", _SHARED), ("written", _WRITTEN)),
+    ]
 
 
 class EmulatedDriver:
@@ -35,6 +54,15 @@ class EmulatedDriver:
         """Of the order of waves and workgroups, as ``EmulatedGpu.launch`` has it."""
         self.races: list[Race] = []
         """Those of all launches so far."""
+        self.unwritten: list[UnwrittenLoad] = []
+        """Loads of what nothing had written, in all launches so far."""
+        self.bound: set[str] = set()
+        """Names of all instances launched so far."""
+        self.is_dry = False
+        """Whether launches are only noted."""
+        self.failed = ""
+        """The status of the last launch that failed: ``crash``, ``hang`` or ``not_executable``."""
+        self._coverage = Coverage()
         self.opcodes: Counter[str] = Counter()
         """How often waves have executed each opcode so far."""
         self.code_objects: dict[int, CodeObject] = {}
@@ -43,16 +71,41 @@ class EmulatedDriver:
         """Launches that wait in their stream: code object, kernel, grid, block, arguments, and dynamic LDS."""
         self._numbers = count()
         self._callbacks = _Callbacks(
-            _BIND(self._bind), _RUN(self._run), _ALLOCATED(self._allocated), _RELEASED(self.gpu.memory.unmap)
-        )
+            _BIND(self._bind), _RUN(self._run), _ALLOCATED(self._allocated), _RELEASED(self.gpu.memory.unmap),
+            _SHARED(self._shared), _WRITTEN(self._written),
+        )  # fmt: skip
         install = driver["tileseer_emulated_install"]
         install(ctypes.byref(self._callbacks))
         # The driver frees its memory when the process ends, without Python.
         atexit.register(lambda: install(ctypes.byref(_Callbacks())))
 
+    def instances(self) -> dict[str, tuple[int, int]]:
+        """Instructions that were executed, and all that there are, of each instance of the kernels launched so far.
+
+        The instances of a kernel differ in the tail of its loop and in how it writes the result.
+        """
+        counts = {}
+        for code in self.code_objects.values():
+            kinds = {_INSTANCE.sub("", name) for name in self._coverage.launched(code)}
+            for name in code.kernels:
+                if _INSTANCE.sub("", name) in kinds:
+                    counts[name] = self._coverage.counts(code, name)
+        return counts
+
     def _allocated(self, address: int, size: int) -> None:
-        content = np.ctypeslib.as_array((c_uint8 * size).from_address(address))
-        self.gpu.memory.map(address, content, "allocated memory")
+        self.gpu.memory.map(address, _host_memory(address, size), "allocated memory", is_written=False)
+
+    def _shared(self, address: int, size: int, name: bytes, is_input: int) -> None:
+        content = _host_memory(address, size)
+        content.flags.writeable = not is_input
+        self.gpu.memory.map(address, content, name.decode(), is_written=bool(is_input))
+
+    def _written(self, address: int, size: int, message: Any) -> int:
+        try:
+            self.gpu.memory.mark_written(address, size)
+        except EmulationFault as fault:
+            return self._failure(fault, "the host", message)
+        return 0
 
     def _bind(self, name: bytes, bundle: int, sizes: Any, shared: int, arguments: Any, message: Any) -> int:
         """Take a launch, with its arguments as they are now; its number, or -1 with the reason in ``message``."""
@@ -66,7 +119,8 @@ class EmulatedDriver:
             values = [ctypes.string_at(arguments[i], row[".size"]) for i, row in enumerate(rows)]
             launch = code, kernel, sizes[0:3], sizes[3:6], values, shared
         except Exception as error:
-            return _failure(error, kernel, message)
+            return self._failure(error, kernel, message)
+        self.bound.add(kernel)
         number = next(self._numbers)
         self._bound[number] = launch
         return number
@@ -74,18 +128,30 @@ class EmulatedDriver:
     def _run(self, number: int, message: Any) -> int:
         """Execute a launch; the number of instructions, or -1 with the reason in ``message``."""
         *launch, shared = self._bound.pop(number)
+        if self.is_dry:
+            return 0
         try:
-            execution = self.gpu.launch(*launch, dynamic_lds=shared, seed=self.seed)
+            execution = self.gpu.launch(*launch, dynamic_lds=shared, seed=self.seed, coverage=self._coverage)
         except Exception as error:
-            return _failure(error, launch[1], message)
+            return self._failure(error, launch[1], message)
         self.opcodes += execution.opcodes
         self.races += execution.races
+        self.unwritten += execution.unwritten
         return execution.opcodes.total()
 
+    def _failure(self, error: Exception, kernel: str, message: Any) -> int:
+        """Give the caller, which is C, the reason: it comes back as a fault of the device."""
+        kind = "" if isinstance(error, EmulationFault) else f"{type(error).__name__} in the emulator: "
+        self.failed = "crash" if isinstance(error, EmulationFault) else "not_executable"
+        if isinstance(error, EmulationHang):
+            self.failed = "hang"
+        elif isinstance(error, UnsupportedInstruction):
+            self.failed = "not_executable"
+        # Names of kernels are longer than a message.
+        text = f"{kind}{error} (kernel {kernel})".encode("ascii", "backslashreplace")[: _MESSAGE_BYTES - 1]
+        ctypes.memmove(message, text + b"\0", len(text) + 1)
+        return -1
 
-def _failure(error: Exception, kernel: str, message: Any) -> int:
-    """Give the caller, which is C, the reason: it comes back as a fault of the device."""
-    kind = "" if isinstance(error, EmulationFault) else f"{type(error).__name__} in the emulator: "
-    text = f"{kind}{error} (kernel {kernel})".encode("ascii", "backslashreplace")[: _MESSAGE_BYTES - 1]
-    ctypes.memmove(message, text + b"\0", len(text) + 1)
-    return -1
+
+def _host_memory(address: int, size: int) -> Any:
+    return np.ctypeslib.as_array((c_uint8 * size).from_address(address))

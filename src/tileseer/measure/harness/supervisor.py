@@ -44,6 +44,8 @@ class WorkerLimits:
     """Pairs given up after which a kernel's other pairs are skipped."""
     memory_mib: int = MEMORY_MIB
     """What each process of a worker may take."""
+    tries: int = 2
+    """Of a pair that crashes or hangs its worker."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,13 @@ class Supervisor(AbstractContextManager["Supervisor"]):
             return [], str(fault)
         return answer.get("plans", []), answer["error"]
 
+    def instances(self, request: Request) -> list[str]:
+        """Instances of a kernel that an emulated device launches for a problem, without executing them."""
+        try:
+            return list(self._ask({"do": "launches", **vars(request)}, request.modules).get("instances", []))
+        except Fault:
+            return []
+
     def measure(self, request: Request) -> Outcome:
         """Measure one pair. After a device was lost, the next call is a ``UserError``."""
         if self._lost:
@@ -144,7 +153,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         if self._given_up[request.kernel] >= self._limits.kernel_faults:
             return Outcome("skipped", f"the kernel was excluded after {self._limits.kernel_faults} faults")
         faults: list[str] = []
-        for alone in (False, True):
+        for alone in (False, True)[: self._limits.tries]:
             if alone:
                 self.close()
             try:
@@ -210,9 +219,12 @@ def _classified(answer: Mapping[str, Any]) -> tuple[str, str]:
     if answer["code"] != abi.OK:
         status = {abi.UNSUPPORTED: "unsupported", abi.OUT_OF_MEMORY: "skipped"}.get(answer["code"], "crash")
         return status, printable(answer["error"]) or "refused without a reason"
+    if failed := answer.get("failed"):
+        return failed, printable(answer["error"])
     check, races = answer["check"], answer.get("races")
-    if races:
-        return "race", "; ".join([races[0], *([f"{len(races) - 1} more"] if races[1:] else [])])
+    for status, texts in (("race", races), ("unwritten_load", answer.get("unwritten"))):
+        if texts:
+            return status, "; ".join([texts[0], *([f"{len(texts) - 1} more"] if texts[1:] else [])])
     if check and check["wrong"]:
         return "wrong_result", (
             f"{check['wrong']} of {check['elements']} elements wrong; {check['not_finite']} not finite; "

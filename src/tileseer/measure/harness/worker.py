@@ -104,6 +104,15 @@ class WorkerSession:
             return {"code": abi.UNSUPPORTED, "error": str(error)}
         return self._outcome(abi.OK) | {"plans": plans}
 
+    def _launches(self, request: Reply) -> Reply:
+        """Instances of a kernel that are launched for a problem; nothing is executed."""
+        self._emulated.is_dry = True
+        try:
+            self._measure(request)
+        finally:
+            self._emulated.is_dry = False
+        return self._outcome(abi.OK) | {"instances": sorted(self._emulated.bound)}
+
     def _measure(self, request: Reply) -> Reply:
         problem, options = abi.ConvProblem(*request["problem"]), abi.ConvOptions(**request["options"])
         if self._plans:
@@ -144,13 +153,19 @@ class WorkerSession:
         return reply | measured | {"resources": abi.as_dict(resources)}
 
     def _emulate(self, pair: Pair) -> Reply:
-        """Verify, with the races of the waves and the opcodes that they executed. Nothing is timed."""
-        self._emulated.opcodes.clear()
-        self._emulated.races.clear()
+        """Verify, with what the waves executed and what is wrong with their accesses. Nothing is timed."""
+        emulated = self._emulated
+        for earlier in (emulated.opcodes, emulated.races, emulated.unwritten, emulated.bound):
+            earlier.clear()
         reply = self._verify(pair)
+        executed = {"opcodes": dict(emulated.opcodes), "instances": emulated.instances()}
+        if reply["code"] == abi.DEVICE_FAULT:
+            # Nothing is lost: this device does not outlive a launch.
+            return {"code": abi.OK, "failed": emulated.failed, "error": reply["error"], **executed}
         if reply["code"] != abi.OK:
             return reply
-        return reply | {"races": [str(race) for race in self._emulated.races], "opcodes": dict(self._emulated.opcodes)}
+        accesses = {"races": emulated.races, "unwritten": emulated.unwritten}
+        return reply | executed | {name: list(map(str, noted)) for name, noted in accesses.items()}
 
 
 def _limit(memory_bytes: int) -> None:

@@ -1,16 +1,17 @@
-"""Data races of one launch: two waves touch a byte, at least one of them writes, and nothing orders the two.
+"""What is wrong with the accesses of one launch: data races, and loads of bytes that nothing has written.
 
-A barrier orders the waves of a workgroup. So the accesses of a wave belong to *epochs*, which its barriers separate. An
-access takes place at any time between its issue and the wait that completes it, and belongs to all epochs in between.
-Two accesses of one workgroup race if they share an epoch, two of different workgroups in any case. Atomic accesses do
-not race with each other. One order of the waves is enough, since what decides are epochs and not the order.
+Two accesses race if two waves touch a byte, at least one of them writes, and nothing orders the two. A barrier orders
+the waves of a workgroup. So the accesses of a wave belong to *epochs*, which its barriers separate. An access takes
+place at any time between its issue and the wait that completes it, and belongs to all epochs in between. Two accesses
+of one workgroup race if they share an epoch, two of different workgroups in any case. Atomic accesses do not race with
+each other. One order of the waves is enough, since what decides are epochs and not the order.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from amdgpu_emulator.memory import Allocation, Array, Touch
     from amdgpu_emulator.wave import Wave
 
-MOST_RACES = 16
-"""Different pairs of instructions that a launch reports."""
+KINDS = ("races", "memory")
+"""What can be looked for."""
+MOST_FINDINGS = 16
+"""Different pairs of instructions, and different loads, that a launch reports."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """One side of a race."""
+    """What one instruction of a wave does with memory."""
 
     workgroup: tuple[int, int, int]
     wave: int
@@ -55,6 +58,24 @@ class Race:
         return f"race at byte {self.offset} of {self.memory}: {self.first} and {self.second}"
 
 
+@dataclass(frozen=True)
+class UnwrittenLoad:
+    """A load of bytes that nothing has written."""
+
+    memory: str
+    """The allocation."""
+    offset: int
+    """Of the first lane's bytes."""
+    size: int
+    """Bytes of a lane."""
+    access: Access
+
+    def __str__(self) -> str:
+        """The load in words."""
+        what = f"{self.size} bytes at offset {self.offset} of {self.memory}"
+        return f"{self.access} takes {what} that nothing has written"
+
+
 @dataclass(slots=True)
 class _Record:
     """What one instruction of a wave touched in one allocation."""
@@ -78,12 +99,14 @@ class _Record:
         return own.workgroup != its.workgroup or begin <= end
 
 
-class RaceCheck:
+class AccessCheck:
     """Watches the accesses of a launch."""
 
-    def __init__(self) -> None:
+    def __init__(self, races: bool = True, memory: bool = True) -> None:
         self.touched: list[Touch] = []
         """What the access touches that takes place at this moment; allocations append to it."""
+        self._wants_races, self._wants_memory = races, memory
+        self._unwritten: dict[tuple[str, int], UnwrittenLoad] = {}
         self._local: list[tuple[Allocation, _Record]] = []
         self._global: dict[Allocation, list[_Record]] = defaultdict(list)
         self._races: dict[tuple[object, ...], Race] = {}
@@ -96,15 +119,31 @@ class RaceCheck:
             begin = len(self.touched)
             access()
             touched, self.touched[begin:] = self.touched[begin:], []
-            for allocation, at, size, is_store in touched:
-                what = "atomic" if is_atomic else "store" if is_store else "load"
-                record = _Record(Access(w.workgroup, w.number, address, what), (issued, w.epoch), at, size)
+            for allocation, at, size, what in touched:
+                access_ = Access(w.group.number, w.number, address, "atomic" if is_atomic else what)
+                if what == "unwritten":
+                    self._note_unwritten(allocation, access_, int(at[0]), size)
+                    continue
+                if not self._wants_races:
+                    continue
+                record = _Record(access_, (issued, w.epoch), at, size)
                 if allocation is w.lds:
                     self._local.append((allocation, record))
                 elif allocation is not w.scratch:
                     self._global[allocation].append(record)
 
         return watched
+
+    def _note_unwritten(self, allocation: Allocation, access: Access, offset: int, size: int) -> None:
+        if self._wants_memory:
+            access = access if access.what == "atomic" else replace(access, what="load")
+            self._unwritten.setdefault(
+                (allocation.name, access.address), UnwrittenLoad(allocation.name, offset, size, access)
+            )
+
+    def unwritten(self) -> list[UnwrittenLoad]:
+        """Loads of bytes that nothing has written; at most one for each instruction."""
+        return list(self._unwritten.values())[:MOST_FINDINGS]
 
     def end_workgroup(self) -> None:
         """Look for races in the LDS of a workgroup that has ended."""
@@ -119,7 +158,7 @@ class RaceCheck:
             if any(record.access.what != "load" for record in records):
                 self._find_global(allocation, records)
         self._global.clear()
-        return list(self._races.values())[:MOST_RACES]
+        return list(self._races.values())[:MOST_FINDINGS]
 
     def _find_local(self, lds: Allocation, records: list[_Record]) -> None:
         by_epoch: dict[int, list[_Record]] = defaultdict(list)
