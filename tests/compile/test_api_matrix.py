@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ import tool_modules
 
 from tileseer.cli.main import main
 from tileseer.compile import build
+from tileseer.compile.base import CompileResult, Resources
 from tileseer.core import parquet
 from tileseer.kernels.ck_tile import api
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
@@ -168,6 +170,27 @@ def test_explain_says_what_a_level_lacks(capsys, change, level, said):
     (line,) = [line for line in printed.splitlines() if "unsupported_by_ck" in line]
     assert ("FAIL" in line) == bool(said)
     assert (f"CK Tile {LEVEL}: " in printed) == bool(said) and said in printed
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "splits"),
+    [
+        ({"two_stage": True, "vec_c": 8}, LEVEL, [1]),
+        ({"two_stage": True, "vec_c": 4}, LEVEL, [1, 2, 4]),
+        ({"two_stage": True, "vec_c": 8}, api.NEWEST, [1, 2, 4]),
+        ({"vec_c": 8}, LEVEL, [1, 2, 4]),
+        ({"vec_c": 1}, LEVEL, [1]),
+    ],
+)
+def test_a_kernel_that_refuses_slices_is_not_offered_with_them(change, level, splits):
+    kernel = replace(PLAIN, variant="bwd_weight", **change)
+    emitter = CkTileEmitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml", level)
+    headers = {name: text.encode() for name, text in emitter.files([kernel], "gfx950").items()}
+    units = build.compile_units([kernel], headers, "gfx950", "here")
+    rows, _ = build.build_kernels(units, [[1, 2, 4]], toolchain=SimpleNamespace(
+        identity=lambda: "none", compile=lambda units: [CompileResult("ok", "", Resources("estimated"), "", 0.0)]
+    ))  # fmt: skip
+    assert rows["split_k"].to_pylist() == [splits]
 
 
 def test_a_kernel_that_a_level_lacks_is_not_emitted(tmp_path, capsys):

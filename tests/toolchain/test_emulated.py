@@ -22,7 +22,7 @@ from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
 from tileseer.measure.emulated_kernels import supported_problems
 from tileseer.measure.emulated_problems import STEPS, tiny_problems
-from tileseer.measure.harness.supervisor import problem_numbers
+from tileseer.measure.harness.supervisor import Supervisor, problem_numbers
 
 HARDWARE = Path(__file__).parents[2] / "config/hardware.yaml"
 GPU = hardware.read_hardware(HARDWARE, "gfx950_mi355x")
@@ -84,6 +84,17 @@ def test_a_kernel_that_the_library_lacks_is_no_verdict(built, loaded):
     other = replace(built[0][0], tile_m=128)
     with pytest.raises(UserError, match="no kernel has the name"):
         emulated_kernels.execute_kernel(other, *loaded, supported_problems(other, some(other))[:1], GPU)
+
+
+def test_a_kernel_that_adds_no_slices_refuses_split_k(hip, built, loaded):
+    for kernel in (one for one in built[0] if one.variant == "bwd_weight"):
+        problem, split_k = tiny_problems(kernel)[-1]
+        with Supervisor(str(loaded[0])) as supervisor:
+            able = [
+                supervisor.supporting([str(loaded[1])], problem_numbers(vars(problem), problem.variant, slices))
+                for slices in (1, split_k)
+            ]
+        assert [kernel.name in names for names in able] == [True, not hip.emitter.only_one_slice(kernel)]
 
 
 def test_the_stage_executes_few_problems_of_each_kernel_and_keeps_the_verdicts(

@@ -17,6 +17,8 @@ class CompileUnit:
     """Empty where ``lack`` says why there is none."""
     lack: str = ""
     """Why the kernel library has no form for the kernel; empty if it has one."""
+    splits_k: bool = True
+    """Whether the kernel may run with a split-K above 1."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolcha
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.registry import LACK, header_file
+from tileseer.kernels.registry import LACK, ONE_SLICE, header_file
 
 MAX_VGPR_SPILLS = 128
 """Built kernels with more vector registers that go through memory are pruned: not measured, kept with the reason."""
@@ -91,7 +91,8 @@ def compile_units(kernels: Sequence[Kernel], headers: Mapping[str, bytes], arch:
         header = headers.get(header_file(kernel))
         if header is None:
             raise UserError(f"{where}: no header for {kernel.name}; delete the bundle and run again")
-        compile_units.append(CompileUnit(kernel, arch, header))
+        splits_k = f"{kernel.name}{ONE_SLICE}" not in headers
+        compile_units.append(CompileUnit(kernel, arch, header, splits_k=splits_k))
     return compile_units
 
 
@@ -129,6 +130,7 @@ def _within(result: CompileResult) -> CompileResult:
 
 def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain: Toolchain) -> dict[str, Any]:
     resources = asdict(result.resources)
+    splits = splits if unit.splits_k else [1]
     row = {"kernel": unit.kernel.name, "kernel_id": kernel_id(unit, toolchain, result), "split_k": splits}
     row |= {"build_status": result.status, "build_reason": result.reason, "resources_from": resources.pop("source")}
     row |= {"error_digest": result.error_digest, "code_hash": result.code_hash}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jinja2
 
 from tileseer.core.templates import cpp_environment, mistakes_named
-from tileseer.kernels.registry import LACK
+from tileseer.kernels.registry import LACK, ONE_SLICE
 
 
 class Emitter(ABC):
@@ -53,10 +53,18 @@ class Emitter(ABC):
         """Why the API level has no form for a kernel, or an empty string."""
         return ""
 
+    def only_one_slice(self, kernel: Any) -> str:
+        """Why a kernel refuses every split-K above 1, or an empty string."""
+        return ""
+
     def files(self, kernels: Sequence[Any], arch: str) -> dict[str, str]:
-        """Path to text of all kernels' files; ``KERNEL.lack`` with the reason where there is no form for one."""
+        """Path to text of all kernels' files; with a reason ``KERNEL.lack``, where there is no form for one, and
+        ``KERNEL.one_slice``, where it refuses every split-K above 1.
+        """
         texts: dict[str, str] = {}
         for kernel in kernels:
+            if reason := self.only_one_slice(kernel):
+                texts[f"{kernel.name}{ONE_SLICE}"] = f"{reason}\n"
             lack = self.lack(kernel, arch)
             texts |= {f"{kernel.name}{LACK}": f"{lack}\n"} if lack else self.kernel_files(kernel, arch)
         return dict(sorted(texts.items()))

@@ -22,6 +22,8 @@ from tileseer.kernels.miopen.kernel import Solver
 Entry = TypeVar("Entry")
 LACK = ".lack"
 """Suffix of a bundle's file for a kernel that has no header: it says why."""
+ONE_SLICE = ".one_slice"
+"""Suffix of a bundle's file for a kernel that refuses every split-K above 1: it says why."""
 
 
 @dataclass(frozen=True)

@@ -199,6 +199,8 @@ class CkApi(StrictModel):
     """Kernels that have a form and do not compile, found by compiling (tools/compile_matrix.py)."""
     wrong: list[Lack] = Field(default_factory=list)
     """Kernels that compile and compute wrong results, found by executing (tools/emulated_matrix.py)."""
+    one_slice: list[Lack] = Field(default_factory=list)
+    """Kernels that run only with split-K 1."""
     includes: Includes
     dtypes: dict[str, Identifier]
     layouts: dict[int, LayoutRow]
@@ -233,6 +235,10 @@ class CkApi(StrictModel):
     def not_built(self, kernel: KernelConfig | DepthwiseConfig, arch: str) -> str:
         """Why the kernel cannot be compiled for an arch, or an empty string."""
         return self.no_form(kernel) or _reason("it does not compile: ", self.not_compiled, kernel, arch)
+
+    def only_one_slice(self, kernel: KernelConfig | DepthwiseConfig) -> str:
+        """Why the kernel refuses every split-K above 1, or an empty string."""
+        return _reason("", self.one_slice, kernel)
 
     def no_form(self, kernel: KernelConfig | DepthwiseConfig) -> str:
         """Why this level has no form for the kernel, or an empty string."""

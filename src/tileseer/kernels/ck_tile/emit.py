@@ -121,6 +121,10 @@ class CkTileEmitter(Emitter):
         lack = self._api.lack(kernel, arch)
         return f"CK Tile {self._api.level}: {lack}" if lack else ""
 
+    def only_one_slice(self, kernel: Kernel) -> str:
+        """Why the kernel refuses every split-K above 1 at this level of the API, or an empty string."""
+        return self._api.only_one_slice(kernel)
+
     def _registration_sources(self, row: ck_api.VariantRow, names: list[str], chunk_size: int) -> dict[str, str]:
         if not names:
             return {}
