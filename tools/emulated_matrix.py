@@ -37,7 +37,7 @@ ROUND = 4
 """Kernels of one arch and direction that are compiled together."""
 SIGNS = {
     "ok": "+", "race": "~", "unwritten_load": "~", "wrong_result": "x", "crash": "!", "hang": "!", "run_timeout": "!",
-    "not_executable": "?", "unsupported": "0", "compile_error": "c",
+    "not_executable": "-", "unsupported": "0", "compile_error": "c",
 }  # fmt: skip
 """How the matrix writes a verdict."""
 OPEN, REFUSES, LACKS, COMPILES_NOT, NONE = "?", SIGNS["unsupported"], "w", "c", ""
