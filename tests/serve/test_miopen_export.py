@@ -165,6 +165,10 @@ def test_models_of_other_kernels_are_refused(models, tmp_path, capsys):
     [
         ("gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt", "is of gfx942, but the model is of gfx90a"),
         ("gfx90a6e.HIP.3_2_0_36bb7fd4a.ufdb.txt", "110 compute units, but the model is of gfx90a_mi210 with 104"),
+        (
+            "gfx90a68.HIP.2_20_0_36bb7fd4a.ufdb.txt",
+            "is of MIOpen 2_20_0_36bb7fd4a; records are written for 3.0 or newer",
+        ),
         ("gfx90a68.HIP.fdb.txt", "no name of a user find-db"),
         ("gfx90a68.HIP.3_2.ufdb.txt", "no name of a user find-db"),
         ("gfx90a_104.HIP.3_2_0_36bb7fd4a.ufdb.txt", "no name of a user find-db"),

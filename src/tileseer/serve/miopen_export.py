@@ -9,6 +9,7 @@ the user has are measured: they stay as they are.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -19,7 +20,7 @@ from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.dataset.find_db import Entry, parse_entry, read_lines
 from tileseer.gpus.hardware import Hardware, target
-from tileseer.kernels.miopen.solvers import algorithm_word
+from tileseer.kernels.miopen.solvers import algorithm_prefix, algorithm_word
 from tileseer.kernels.miopen.workspace import workspace
 from tileseer.kernels.registry import MIOPEN, family_of_arch
 from tileseer.learn import model_files
@@ -33,6 +34,8 @@ from tileseer.serve.selector import Ranked, Selector
 LETTERS = {variant: letter for letter, variant in VARIANTS.items()}
 DECIMAL_UNTIL = 64
 """Compute units up to which file names have their number in decimal, behind an underscore; above, it is hexadecimal."""
+OLDEST = 3
+"""Release of MIOpen whose solvers and form of records are those written here."""
 NEIGHBOURS = 5
 """Measured problems whose speed is that of a problem which was not measured."""
 DIGITS = 6
@@ -75,16 +78,15 @@ _NAME = re.compile(
 class Measured:
     """What MIOpen itself wrote into some files."""
 
-    keys: frozenset[str]
-    entries: Mapping[tuple[str, str], Entry]
-    """By key and solver."""
+    records: Mapping[str, str]
+    """The entries of each key, as one text."""
     algorithms: Mapping[tuple[str, str], str]
     """By solver and direction letter."""
 
     @classmethod
     def read(cls, paths: Sequence[Path], newest_form: bool = False) -> Self:
-        """Read find-dbs; unusable lines do not count. ``newest_form``: ``UserError`` for lines of the older form."""
-        entries: dict[tuple[str, str], Entry] = {}
+        """Read find-dbs. ``newest_form``: ``UserError`` for lines of the older form."""
+        records: dict[str, str] = {}
         algorithms: dict[tuple[str, str], str] = {}
         for path in paths:
             for number, line in enumerate(read_lines(path), start=1):
@@ -94,24 +96,26 @@ class Measured:
                         f"--like {path}, line {number}: this build of MIOpen writes an older form of records, which is "
                         "not written here; give a file of a newer build"
                     )
-                for entry in _entries(key, values):
-                    entries.setdefault((key, entry.solver), entry)
-                    algorithms.setdefault((entry.solver, Key.parse(key).direction), entry.algorithm)
-        return cls(frozenset(key for key, _ in entries), entries, algorithms)
+                records.setdefault(key, values)
+                direction = _DIRECTION.search(key)
+                for entry in _entries(values) if direction else ():
+                    if direction and entry.algorithm.startswith(algorithm_prefix(direction[1])):
+                        algorithms.setdefault((entry.solver, direction[1]), entry.algorithm)
+        return cls(records, algorithms)
+
+    def workspace(self, key: str, solver: str) -> int | None:
+        """Bytes that the record of a key has for a solver."""
+        sizes = (one.workspace for one in _entries(self.records.get(key, "")) if one.solver == solver)
+        return next((int(size) for size in sizes if size.isdigit()), None)
 
 
-def _entries(key: str, values: str) -> Iterator[Entry]:
-    try:
-        Key.parse(key)
-    except UnusableError:
-        return
+_DIRECTION = re.compile(r"-([FBW])(?:_g[0-9]+)?$")
+
+
+def _entries(values: str) -> Iterator[Entry]:
     for value in filter(None, values.split(";")):
-        try:
-            entry = parse_entry(value)
-            if entry.milliseconds and entry.workspace.isdigit():
-                yield entry
-        except UnusableError:
-            continue
+        with suppress(UnusableError):
+            yield parse_entry(value)
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,10 @@ def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
         raise UserError(
             f"--like {settings.like}: is of a GPU with {name.compute_units} compute units, but the model is of "
             f"{hardware.name} with {hardware.compute_units}"
+        )
+    if int(name.build.partition("_")[0]) < OLDEST:
+        raise UserError(
+            f"--like {settings.like}: is of MIOpen {name.build}; records are written for {OLDEST}.0 or newer"
         )
     if settings.build and settings.build.replace(".", "_") != name.build:
         raise UserError(f"--like {settings.like}: is of build {name.build} of MIOpen, not of {settings.build}")
@@ -230,9 +238,9 @@ class _Writer:
                     # Without a layout of its own, a problem is for the layouts that the model knows.
                     reason = f"the model of {self._selector.about.operation} does not know the layout {layout}"
                     export.left_out.update([reason] * bool(problem.layout))
-                elif key in self._own.keys:
+                elif key in self._own.records:
                     export.left_out["measured in the file of --like, which keeps its record"] += 1
-                elif not self._settings.measured and key in self._system.keys:
+                elif not self._settings.measured and key in self._system.records:
                     export.left_out["measured in the system's database"] += 1
                 elif not self._settings.measured and self._selector.fastest_measured(one):
                     export.left_out["measured in the recording of the model"] += 1
@@ -251,7 +259,8 @@ class _Writer:
             algorithm = self._own.algorithms.get((solver, self._letter)) or self._system.algorithms.get(
                 (solver, self._letter), algorithm_word(solver, self._letter)
             )
-            size = self._workspace(key, solver, problem)
+            size = self._system.workspace(key, solver)
+            size = workspace(solver, problem) if size is None else size
             if algorithm is None or size is None:
                 continue
             before = max(fastest * row["predicted_time"] / 100, before * STEP)
@@ -264,10 +273,6 @@ class _Writer:
         measured = self._selector.fastest_measured(problem)
         ahead = [row | {"predicted_time": 100.0} for row in ranked if row["candidate"] == measured]
         return ahead + [row for row in ranked if row["candidate"] != measured]
-
-    def _workspace(self, key: str, solver: str, problem: Problem) -> int | None:
-        entry = self._system.entries.get((key, solver))
-        return int(entry.workspace) if entry else workspace(solver, problem)
 
 
 @dataclass(frozen=True)

@@ -165,10 +165,15 @@ _DIRECTIONS = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
 _ALGORITHMS = {"implicit_gemm": "ImplicitGEMM", "gemm": "GEMM", "fft": "FFT"}
 
 
+def algorithm_prefix(direction: str) -> str:
+    """How the algorithms of a direction begin."""
+    return f"miopenConvolution{_DIRECTIONS[direction]}Algo"
+
+
 def algorithm_word(solver: str, direction: str) -> str | None:
     """What MIOpen writes for the algorithm of a solver in F, B or W; None if none of its lines has the two."""
     facts = SOLVERS[solver]
     if direction not in facts.directions:
         return None
     word = _ALGORITHMS.get(facts.algorithm, facts.algorithm.capitalize())
-    return f"miopenConvolution{_DIRECTIONS[direction]}Algo{word}"
+    return f"{algorithm_prefix(direction)}{word}"
