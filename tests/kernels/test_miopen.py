@@ -222,6 +222,23 @@ def test_the_import_is_a_recording_that_the_workflow_replays(tmp_path, capsys):
     assert "exists already" in capsys.readouterr().err
 
 
+def test_a_layer_in_two_layouts_is_imported_as_two_problems(tmp_path, capsys):
+    path, folder = tmp_path / "gfx942130.HIP.fdb.txt", tmp_path / "recorded"
+    last = FORWARD.replace("NCHW", "NHWC-NHWC-NHWC")
+    path.write_text(f"{NEW}{last}=ConvHipImplicitGemmFwdXdlops:0.0625,0,miopenConvolutionFwdAlgoImplicitGEMM\n")
+    assert run(path, "--arch", "gfx942", "--output", folder, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["problems"] == 2
+    product = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx942_mi300x")
+    table = recording.recorded_dataset(folder, Operation("forward", "fp16"), product).to_pandas()
+    ran = table[table["status"] == "ok"]
+    assert dict(zip(ran["layout"], ran["problem_key"], strict=True)) == {
+        "": LAYER.key,
+        "NHWC": LAYER.with_layout("NHWC").key,
+    }
+    # MIOpen runs the one solver on NHWC alone, the others on NCHW alone.
+    assert table.loc[table["status"] == "unsupported", "reason"].tolist() == ["layout"] * 3
+
+
 @pytest.mark.parametrize(
     ("name", "content", "arch", "message"),
     [

@@ -29,6 +29,12 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_line_of_miopen_driver_names_the_layout(problem):
+    line = driver_lines.lines_of(problem.with_layout("NHWC"))["MIOpenDriver"]
+    assert driver_lines.layout_of(line) == "NHWC" and driver_lines.layout_of(driver_lines._driver_line(problem)) == ""
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
 def test_every_line_gives_the_problem_back(problem):
     for line in driver_lines.lines_of(problem).values():
         variant, dtype, dims = driver_lines.parse_line(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
 from operator import attrgetter
@@ -144,7 +144,7 @@ def _nearest_lines(explained: Explanation) -> Iterator[str]:
     yield from options.table_lines(rows)
 
 
-def _dims(dims: dict[str, int]) -> str:
+def _dims(dims: Mapping[str, int | str]) -> str:
     return " ".join(f"{name}={value}" for name, value in dims.items() if name in "NCK" or value != _USUAL[name])
 
 

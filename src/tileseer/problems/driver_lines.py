@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.problems.problem import DIMS, LAYOUTS, Problem
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -77,6 +77,9 @@ def _driver_line(problem: Problem) -> str:
     flags |= {name: LONG_FLAGS[name] for name in _DEPTH if name in flags}
     words = [f"{flag} {getattr(problem, name)}" for name, flag in flags.items()]
     spatial = ["--spatial_dim 3"] if problem.ndim == 3 else []
+    if problem.layout == LAYOUTS[1]:
+        layout = DEEP_LAYOUTS[problem.layout] if problem.ndim == 3 else problem.layout
+        spatial += [f"{flag} {layout}" for _, flag in LAYOUT_FLAGS]
     direction = _word(DRIVER_DIRECTIONS, problem.variant)
     return " ".join(["MIOpenDriver", _word(DRIVER_DTYPES, problem.dtype), *words, *spatial, "-F", direction])
 

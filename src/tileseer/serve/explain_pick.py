@@ -26,7 +26,7 @@ NEAREST = 5
 class Explanation(Origin):
     """Reasons of a pick."""
 
-    problem: dict[str, int]
+    problem: dict[str, int | str]
     supported_candidates: int
     fastest_measured: str | None
     ranking: list[dict[str, Any]]
@@ -65,7 +65,7 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None,
     ranking = [_shown(row, ranked[0]["score"]) for row in ranked[:top]]
     return Explanation(
         **dict(Origin.of(model.spec)),
-        problem={name: getattr(problem, name) for name in DIMS},
+        problem={name: getattr(problem, name) for name in (*DIMS, *(["layout"] if problem.layout else []))},
         supported_candidates=len(ranked),
         fastest_measured=selector.fastest_measured(problem),
         ranking=ranking if dataset is None else _with_times(ranking, problem, dataset, model),
@@ -146,10 +146,11 @@ def _neighbours(model: Model, folder: Path, problem: Problem) -> dict[str, Any]:
     rows = []
     for row in np.argsort(novelty.away[0], kind="stable")[:NEAREST]:
         near = training.iloc[row]
+        layout = near.get("layout", "")
         reached = picked[near["problem_key"]]
         rows.append(
             {
-                "problem": {name: int(near[name]) for name in DIMS},
+                "problem": {name: int(near[name]) for name in DIMS} | ({"layout": layout} if layout else {}),
                 "fastest": str(near["fastest"]),
                 "out_of_fold_efficiency": round(100 * float(reached), 4),
             }
