@@ -36,10 +36,13 @@ class Access:
     """Of the instruction, in the code object."""
     what: str
     """``load``, ``store`` or ``atomic``."""
+    source: str = ""
+    """File and line, where they are known."""
 
     def __str__(self) -> str:
         """The access in words."""
-        return f"{self.what} at {self.address:#x} by wave {self.wave} of workgroup {self.workgroup}"
+        source = f" ({self.source})" if self.source else ""
+        return f"{self.what} at {self.address:#x}{source} by wave {self.wave} of workgroup {self.workgroup}"
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,9 @@ class _Record:
 class AccessCheck:
     """Watches the accesses of a launch."""
 
-    def __init__(self, races: bool = True, memory: bool = True) -> None:
+    def __init__(self, source: Callable[[int], str], races: bool = True, memory: bool = True) -> None:
+        self._source = source
+        """File and line of an address."""
         self.touched: list[Touch] = []
         """What the access touches that takes place at this moment; allocations append to it."""
         self._wants_races, self._wants_memory = races, memory
@@ -136,7 +141,8 @@ class AccessCheck:
 
     def _note_unwritten(self, allocation: Allocation, access: Access, offset: int, size: int) -> None:
         if self._wants_memory:
-            access = access if access.what == "atomic" else replace(access, what="load")
+            what = "atomic" if access.what == "atomic" else "load"
+            access = replace(access, what=what, source=self._source(access.address))
             self._unwritten.setdefault(
                 (allocation.name, access.address), UnwrittenLoad(allocation.name, offset, size, access)
             )
@@ -202,8 +208,8 @@ class AccessCheck:
         while len(remaining):
             offset = int(remaining[0])
             own = [record for record in records if _touches(record, offset)]
-            for first, second in _pairs(own):
-                both = first.access, second.access
+            for pair in _pairs(own):
+                both = [replace(one.access, source=self._source(one.access.address)) for one in pair]
                 key = (allocation.name, *sorted((one.address, one.what) for one in both))
                 self._races.setdefault(key, Race(allocation.name, offset, *both))
             # The same pairs of instructions race at many bytes.

@@ -5,10 +5,12 @@ The layout is that of the LLVM user guide for the AMDGPU backend, code object V3
 
 from __future__ import annotations
 
+import bisect
 import io
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +59,13 @@ class CodeObject:
     image: bytes
     text: tuple[int, int]
     """First address of the machine code, and the one behind it."""
+    lines: tuple[tuple[int, str], ...] = ()
+    """Where each source line begins, by address, if the compiler has noted that (``-gline-tables-only``)."""
+
+    def source(self, address: int) -> str:
+        """File and line of an instruction; empty where that is unknown."""
+        at = bisect.bisect_right(self.lines, address, key=itemgetter(0)) - 1
+        return self.lines[at][1] if at >= 0 else ""
 
     def launch(
         self, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument], **options: Any
@@ -122,7 +131,19 @@ def _code_object(elf: ELFFile) -> CodeObject:
     # The target is amdgcn-amd-amdhsa--gfx950, with features such as :xnack- behind it.
     arch = str(metadata["amdhsa.target"]).rpartition("--")[2].partition(":")[0]
     by_name = {kernel.name: kernel for kernel in kernels}
-    return CodeObject(arch, by_name, bytes(image), (text["sh_addr"], text["sh_addr"] + text["sh_size"]))
+    return CodeObject(arch, by_name, bytes(image), (text["sh_addr"], text["sh_addr"] + text["sh_size"]), _lines(elf))
+
+
+def _lines(elf: ELFFile) -> tuple[tuple[int, str], ...]:
+    rows = []
+    dwarf = elf.get_dwarf_info() if elf.has_dwarf_info() else None
+    for unit in dwarf.iter_CUs() if dwarf else ():
+        if program := dwarf.line_program_for_CU(unit):
+            # The files of version 5 are counted from 0.
+            files, first = program["file_entry"], int(program["version"] < 5)
+            states = [entry.state for entry in program.get_entries() if entry.state]
+            rows += [(s.address, f"{files[s.file - first].name.decode()}:{s.line}" if s.line else "") for s in states]
+    return tuple(sorted(rows, key=itemgetter(0)))
 
 
 def _descriptor(row: dict[str, Any], image: bytearray, symbols: dict[str, tuple[int, int]]) -> KernelDescriptor:

@@ -65,7 +65,7 @@ class EmulatedGpu:
         if others := set(check) - set(KINDS):
             raise ValueError(f"check: {', '.join(map(repr, sorted(others)))}; choose of {', '.join(KINDS)}")
         descriptor, machine_code = code.kernels[kernel], self._load(code)
-        watch = AccessCheck("races" in check, "memory" in check) if check else None
+        watch = AccessCheck(code.source, "races" in check, "memory" in check) if check else None
         sizes = _three(grid), _three(block), dynamic_lds
         dispatch = Dispatch(machine_code, descriptor, _KERNARG, *sizes, watch, most_instructions, trace)
         values, mapped = [], [_KERNARG]

@@ -53,7 +53,8 @@ def translate_lds(inst: Instruction, name: str) -> Step:
 def _locate(address: Address, offset: int) -> Locate:
     def locate(w: Wave, size: int) -> Accesses:
         lanes = np.flatnonzero(w.m)
-        return Accesses(w.lds, lanes, address(w)[lanes].astype(np.int64) + offset)
+        # The sum has 32 bits: a negative address with an offset is inside.
+        return Accesses(w.lds, lanes, (address(w)[lanes] + np.uint32(offset)).astype(np.int64))
 
     return locate
 
@@ -93,7 +94,7 @@ def _load_transposed(address: Address, offset: int, row: int) -> Step:
     def step(w: Wave) -> None:
         if not w.whole:
             raise UnsupportedInstruction("DS_READ_B64_TR_B16 with lanes disabled")
-        at = address(w)[sources].astype(np.int64) + offset + 2 * (lane & 3)[None]
+        at = (address(w)[sources] + np.uint32(offset)).astype(np.int64) + 2 * (lane & 3)[None]
 
         def access() -> None:
             halves = np.concatenate([w.lds.load(part, 2) for part in at])
