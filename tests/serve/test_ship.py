@@ -192,7 +192,7 @@ def test_solvers_of_a_library_are_not_compiled(tmp_path, capsys):
     models = published(tmp_path / "results", "forward_fp16", 16, "gfx942_miopen", "gfx942_mi300x")
     out = tmp_path / "out"
     assert main.main(["ship", str(models), "--max-loss", "5%", "--output", str(out)]) == 0
-    assert "nothing to compile; MIOpen runs" in capsys.readouterr().out
+    assert "nothing to compile; `tileseer export miopen`" in capsys.readouterr().out
     assert {path.name for path in out.iterdir()} == {"kernels.txt", "figures.json", "forward_fp16"}
 
 

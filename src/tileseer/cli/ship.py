@@ -28,7 +28,7 @@ COLUMNS = ("kernels", "loss", "unseen_loss", "unseen_p10_loss", "unseen_well_cov
 BUILD = "cmake -S {folder} -B build && cmake --build build --parallel && build/main"
 USE = {
     "cudnn": "nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",
-    "miopen": "nothing to compile; MIOpen runs the solver that a selector picks (docs/amd.md)",
+    "miopen": "nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",
 }
 """The way of kernels that come with their library into a program."""
 UNITS_OF_BYTES = {"k": 1e3, "M": 1e6, "G": 1e9}

@@ -259,7 +259,6 @@ void Dispatcher::time(Plan& plan, const Problem& problem, const Tensors& tensors
 {
     using Clock              = std::chrono::steady_clock;
     auto& candidates         = plan.candidates;
-    const auto count         = static_cast<int>(candidates.size());
     const std::string device = device_name();
     if(device == "stand-in")
     {
@@ -270,10 +269,22 @@ void Dispatcher::time(Plan& plan, const Problem& problem, const Tensors& tensors
     }
     const auto launching = [&](const Candidate& candidate) { return [&] { launch(candidate, problem, tensors); }; };
     Watch watch(static_cast<Stream>(tensors.stream));
-    // The first launch loads the code.
-    for(const Candidate& candidate : candidates)
+    // The first launch loads the code. What cannot be launched leaves, unless it is the last.
+    for(std::size_t i = 0; i < candidates.size();)
     {
-        watch.time(1, launching(candidate));
+        try
+        {
+            watch.time(1, launching(candidates[i]));
+            ++i;
+        }
+        catch(const Error&)
+        {
+            if(candidates.size() == 1)
+            {
+                throw;
+            }
+            candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(i));
+        }
     }
     std::vector<std::vector<double>> times(candidates.size());
     std::vector<int> launches(candidates.size(), 1);
@@ -307,7 +318,7 @@ void Dispatcher::time(Plan& plan, const Problem& problem, const Tensors& tensors
         choice.dims      = dims_of(problem);
         choice.candidate = label(chosen.kernel->name, chosen.split_k);
         choice.time_ms   = medians[best];
-        choice.timed     = count;
+        choice.timed     = static_cast<int>(candidates.size());
         choice.device    = device;
         tuned_->remember(choice);
         // Another process may have been the first.
