@@ -10,13 +10,13 @@ import learning_samples as samples
 import numpy as np
 import pytest
 from host_library import COMPILER, ROOT, build
-from published_models import PAGE, SMALL_SERVING, evaluation_inputs, train_on_recording
+from published_models import PAGE, SMALL_SERVING, evaluation_inputs, let_the_hashes_fit, train_on_recording
 
 from tileseer.cli import main
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.kernels.kernel_table import chunk_of
-from tileseer.learn import own_choice
+from tileseer.learn import model_files, own_choice
 from tileseer.learn.model import Model
 from tileseer.learn.validation import validate_model
 from tileseer.measure.journal import read_journal
@@ -88,6 +88,20 @@ def test_a_tuned_choice_is_the_fastest_of_its_list_and_what_select_gives(call, o
     assert capsys.readouterr().out
     assert tune(capsys, *call[0])[1]["before"] == printed["tuned"]
     assert read_journal(tuned_path(own, OPERATION).with_suffix(".journal.csv"))[0].num_rows == rows.num_rows
+
+
+def test_it_is_timed_as_the_times_of_the_model_were(own):
+    path = own / model_files.PROVENANCE
+    assert tuning._options(own, OPERATION, "hip")["benchmark"] == {"device": "hip", "timing_overrides": {}}
+    made = {"benchmark": {"seed": 7, "timing_overrides": {"simulated_deviation": False, "verify": "pair"}}}
+    fields = {"format": 1, "arch": "gfx950", "tileseer": "0", "source": {}, "python": "3"}
+    fields |= {"packages": {}, "compiler": {}, "operations": {}}
+    path.write_text(json.dumps(fields | {"config": made}))
+    let_the_hashes_fit(own)
+    assert tuning._options(own, OPERATION, "simulated")["benchmark"] == {
+        "seed": 7, "device": "simulated",
+        "timing_overrides": {"simulated_deviation": False, "verify": "class"},
+    }  # fmt: skip
 
 
 def test_the_text_says_what_was_gained_and_when_the_time_is_over(call, own, capsys):
@@ -266,7 +280,7 @@ def test_each_kernel_is_in_the_library_of_its_chunk(selector, tmp_path):
         path.touch()
     tables = samples.CONFIG / "hardware.yaml", samples.CONFIG / "simulated_device.yaml"
     where = tuning.Where("gpu", *tables, libraries=tmp_path)
-    session = tuning._session(selector, where, tmp_path / "j.csv")
+    session = tuning._session(selector, where, tmp_path / "models")
     kernels = list(dict.fromkeys(selector.kernels))
     assert {name: session.module_of(name) for name in kernels} == {
         name: str(own / f"{chunk_of(name, 11)}.so") for name in kernels

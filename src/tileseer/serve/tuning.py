@@ -17,12 +17,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tileseer.config.benchmark import BenchmarkSettings
 from tileseer.core.errors import UserError
 from tileseer.core.locks import Lock
+from tileseer.core.script import Settings
 from tileseer.dataset.recorded_device import RecordedDevice
 from tileseer.kernels.candidates import with_fields
 from tileseer.kernels.kernel_table import chunk_of
 from tileseer.kernels.registry import family_of_arch
+from tileseer.learn import model_files
 from tileseer.measure import turns
 from tileseer.measure.batch import Batch, journal_rows
 from tileseer.measure.device import NO_TIMES, Device, Times
@@ -34,6 +37,7 @@ from tileseer.measure.session import Session
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem, problem_frame
+from tileseer.serve.provenance import read_provenance
 from tileseer.serve.selector import NO_CANDIDATE, SIMULATED, Ranked, Selector
 from tileseer.serve.tuned import Choice, remember, tuned_path
 
@@ -111,7 +115,7 @@ def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
         raise UserError(f"--device: {NO_TIMES.partition(';')[0]}, nor to choose by; use gpu, simulated or recorded")
     if where.device == SIMULATED and about.device_kind != SIMULATED:
         raise UserError(f"{models}: the model is of {about.device_kind} times, which simulated ones are not for")
-    session = _session(selector, where, tuned_path(models, about.operation).with_suffix(".journal.csv"))
+    session = _session(selector, where, models)
     if where.device == "recorded":
         folder = where.recording or Path("config/recorded") / about.arch
         device = RecordedDevice(folder, Operation.parse(about.operation), session.hardware)
@@ -126,17 +130,17 @@ def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
             yield Timer(held, held.name, session, lock, "")
 
 
-def _session(selector: Selector, where: Where, journal: Path) -> Session:
+def _session(selector: Selector, where: Where, models: Path) -> Session:
     about = selector.about
     backend = "simulated" if where.device != "gpu" else "cuda" if about.arch.startswith("sm_") else "hip"
     session = Session(
         arch=about.arch,
         operation=about.operation,
-        options={"benchmark": {"device": backend}, "lock": {}},
+        options=_options(models, about.operation, backend),
         hardware_table=where.hardware_table,
         product=about.device,
         coefficients=where.coefficients,
-        journal=journal,
+        journal=tuned_path(models, about.operation).with_suffix(".journal.csv"),
     )
     if where.device != "gpu":
         return session
@@ -150,6 +154,18 @@ def _session(selector: Selector, where: Where, journal: Path) -> Session:
         raise UserError(f"{folder / about.operation}: there is no library of kernels; build them with a measuring run")
     names = dict.fromkeys(selector.kernels)
     return replace(session, driver=driver, modules={name: modules[chunk_of(name, len(modules))] for name in names})
+
+
+def _options(models: Path, operation: str, backend: str) -> Settings:
+    """How the model's own times were measured, on another device; the defaults where nothing says so."""
+    is_written = (models / model_files.PROVENANCE).exists()
+    config = read_provenance(models, operation).config if is_written else {}
+    own = BenchmarkSettings.of(config, "benchmark")
+    # A candidate is compared with the reference once, not in each of its turns.
+    overrides = own.timing_overrides.model_dump(exclude_unset=True)
+    overrides |= {"verify": "class"} if own.parameters.verify == "pair" else {}
+    changed = {"device": backend, "timing_overrides": overrides}
+    return {"benchmark": own.model_dump(exclude_unset=True) | changed, "lock": config.get("lock") or {}}
 
 
 def tune(
@@ -189,7 +205,7 @@ def _tuned(selector: Selector, problem: Problem, timer: Timer, top: int, journal
         if not listed:
             return LeftOut(problem, "no candidate of the model supports it")
         if listed[0]["candidate"] not in selector.candidates:
-            return LeftOut(problem, f"the model has not the own choice of {timer.library}")
+            return LeftOut(problem, f"the model does not have the own choice of {timer.library}")
         compared = turns.compare(_measure(problem, listed, timer, journal), len(listed), _differs(timer.device))
         if not compared.rounds:
             return LeftOut(problem, "the device was throttled or shared; run again")
