@@ -104,13 +104,20 @@ class _Pool:
     """Features, and the microseconds that scores start from."""
     rows: np.ndarray
     """Rows of the tables that belong to the features of candidates, int [features, candidates]."""
-    _left_over: dict[TreeTable, np.ndarray] = field(default_factory=dict)
+    _left_over: dict[TreeTable, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
-    def left_over(self, trees: TreeTable) -> np.ndarray:
-        """What the features of the candidates leave over."""
+    def left_over(self, trees: TreeTable, candidates: np.ndarray) -> np.ndarray:
+        """What the features of candidates leave over, uint64 [candidates, trees]; kept for the next call."""
         if trees not in self._left_over:
-            self._left_over[trees] = trees.left_over(self.rows)
-        return self._left_over[trees]
+            count = self.rows.shape[1]
+            self._left_over[trees] = np.zeros(count, bool), np.empty((count, trees.count), np.uint64)
+        ready, values = self._left_over[trees]
+        if not ready.all():
+            missing = np.unique(candidates[~ready[candidates]])
+            if len(missing):
+                values[missing] = trees.left_over(self.rows[:, missing])
+            ready[missing] = True
+        return values.take(candidates, axis=0)
 
 
 class _Pairs(NamedTuple):
@@ -528,7 +535,7 @@ class Selector:
 def _sums(pool: _Pool, trees: TreeTable, pairs: _Pairs) -> np.ndarray:
     """What the trees add to the scores of pairs, float64 [pairs, ends]."""
     left_over = trees.left_over(pairs.paired)
-    left_over &= pool.left_over(trees).take(pairs.candidate, axis=0)
+    left_over &= pool.left_over(trees, pairs.candidate)
     of_problems = trees.left_over(pairs.single)
     left_over &= of_problems if len(of_problems) == 1 else of_problems.take(pairs.problem, axis=0)
     return trees.sums(left_over)
@@ -623,6 +630,7 @@ class TreeTable:
         self._table = np.ascontiguousarray(table)
         self._leaves = leaves.ravel()
         self._first = np.arange(len(leaves)) * leaves.shape[1]
+        self.count = len(leaves)
         self._begins = np.array([0, *ends[:-1]])
 
     def left_over(self, rows: np.ndarray) -> np.ndarray:
