@@ -37,7 +37,7 @@ class Access:
     what: str
     """``load``, ``store`` or ``atomic``."""
     source: str = ""
-    """File and line, where they are known."""
+    """File and line, or empty."""
 
     def __str__(self) -> str:
         """The access in words."""
