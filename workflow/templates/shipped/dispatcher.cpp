@@ -93,7 +93,7 @@ class Watch
 TunedDims dims_of(const Problem& problem)
 {
     TunedDims values{};
-    std::transform(std::begin(dims), std::end(dims), values.begin(), [&](const Dim& dim) { return problem.*dim.value; });
+    std::transform(std::begin(all_dims), std::end(all_dims), values.begin(), [&](const Dim& dim) { return problem.*dim.value; });
     return values;
 }
 
@@ -126,7 +126,7 @@ ConvProblemC with_direction(const Problem& p, int direction, std::int32_t split_
 std::string text_of(const Problem& problem)
 {
     std::string text;
-    for(const Dim& dim : dims)
+    for(const Dim& dim : all_dims)
     {
         if(problem.*dim.value != Problem{}.*dim.value)
         {
