@@ -156,6 +156,9 @@ def test_python_reads_what_cpp_writes(tmp_path, cpp_tuned):
         ("AMD Instinct MI300X", "gfx942_mi300x", True),
         ("gfx950_mi355x", "gfx950_mi355x", True),
         ("gfx950_mi350x", "gfx950_mi355x", False),
+        ("AMD Radeon RX 7900 XTX", "gfx1100_7900xtx", True),
+        ("AMD Radeon RX 7900 XT", "gfx1100_7900xtx", False),
+        ("AMD Instinct MI250X", "gfx90a_mi250x_gcd", True),
     ],
 )
 def test_a_device_is_a_product_by_its_name(device, product, same):

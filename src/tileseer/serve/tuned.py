@@ -15,6 +15,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +49,9 @@ def tuned_path(models: Path, operation: str) -> Path:
 
 def is_device(device: str, product: str) -> bool:
     """Whether a device's own name is that of a product: ``NVIDIA H200`` is ``sm_90_h200``."""
-    return device == product or product.rpartition("_")[2] in device.lower().split()
+    words = device.lower().split()
+    names = {*words, *map("".join, pairwise(words))}
+    return device == product or not names.isdisjoint(product.split("_")[1:])
 
 
 def read_choices(path: Path) -> list[Choice]:
