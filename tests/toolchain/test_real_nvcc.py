@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from published_models import train_on_recording
 
 from tileseer.compile import compiler, reading
 from tileseer.compile import source_trees as trees
@@ -32,6 +34,7 @@ from tileseer.measure.harness.process import Worker
 from tileseer.measure.harness.supervisor import problem_numbers
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.operation import Operation
+from tileseer.serve import shipped_folder, shipped_project
 
 ROOT = Path(__file__).parents[2]
 parse, frame = CutlassKernel.parse, CutlassKernel.frame
@@ -149,3 +152,25 @@ def test_the_library_agrees_with_our_rules_without_a_gpu(libraries):
         assert any(theirs) and not all(theirs)
     assert device["code"] in (abi.OK, abi.DEVICE_FAULT)
     assert device["backend"] == "cuda"
+
+
+def test_a_shipped_kernel_becomes_a_program(machine, tmp_path):
+    """What ``tileseer ship`` writes is built; without a GPU the program says so."""
+    if shutil.which("cmake") is None and "CI" not in os.environ:
+        pytest.skip("no cmake; on Debian: apt-get install cmake")
+    start = {"features": "cutlass", "min_child_samples": 5}
+    data, trained = train_on_recording(tmp_path / "data.parquet", "sm_90_h200", "forward_bf16", 16, "sm_90", **start)
+    name = "cutlass_conv_fwd_bf16_nhwc_2d_optimized_64x64x32_2x2x1_16x8x16_s4_swz1_vec8_8_1"
+    model = trained.model.with_pool((trained.model.pool["kernel"] == name).to_numpy())
+    project, build = tmp_path / "project", tmp_path / "build"
+    shipped_folder.write_selector(project / "forward_bf16", data, model, 1)
+    shipped_project.write_project(project, "sm_90", {"forward_bf16": (model, {})}, "")
+    found, tree = machine
+    options = f"-DTILESEER_NVCC={found.path}", f"-DCUTLASS_ROOT={tree.include.parent}"
+    for words in (("-S", project, "-B", build, *options), ("--build", build)):
+        run = subprocess.run(["cmake", *map(str, words)], capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    run = subprocess.run(
+        [build / "main"], capture_output=True, text=True, check=False, env={"CUDA_VISIBLE_DEVICES": ""}
+    )
+    assert run.returncode == 1 and "cannot allocate memory" in run.stderr
