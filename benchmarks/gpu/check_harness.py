@@ -50,6 +50,7 @@ FAULTY = {
     "launch_refused": "unsupported",
     "segfault_on_the_host": "crash",
     "illegal_address": "crash",
+    "stores_behind": "crash",
     "hangs": "run_timeout",
 }
 """What the harness has to say of each kernel of ``faulty_kernels.cu``."""

@@ -104,6 +104,13 @@ struct IllegalAddress
     static void fault(Bf16::Bits*, int*, Stream stream) { writes_to<<<1, 1, 0, stream>>>(reinterpret_cast<int*>(64)); }
 };
 
+// One number behind the workspace: nothing shows in the result.
+struct StoresBehind
+{
+    static constexpr const char* name = "stores_behind";
+    static void fault(Bf16::Bits*, int* workspace, Stream stream) { writes_to<<<1, 1, 0, stream>>>(workspace + 64); }
+};
+
 struct Hangs
 {
     static constexpr const char* name = "hangs";
@@ -117,6 +124,7 @@ const Registration<Faulty<Throws>> throws;
 const Registration<Faulty<LaunchRefused>> refused;
 const Registration<Faulty<Segfault>> segfault;
 const Registration<Faulty<IllegalAddress>> illegal_address;
+const Registration<Faulty<StoresBehind>> stores_behind;
 const Registration<Faulty<Hangs>> hangs;
 
 } // namespace

@@ -63,7 +63,7 @@ class CodeObject:
     """Where each source line begins, by address, if the compiler has noted that (``-gline-tables-only``)."""
 
     def source(self, address: int) -> str:
-        """File and line of an instruction; empty where that is unknown."""
+        """File and line of an instruction; empty without debug information."""
         at = bisect.bisect_right(self.lines, address, key=itemgetter(0)) - 1
         return self.lines[at][1] if at >= 0 else ""
 
@@ -136,8 +136,10 @@ def _code_object(elf: ELFFile) -> CodeObject:
 
 def _lines(elf: ELFFile) -> tuple[tuple[int, str], ...]:
     rows = []
-    dwarf = elf.get_dwarf_info() if elf.has_dwarf_info() else None
-    for unit in dwarf.iter_CUs() if dwarf else ():
+    if not elf.has_dwarf_info():
+        return ()
+    dwarf = elf.get_dwarf_info()
+    for unit in dwarf.iter_CUs():
         if program := dwarf.line_program_for_CU(unit):
             # The files of version 5 are counted from 0.
             files, first = program["file_entry"], int(program["version"] < 5)

@@ -144,6 +144,38 @@ def library(monkeypatch):
     return lambda name, made: monkeypatch.setitem(sys.modules, name, made)
 
 
+class Mi300(AmdSmi):
+    """Stands for ``amdsmi`` on an MI300 or newer, where the status of older GPUs is not available."""
+
+    def __init__(self, *violations):
+        self.violations = violations
+
+    def amdsmi_get_gpu_metrics_info(self, gpu):
+        return {"throttle_status": "N/A"}
+
+    def amdsmi_get_violation_status(self, gpu):
+        names = ("prochot_thrm", "ppt_pwr", "socket_thrm", "hbm_thrm")
+        return {"acc_counter": 7, "active_vr_thrm": "N/A"} | {f"active_{n}": n in self.violations for n in names}
+
+
+@pytest.mark.parametrize(
+    ("smi", "throttled"),
+    [
+        (Mi300(), ""),
+        (Mi300("ppt_pwr"), ""),
+        (Mi300("socket_thrm", "hbm_thrm", "ppt_pwr"), "socket_thrm hbm_thrm"),
+        (AmdSmi(), ""),
+    ],
+)
+def test_why_a_gpu_of_amd_is_slowed_down(smi, throttled):
+    assert telemetry._amd_reading(smi, "handle", ()).throttled == throttled
+
+
+def test_a_gpu_that_does_not_say_whether_it_is_slowed_down(monkeypatch):
+    monkeypatch.setattr(Mi300, "amdsmi_get_violation_status", lambda self, gpu: {"active_socket_thrm": "N/A"})
+    assert telemetry._amd_reading(Mi300(), "handle", ()).throttled is None
+
+
 def test_readings_of_nvml(library):
     def reading(nvml, own, number=0):
         library("pynvml", nvml)

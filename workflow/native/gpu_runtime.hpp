@@ -6,6 +6,7 @@
 #include "runtime_errors.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -63,6 +64,20 @@ static __global__ void clock_kernel(volatile long long* clocks, volatile long lo
     const long long end   = tick(begin + at_least);
     *clocks               = clock64() - first;
     *span                 = end - begin;
+}
+#else
+// Counts the clocks of a span of time, in ticks of the timer with a constant rate.
+static __global__ void clock_kernel(volatile long long* clocks, volatile long long* span, long long at_least)
+{
+    const long long begin = wall_clock64();
+    const long long first = clock64();
+    long long now         = begin;
+    while(now - begin < at_least)
+    {
+        now = wall_clock64();
+    }
+    *clocks = clock64() - first;
+    *span   = now - begin;
 }
 #endif
 
@@ -187,16 +202,24 @@ class Runtime
     // Clock of the compute units now, or -1 where the device cannot tell.
     double clock_mhz()
     {
-#if defined(TILESEER_CUDA)
+        const double ticks_of_ms = timer_khz();
+        if(ticks_of_ms <= 0)
+        {
+            return -1;
+        }
         auto* count = reinterpret_cast<volatile long long*>(gate_ + 2);
-        clock_kernel<<<1, 1, 0, stream_>>>(count, count + 1, 50'000);
-        check(cudaGetLastError(), "launch the clock");
+        clock_kernel<<<1, 1, 0, stream_>>>(count, count + 1, static_cast<long long>(0.05 * ticks_of_ms));
+        check(TILESEER_GPU(GetLastError)(), "launch the clock");
         synchronize();
-        return 1000.0 * static_cast<double>(count[0]) / static_cast<double>(count[1]);
-#else
-        // AMD's counters run at a constant rate on some of its GPUs.
-        return -1;
+        const double clocks_of_tick = static_cast<double>(count[0]) / static_cast<double>(count[1]);
+#if defined(TILESEER_HIP)
+        // On some GPUs both counters run at the constant rate.
+        if(std::abs(clocks_of_tick - 1) < 0.01)
+        {
+            return -1;
+        }
 #endif
+        return clocks_of_tick * ticks_of_ms / 1000;
     }
 
     static void rest(double milliseconds)
@@ -215,6 +238,18 @@ class Runtime
     static constexpr long long gate_clocks = 200'000'000;
     // The gate's two flags and the clock's two numbers.
     static constexpr std::size_t shared_bytes = 2 * sizeof(int) + 2 * sizeof(long long);
+
+    // Rate of the timer, or 0 where the device does not say.
+    static double timer_khz()
+    {
+#if defined(TILESEER_CUDA)
+        return 1e6;
+#else
+        int number = 0, khz = 0;
+        check(hipGetDevice(&number), "find a device");
+        return hipDeviceGetAttribute(&khz, hipDeviceAttributeWallClockRate, number) == hipSuccess ? khz : 0;
+#endif
+    }
 
     static void check(TILESEER_GPU(Error_t) status, const char* what)
     {

@@ -209,7 +209,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
                 message = str(error)
         self._lost = (
             f"the device does not answer after {request.kernel}: {message}; all rows so far are in the journal; "
-            "reset the GPU and run again"
+            "reset the GPU (amd-smi reset --gpureset, nvidia-smi --gpu-reset) and run again"
         )
         return False
 

@@ -28,6 +28,8 @@ VARIABLES = {
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """NVML's clock event reasons that are faults of the moment: hardware slowdown, thermal (software, hardware), power
 brake. The power cap (0x4) is none: it is how a GPU under load runs."""
+SLOWED_AMD = ("prochot_thrm", "socket_thrm", "vr_thrm", "hbm_thrm")
+"""The same of AMD SMI's violations; ``ppt_pwr`` is the power cap."""
 LIBRARIES = {
     "cuda": ("pynvml", f"nvidia-ml-py ({install('gpu')})"),
     "hip": ("amdsmi", "amdsmi (for pip in share/amd_smi of the ROCm install)"),
@@ -195,20 +197,32 @@ def _amd_reading(smi: Any, gpu: Any, own: Collection[int]) -> Reading:
     """Reading of AMD SMI; never run on a GPU of ours."""
 
     def read(what: str, *arguments: Any) -> Any:
-        with suppress(smi.AmdSmiException):
+        # An older library has not all of these functions.
+        with suppress(smi.AmdSmiException, AttributeError):
             return getattr(smi, f"amdsmi_get_{what}")(gpu, *arguments)
 
     hotspot = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
     users = read("gpu_process_list")
-    slowed: object = (read("gpu_metrics_info") or {}).get("throttle_status")
     return Reading(
         clock_mhz=_number((read("clock_info", smi.AmdSmiClkType.GFX) or {}).get("clk")),
         memory_clock_mhz=_number((read("clock_info", smi.AmdSmiClkType.MEM) or {}).get("clk")),
         power_w=_number((read("power_info") or {}).get("socket_power")),
         temperature_c=_number(read("temp_metric", *hotspot)),
-        throttled=("throttled" if slowed else "") if isinstance(slowed, bool) else None,
+        throttled=_slowed(read("violation_status") or {}, read("gpu_metrics_info") or {}),
         foreign=None if users is None else foreign([user["pid"] for user in users], own),
     )
+
+
+def _slowed(violations: Mapping[str, object], metrics: Mapping[str, object]) -> str | None:
+    """Why an AMD GPU is slowed down, empty if it is not; ``None`` if it does not say.
+
+    MI300 and newer GPUs have violations, each one ``True``, ``False`` or "N/A"; older ones have a status.
+    """
+    active = {name: violations[f"active_{name}"] for name in SLOWED_AMD if f"active_{name}" in violations}
+    if any(isinstance(value, bool) for value in active.values()):
+        return " ".join(name for name, value in active.items() if value is True)
+    status = metrics.get("throttle_status")
+    return ("throttled" if status else "") if isinstance(status, bool) else None
 
 
 def _number(value: object) -> float | None:
