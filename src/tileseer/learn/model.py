@@ -150,6 +150,12 @@ class Model:
         -inf where a candidate cannot run the problem or is not in the pool. Scores compare within a problem: they are
         ln(efficiency), or the same up to a constant of the problem where the model starts from a formula.
         """
+        strange = set(problems["layout"]) - {"", *self.layouts} if "layout" in problems else set()
+        if strange:
+            raise UserError(
+                f"the model of {self.spec.operation} on {self.spec.arch} knows {', '.join(self.layouts)} "
+                f"only, but problems have the layout {strange.pop()}; give problems of these layouts"
+            )
         scores = np.full((len(problems), len(self.pool)), -np.inf)
         if len(problems):
             row, candidate = np.nonzero(self.supported(problems))
