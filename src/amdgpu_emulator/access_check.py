@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,6 +38,11 @@ class Access:
     """``load``, ``store`` or ``atomic``."""
     source: str = ""
     """File and line, or empty."""
+
+    @property
+    def of_wave(self) -> tuple[object, ...]:
+        """Workgroup and wave."""
+        return (*self.workgroup, self.wave)
 
     def __str__(self) -> str:
         """The access in words."""
@@ -182,25 +187,28 @@ class AccessCheck:
             self._report(lds, own, np.flatnonzero(by_several | by_another))
 
     def _find_global(self, allocation: Allocation, records: list[_Record]) -> None:
-        written = np.unique(np.concatenate([record.bytes() for record in records if record.access.what != "load"]))
-        places: list[Array] = []
-        owners: list[Array] = []
+        # One more than the number of the wave that has stored to each byte; what several waves touch, one of them with
+        # a store, may be a race.
+        owner, shared = np.zeros(len(allocation.u8), np.int32), np.zeros(len(allocation.u8), bool)
+        waves: dict[tuple[object, ...], int] = {}
+        for record in sorted(records, key=lambda record: record.access.what == "load"):
+            own, wave = record.bytes(), waves.setdefault(record.access.of_wave, len(waves) + 1)
+            before = owner[own]
+            shared[own[(before != 0) & (before != wave)]] = True
+            if record.access.what != "load":
+                owner[own] = wave
+        if not shared.any():
+            return
+        by_byte: dict[int, list[int]] = defaultdict(list)
         for number, record in enumerate(records):
             own = record.bytes()
-            own = own[_contains(written, own)]
-            places.append(own)
-            owners.append(np.full(len(own), number))
-        place, owner = np.concatenate(places), np.concatenate(owners)
-        order = np.lexsort((owner, place))
-        place, owner = place[order], owner[order]
-        begins = np.flatnonzero(np.diff(place, prepend=-1))
-        counts = np.diff(np.append(begins, len(place)))
+            for place in own[shared[own]].tolist():
+                by_byte[place].append(number)
         seen: set[tuple[int, ...]] = set()
-        for begin, count in zip(begins[counts > 1].tolist(), counts[counts > 1].tolist(), strict=True):
-            numbers = tuple(owner[begin : begin + count].tolist())
-            if numbers not in seen:
-                seen.add(numbers)
-                self._report(allocation, [records[number] for number in numbers], place[begin : begin + 1])
+        for place, numbers in by_byte.items():
+            if (key := tuple(numbers)) not in seen:
+                seen.add(key)
+                self._report(allocation, [records[number] for number in numbers], np.array([place]))
 
     def _report(self, allocation: Allocation, records: Iterable[_Record], places: Array) -> None:
         """Note a race for each pair of instructions among ``records`` that touch one of ``places``."""
@@ -225,9 +233,3 @@ def _pairs(records: list[_Record]) -> Iterator[tuple[_Record, _Record]]:
 
 def _touches(record: _Record, offset: int) -> bool:
     return bool(((record.at <= offset) & (offset < record.at + record.size)).any())
-
-
-def _contains(ordered: Array, values: Array) -> Any:
-    """Which values are in an array of rising numbers."""
-    at = np.searchsorted(ordered, values)
-    return ordered[np.minimum(at, len(ordered) - 1)] == values

@@ -37,13 +37,14 @@ class Allocation:
 
     def load(self, at: Array, size: int) -> Array:
         """Read ``size`` bytes per lane: uint32 [words, lanes]; less than a word becomes one with zeros above."""
-        self._within(at, size)
+        bits = self._within(at, size)
+        unit, count = min(size, WORD), max(1, size // WORD)
+        is_aligned = not bits & unit - 1
         if self.touched is not None:
             self.touched.append((self, at, size, "load"))
             if self._written is not None:
-                self._look_for_unwritten(at, size)
-        unit, count = min(size, WORD), max(1, size // WORD)
-        if unit > 1 and (at & unit - 1).any():
+                self._look_for_unwritten(at, size, is_aligned)
+        if not is_aligned:
             values = np.zeros((len(at), count * WORD), np.uint8)
             values[:, :size] = self.u8[at[:, None] + np.arange(size)]
             return values.view(np.uint32).T
@@ -54,11 +55,10 @@ class Allocation:
         """Write the lowest ``size`` bytes of words [words, lanes]; of lanes at the same place the last one stays."""
         if not self._is_writable and len(at):
             raise MemoryFault(f"a store of {size} bytes at offset {at[0]} of {self.name}, which is read-only")
-        self._within(at, size)
+        bits, unit = self._within(at, size), min(size, WORD)
         if self.touched is not None:
             self.touched.append((self, at, size, "store"))
-        unit = min(size, WORD)
-        if unit > 1 and (at & unit - 1).any():
+        if bits & unit - 1:
             places, bytes_ = at[:, None] + np.arange(size), np.ascontiguousarray(values.T).view(np.uint8)
             self.u8[places] = bytes_[:, :size]
             if self._written is not None:
@@ -74,19 +74,23 @@ class Allocation:
         if self._written is not None:
             self._written[1][begin : begin + size] = 255
 
-    def _look_for_unwritten(self, at: Array, size: int) -> None:
+    def _look_for_unwritten(self, at: Array, size: int, is_aligned: bool) -> None:
         assert self._written is not None
         unit, count = min(size, WORD), max(1, size // WORD)
-        if not (at & unit - 1).any() and (self._written[unit][at // unit + _STEPS[count]] == _WRITTEN[unit]).all():
+        if is_aligned and (self._written[unit][at // unit + _STEPS[count]] == _WRITTEN[unit]).all():
             return
         missing = at[~self._written[1][at[:, None] + np.arange(size)].all(axis=1)]
         if len(missing) and self.touched is not None:
             self.touched.append((self, missing, size, "unwritten"))
 
-    def _within(self, at: Array, size: int) -> None:
-        if len(at) and not (at.min() >= 0 and at.max() + size <= len(self.u8)):
+    def _within(self, at: Array, size: int) -> int:
+        """All bits of the offsets; ``MemoryFault`` if one is outside."""
+        bits = int(np.bitwise_or.reduce(at))
+        # No offset is larger than all bits together.
+        if not 0 <= bits <= len(self.u8) - size and len(at) and not (bits >= 0 and at.max() + size <= len(self.u8)):
             wrong = int(at[(at < 0) | (at + size > len(self.u8))][0])
             raise MemoryFault(f"{size} bytes at {wrong} are outside of {self.name}, which has {len(self.u8)} bytes")
+        return bits
 
 
 class GlobalMemory:

@@ -204,7 +204,7 @@ def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
     by_lane, scalar = operand_reader(inst.vaddr.offset, "u32"), operand_reader(inst.soffset.offset, "u32")
 
     def locate(w: Wave, size: int) -> Accesses:
-        low, high, records, word3 = (w.s.item(descriptor + i) for i in range(4))
+        low, high, records, word3 = w.s[descriptor : descriptor + 4].tolist()
         if high >> 16 & 0x3FFF or high >> 31 or word3 >> 23 & 1:
             raise UnsupportedInstruction(f"{name} with a stride, swizzled or with the lane added")
         lanes = np.flatnonzero(w.m)
@@ -214,9 +214,11 @@ def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
             at = at + by_lane(w)[lanes] & 0xFFFFFFFF
         at += int(scalar(w)[0])
         base = low | (high & 0xFFFF) << 32
+        if not len(at) or int(at.max()) + size <= records:
+            return Accesses(w.memory, lanes, at + base)
         # Each word is inside or outside by itself.
         inside = at[None] + np.arange(min(size, WORD), size + 1, WORD)[:, None] <= records
-        return Accesses(w.memory, lanes, at + base, None if inside.all() else inside)
+        return Accesses(w.memory, lanes, at + base, inside)
 
     return locate
 

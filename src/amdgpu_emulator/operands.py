@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from operator import attrgetter
 
 import numpy as np
 
@@ -61,7 +62,8 @@ def operand_reader(code: int, kind: str, literal: int | None = None, high: bool 
     if code in (SCC, VCCZ, EXECZ):
         return lambda w: np.array([scalar_flag(w, code)], np.uint32).view(KINDS[kind])
     _require_register(code)
-    return lambda w: getattr(w, of_wave)[code : code + 1]
+    registers, part = attrgetter(of_wave), slice(code, code + 1)
+    return lambda w: registers(w)[part]
 
 
 def scalar_flag(w: Wave, code: int) -> int:
@@ -162,8 +164,10 @@ def result_writer(code: int, kind: str, high: bool = False, acc: bool = False) -
 
 
 def _write_word(row: int, view: str) -> Write:
+    registers = attrgetter(view)
+
     def put(w: Wave, value: Array) -> None:
-        target = getattr(w, view)[row]
+        target = registers(w)[row]
         if w.whole:
             target[:] = value
         else:

@@ -24,23 +24,29 @@ def scalar_read(code: int, bits: int, literal: int | None) -> ScalarRead:
     if code >= 128:
         raise UnsupportedInstruction(f"the scalar operand {code}")
     if bits == 64:
-        return lambda w: w.s64.item(code // 2)
+        pair = code // 2
+        return lambda w: w.s64.item(pair)
     return lambda w: w.s.item(code)
 
 
 def scalar_write(code: int, bits: int) -> ScalarWrite:
     """Function that writes a result of 32 or 64 bits."""
-    mask = (1 << bits) - 1
+    mask, pair = (1 << bits) - 1, code // 2
+    if code in (EXEC, EXEC + 1):
 
-    def put(w: Wave, value: int) -> None:
-        if bits == 64:
-            w.s64[code // 2] = value & mask
-        else:
-            w.s[code] = value & mask
-        if code in (EXEC, EXEC + 1):
+        def put_exec(w: Wave, value: int) -> None:
+            (w.s64 if bits == 64 else w.s)[pair if bits == 64 else code] = value & mask
             w.refresh_exec()
 
-    return put
+        return put_exec
+
+    def put_pair(w: Wave, value: int) -> None:
+        w.s64[pair] = value & mask
+
+    def put(w: Wave, value: int) -> None:
+        w.s[code] = value & mask
+
+    return put_pair if bits == 64 else put
 
 
 def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
@@ -66,6 +72,17 @@ def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
 
 def _step(operation: ScalarOperation, reads: list[ScalarRead], put: ScalarWrite | None) -> Step:
     compute, takes_scc = operation.compute, operation.takes_scc
+    if len(reads) == 2 and put is not None and not takes_scc:
+        first, second = reads
+
+        # The most frequent form.
+        def step_of_two(w: Wave) -> None:
+            result, scc = compute(first(w), second(w))
+            put(w, result)
+            if scc is not None:
+                w.scc = scc
+
+        return step_of_two
 
     def step(w: Wave) -> None:
         values = [read(w) for read in reads]

@@ -55,6 +55,9 @@ def _vector(inst: Instruction, encoding: str, name: str, operation: VectorOperat
     elif len(sources) == 2:
         a, b = sources
         step = lambda w: put(w, compute(a(w), b(w)))  # noqa: E731
+    elif len(sources) == 3:
+        a, b, c = sources
+        step = lambda w: put(w, compute(a(w), b(w), c(w)))  # noqa: E731
     else:
         step = lambda w: put(w, compute(*[source(w) for source in sources]))  # noqa: E731
     return with_lanes_of(inst, step) if encoding.endswith("_DPP16") else step

@@ -75,6 +75,10 @@ def _mad_i64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
 
 def perm(a: Array, b: Array, selectors: Array) -> Array:
     """Bytes of two words, as the four selectors say."""
+    if selectors.size == 1 and selectors[0] == 0x05040100:
+        return b & U32(0xFFFF) | a << U32(16)
+    if selectors.size == 1 and selectors[0] == 0x07060302:
+        return b >> U32(16) | a & U32(0xFFFF0000)
     if selectors.size == 1 and not selectors[0] & U32(0xF8F8F8F8):
         # Most kernels have selectors in a scalar register, and these bytes alone.
         bytes_ = np.stack(np.broadcast_arrays(b, a), axis=1).view(np.uint8)

@@ -449,3 +449,10 @@ def test_a_comparison_may_disable_lanes():
     w.set_exec(EVERY_LANE)
     execute(w, "VOPC", ins.VOPCOp.V_CMPX_GE_U32_E32, src0=258, vsrc1=4)
     assert w.m.tolist() == [lane >= 20 for lane in range(LANES)]
+
+
+@pytest.mark.parametrize("selectors", [0x05040100, 0x07060302, 0x03020504, 0x0C0C0100])
+def test_bytes_chosen_by_one_selector_are_those_of_a_selector_per_lane(selectors):
+    a, b = draw("perm", (2, 64))
+    each = vector_operations.perm(a, b, np.full(64, selectors, np.uint32))
+    assert (vector_operations.perm(a, b, np.array([selectors], np.uint32)) == each).all()
