@@ -28,6 +28,7 @@ COMMANDS = {
     "select": "rank the kernels of a published model for one convolution",
     "ship": "choose the fewest kernels that lose little, with their price, and write their sources",
     "tune": "time the short list of each problem once, and remember the fastest beside the model",
+    "torch-report": "predict what a model's cuDNN plans gain for a PyTorch network, without a GPU",
     "verify": "check that models, datasets, recordings or results are intact, or that kernels compute correctly",
 }
 """Subcommand to the line that ``--help`` shows; the module is ``tileseer.cli.NAME``, with - as _.
