@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
+from tileseer.learn import model_files  # noqa: E402
 from tileseer.torch import Plans, optimize  # noqa: E402
 
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -34,7 +35,8 @@ def plans(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     index = {
-        "format": 2, "arch": "sm_90_cudnn", "device": "sm_90_h200", "device_kind": "recorded", "sha256": {},
+        "format": model_files.FORMAT, "arch": "sm_90_cudnn", "device": "sm_90_h200", "device_kind": "recorded",
+        "sha256": {},
         "operations": {"forward_bf16": {"folder": "grouped_conv_forward_bf16_sm_90_cudnn"}},
     }  # fmt: skip
     (folder / "index.json").write_text(json.dumps(index))

@@ -9,7 +9,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tileseer.core.errors import UserError  # noqa: E402
+from tileseer.learn import model_files  # noqa: E402
+from tileseer.serve import tuned  # noqa: E402
 from tileseer.torch import Plans, extension, modules, optimize  # noqa: E402
+from tileseer.torch import plans as plans_module  # noqa: E402
 from tileseer.torch.plans import problem_of  # noqa: E402
 
 KERNELS = ["cudnn_conv_fwd_bf16_2d_eng1", "cudnn_conv_fwd_bf16_2d_eng2_k2=1", "cudnn_conv_fwd_bf16_2d_eng3"]
@@ -48,13 +51,17 @@ class Selector:
     def choose(self, problem, offered, library):
         return self.pick
 
+    def shortlist(self, problem, count, offered, library):
+        return [{"kernel": name} for name in (KERNELS[1], KERNELS[2], KERNELS[0])]
+
 
 @pytest.fixture
 def model(tmp_path):
     folder = tmp_path / "model"
     (folder / "grouped_conv_forward_bf16_sm_90_cudnn").mkdir(parents=True)
     index = {
-        "format": 2, "arch": "sm_90_cudnn", "device": "sm_90_h200", "device_kind": "recorded", "sha256": {},
+        "format": model_files.FORMAT, "arch": "sm_90_cudnn", "device": "sm_90_h200", "device_kind": "recorded",
+        "sha256": {},
         "operations": {"forward_bf16": {"folder": "grouped_conv_forward_bf16_sm_90_cudnn"}},
     }  # fmt: skip
     (folder / "index.json").write_text(json.dumps(index))
@@ -107,6 +114,24 @@ def test_the_next_process_reads_the_choice_from_the_file(model, h200):
     assert again.chosen == plans.chosen and again.choose(Shape(), operands()) == "eng2_k2=1"
     (model / "index.json").write_text((model / "index.json").read_text() + "\n")
     assert not Plans(model).chosen  # the file of another model
+
+
+def test_verified_choices_are_remembered_beside_the_model(model, h200, monkeypatch):
+    timed = []
+
+    def fastest(shape, names, operands):
+        timed.extend(names)
+        return names[-1], 0.25
+
+    monkeypatch.setattr(plans_module, "fastest_in_turns", fastest)
+    plans = plans_of(model, Selector(-1))
+    plans.verify = 3
+    shape = Shape()
+    assert plans.choose(shape, operands()) == "eng2_k2=1"
+    # The library's own plan first; not the one whose workspace is too large.
+    assert timed == ["eng1", "eng2_k2=1"]
+    (choice,) = tuned.read_choices(tuned.tuned_path(model, "forward_bf16"))
+    assert choice == (problem_of(shape, "bf16").dims, KERNELS[1], 0.25, 2, "NVIDIA H200", "measured")
 
 
 @pytest.mark.parametrize(

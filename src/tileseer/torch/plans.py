@@ -16,6 +16,7 @@ from tileseer.config.operations import VARIANTS
 from tileseer.core import atomic, documents
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
+from tileseer.measure.device import DeviceKind
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve import tuned
 from tileseer.serve.selector import NO_CANDIDATE, Selector
@@ -29,6 +30,8 @@ PYTORCH = ""
 """In the place of a plan: PyTorch's own choice."""
 FALLBACKS = 4
 """So many of cuDNN's first plans are tried where the pick cannot be built."""
+
+MEASURED: DeviceKind = "measured"
 
 _PLANS: list[Plans] = []
 
@@ -118,7 +121,7 @@ class Plans:
         best, milliseconds = fastest_in_turns(shape, names, operands)
         selector = self._selector(operation, device)
         candidate = next(name for name in selector.candidates if name.endswith(f"_{problem.ndim}d_{best}"))
-        row = tuned.Choice(problem.dims, candidate, milliseconds, len(names), device, "cuda")
+        row = tuned.Choice(problem.dims, candidate, milliseconds, len(names), device, MEASURED)
         try:
             tuned.remember(tuned.tuned_path(self.model, operation), [row])
         except OSError as error:
