@@ -35,6 +35,7 @@ ELSEWHERE = {
     "tileseer run --arch": "workflow/test_replay.py",
     "tileseer run results": "workflow/test_replay.py",
     "tileseer ship results/models/sm_90": "workflow/test_replay.py",
+    "tileseer select results/models/sm_90": "workflow/test_replay.py",
     "tileseer export miopen": "serve/test_miopen_export.py",
     "tileseer crawl --torch": "problems/test_crawl_of_own_model.py",
     "tileseer crawl --onnx": "problems/test_crawl_of_own_model.py",

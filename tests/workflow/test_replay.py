@@ -66,6 +66,7 @@ def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
     arguments = ["select", "results/models/sm_90", "--variant", "forward", "--dtype", "bf16", "--problem", shape]
     shown = answer(workflow, *arguments)
     assert "device kind: recorded" in shown and "cutlass_conv_fwd_bf16_nhwc_2d_" in shown
+    assert "cutlass_conv_fwd_bf16" in answer(workflow, *words("tileseer select results/models/sm_90"))
     shipped = answer(workflow, *words("tileseer ship results/models/sm_90"))
     assert re.search(r"^forward_bf16: \d+ of \d+ kernels lose \d", shipped, re.M), shipped
     assert not workflow.make("results/models/sm_90", "results/reports/sm_90.html").jobs

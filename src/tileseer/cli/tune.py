@@ -18,8 +18,8 @@ from tileseer.problems.problem_lists import read_problems
 
 EXAMPLES = (
     "tileseer tune results/models/gfx950 --problems problems.csv",
-    "tileseer tune results/models/sm_90_cudnn --problems problems.csv --device gpu --minutes 5",
-    "tileseer tune results/models/sm_90 --problems problems.csv --device recorded --json",
+    "tileseer tune results/models/gfx950 --problems problems.csv --variant forward --minutes 5",
+    "tileseer tune results/models/gfx950 --problems problems.csv --top 2 --json",
 )
 DEVICES = ("gpu", "simulated", "recorded", "emulated")
 OF_KIND = {"simulated": "simulated", "recorded": "recorded", "measured": "gpu"}
