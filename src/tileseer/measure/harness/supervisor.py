@@ -140,11 +140,14 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         return answer.get("plans", []), answer["error"]
 
     def instances(self, request: Request) -> list[str]:
-        """Instances of a kernel that an emulated device launches for a problem, without executing them."""
+        """Instances of a kernel that an emulated device launches for a problem, without executing them.
+
+        None if the kernel refuses the problem; where it is not clear, an empty name.
+        """
         try:
             return list(self._ask({"do": "launches", **vars(request)}, request.modules).get("instances", []))
         except Fault:
-            return []
+            return [""]
 
     def measure(self, request: Request) -> Outcome:
         """Measure one pair. After a device was lost, the next call is a ``UserError``."""

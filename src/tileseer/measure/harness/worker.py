@@ -108,10 +108,12 @@ class WorkerSession:
         """Instances of a kernel that are launched for a problem; nothing is executed."""
         self._emulated.is_dry = True
         try:
-            self._measure(request)
+            reply = self._measure(request)
         finally:
             self._emulated.is_dry = False
-        return self._outcome(abi.OK) | {"instances": sorted(self._emulated.bound)}
+        # A kernel that does not refuse the problem counts, whatever it launches.
+        names = sorted(self._emulated.bound) or [""] * (reply["code"] == abi.OK)
+        return self._outcome(abi.OK) | {"instances": names}
 
     def _measure(self, request: Reply) -> Reply:
         problem, options = abi.ConvProblem(*request["problem"]), abi.ConvOptions(**request["options"])
