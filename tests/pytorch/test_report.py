@@ -61,6 +61,12 @@ def test_the_predicted_gain_of_each_layer_and_of_the_step(stand_ins, tmp_path):
     assert report.left_out == {"a transposed convolution": 1}
 
 
+def test_a_model_that_looks_at_values_is_made_on_the_cpu(stand_ins, tmp_path):
+    network = tmp_path / "network.py"
+    network.write_text(NETWORK + "assert float(torch.ones(()).item()) == 1.0\n")
+    assert len(predictions.report(network, tmp_path, "bf16", trained=False).layers) == 1
+
+
 def test_the_last_line_is_the_verdict(stand_ins, tmp_path, capsys):
     network = tmp_path / "network.py"
     network.write_text(NETWORK)

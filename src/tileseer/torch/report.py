@@ -121,12 +121,15 @@ def report(network: Path, models: Path, dtype: str, trained: bool) -> Report:
 
 def _defined(network: Path) -> tuple[Any, tuple[Any, ...]]:
     try:
-        with META:
+        try:
+            with META:
+                values = runpy.run_path(str(network))
+        except (RuntimeError, NotImplementedError):  # it looks at values
             values = runpy.run_path(str(network))
     except FileNotFoundError as error:
         raise UserError(f"{network}: there is no such file") from error
     except Exception as error:  # the user's code may raise anything
-        raise UserError(f"{network}: {type(error).__name__}: {error}; it runs on the meta device") from error
+        raise UserError(f"{network}: {type(error).__name__}: {error}") from error
     model, inputs = values.get("model"), values.get("inputs")
     if not isinstance(model, torch.nn.Module) or inputs is None:
         raise UserError(f"{network}: define model, a module, and inputs, a tensor or a tuple of tensors")
