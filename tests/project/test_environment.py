@@ -81,9 +81,9 @@ IMPORT_NAMES = {
 }
 """Packages that are imported under another name; the others have - for _."""
 # What a subcommand needs beyond the core: the extra that brings it.
-EXTRA_OF_COMMAND = {"crawl": "crawl", "verify": "emulate"}
-# Taken where it is installed; without it model.trees does the same.
-OPTIONAL = {"lightgbm"}
+EXTRA_OF_COMMAND = {"crawl": "crawl", "torch-report": "torch", "verify": "emulate"}
+# Taken where it is installed; without LightGBM model.trees does the same, without cuDNN its plans are not measured.
+OPTIONAL = {"lightgbm", "cudnn"}
 
 
 def third_party(paths):
