@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from help_examples import words  # noqa: E402
+
 from tileseer.cli import torch_report  # noqa: E402
 from tileseer.cli.main import main  # noqa: E402
 from tileseer.core.errors import UserError  # noqa: E402
@@ -67,12 +69,13 @@ def test_a_model_that_looks_at_values_is_made_on_the_cpu(stand_ins, tmp_path):
     assert len(predictions.report(network, tmp_path, "bf16", trained=False).layers) == 1
 
 
-def test_the_last_line_is_the_verdict(stand_ins, tmp_path, capsys):
-    network = tmp_path / "network.py"
-    network.write_text(NETWORK)
-    assert main(["torch-report", str(network), "--model", str(tmp_path)]) == 0
+def test_the_last_line_is_the_verdict(stand_ins, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "network.py").write_text(NETWORK)
+    command = words("tileseer torch-report")
+    assert main(command) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("worth it: 1.")
-    assert main(["torch-report", str(network), "--model", str(tmp_path), "--inference", "--json"]) == 0
+    assert main([*command, "--inference", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["predicted_gain"] == 1.0 and not content["worth_it"] and len(content["layers"]) == 1
 

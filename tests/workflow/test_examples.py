@@ -37,6 +37,7 @@ ELSEWHERE = {
     "tileseer ship results/models/sm_90": "workflow/test_replay.py",
     "tileseer select results/models/sm_90": "workflow/test_replay.py",
     "tileseer export miopen": "serve/test_miopen_export.py",
+    "tileseer torch-report": "pytorch/test_report.py",
     "tileseer crawl --torch": "problems/test_crawl_of_own_model.py",
     "tileseer crawl --onnx": "problems/test_crawl_of_own_model.py",
 }
