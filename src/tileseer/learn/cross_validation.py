@@ -39,10 +39,10 @@ class CrossValidation:
 
 
 def cross_validate(samples: Samples) -> CrossValidation:
-    """Cross-validate small models, or, where a margin depends on it, models of the size that is published."""
+    """Cross-validate small models; margins are in deviations of the scores, so they hold for the published one too."""
     settings, own = samples.recipe.settings, own_choice.library_choices(samples.pairs)
     of_fold = deal(samples, settings.cv_group, settings.folds, settings.seed)
-    score = out_of_fold(samples, of_fold, settings if own is None else settings.whole)
+    score = out_of_fold(samples, of_fold, settings)
     return CrossValidation(
         folds=Folds([_figures(samples, score, of_fold, fold) for fold in range(settings.folds)]),
         picks=picked(samples.pairs, score),
