@@ -51,13 +51,14 @@ def canonical(text: str) -> str:
     return _OF_THREADS.sub(lambda line: f"[{line[1]}: {OF_THREADS[line[1]]}]", text)
 
 
-def predict(booster: lightgbm.Booster, matrix: np.ndarray, threads: int) -> np.ndarray:
-    """Scores of rows by all trees of a model, float64 [n]; of many rows ``TOGETHER`` trees at a time."""
-    count = booster.num_trees()
+def predict(booster: lightgbm.Booster, matrix: np.ndarray, threads: int, count: int | None = None) -> np.ndarray:
+    """Scores of rows by the first ``count`` trees, float64 [n]; of many rows ``TOGETHER`` trees at a time."""
+    count = min(booster.num_trees(), count or booster.num_trees())
     step = TOGETHER if len(matrix) >= MANY else max(count, 1)
     total = np.zeros(len(matrix))
     for first in range(0, count, step):
-        total += booster.predict(matrix, start_iteration=first, num_iteration=step, num_threads=threads)
+        trees = min(step, count - first)
+        total += booster.predict(matrix, start_iteration=first, num_iteration=trees, num_threads=threads)
     return total
 
 
