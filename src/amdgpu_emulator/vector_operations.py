@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amdgpu_emulator import float64
-from amdgpu_emulator.wave import Array
+from amdgpu_emulator.memory import Array
 
 U32, U64 = np.uint32, np.uint64
 
