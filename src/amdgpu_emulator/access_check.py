@@ -216,7 +216,7 @@ def _contested(records: Sequence[_Record], size: int) -> tuple[Array, int]:
             units, waves = record.units(unit)
             parts.append((units, waves + (1 + _WAVES * groups[record.workgroup])))
         touched[what] = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-    found = []
+    contested = []
     for what, others in (("store", ("load", "atomic")), ("atomic", ("load",))):
         units, waves = touched[what]
         # The last wave that writes a unit is its owner, and every other one differs from it.
@@ -224,7 +224,7 @@ def _contested(records: Sequence[_Record], size: int) -> tuple[Array, int]:
         owner[units] = waves
         several = units[owner[units] != waves]
         owner[several] = -1
-        found += [several] if what == "store" else []
+        contested += [several] if what == "store" else []
         for units, waves in (touched[other] for other in others):
-            found.append(units[(owner[units] != 0) & (owner[units] != waves)])
-    return np.unique(np.concatenate(found)), unit
+            contested.append(units[(owner[units] != 0) & (owner[units] != waves)])
+    return np.unique(np.concatenate(contested)), unit
