@@ -38,7 +38,8 @@ def table(path: Path, operation: str, problems: int, seed: int = 1) -> pd.DataFr
 
 def matrix(rows: pd.DataFrame, operation: str, hardware: Hardware) -> np.ndarray:
     """Features of rows, float32 [n, F]; the solver's number is the last."""
-    dims = {name: rows[name].to_numpy(np.int64) for name in DIMS} | {"ndim": np.full(len(rows), 2)}
+    dims = {name: rows[name].to_numpy(np.int64) for name in DIMS}
+    dims |= {"ndim": np.full(len(rows), 2), "layout": np.zeros(len(rows), np.int64)}
     columns = FEATURES.problem_columns(dims, Operation.parse(operation), hardware)
     values = [np.asarray(feature.values(columns), np.float32) for feature in FEATURES.problem]
     return np.column_stack([*values, [SOLVERS[name].number for name in rows["solver"]]])

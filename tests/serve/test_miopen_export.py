@@ -44,7 +44,7 @@ def export(solvers, tmp_path, capsys):
 
     def run(text, *arguments, name="problems.txt", status=0):
         (tmp_path / name).write_text(text)
-        files = ["--problems", str(tmp_path / name), "--like", str(like), "--output", str(tmp_path / "db")]
+        files = ["--problems", str(tmp_path / name), "--user", str(like), "--output", str(tmp_path / "db")]
         assert main.main(["export", "miopen", str(solvers), *files, *map(str, arguments), "--json"]) == status
         captured = capsys.readouterr()
         if status == 2:
@@ -98,7 +98,7 @@ def test_records_are_read_back_by_the_import_and_by_a_reader_of_the_format(expor
     text = "\n".join(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{LINE.format(n=n, f=1)}" for n in (5, 7, 5, 3))
     told, lines, path = export(f"{text}\nsome other line\n{LINE.format(n=9, f=1)}{LAST}\n")
     assert (told["problems"], told["kept"], told["written"]) == (4, 1, 3)
-    assert lines[0] == OWN.strip() and told["left_out"] == {"measured in the file of --like, which keeps its record": 1}
+    assert lines[0] == OWN.strip() and told["left_out"] == {"measured in the file of --user, which keeps its record": 1}
     assert check(lines) == told["entries"] + 1 > 6
     keys = [key for key, _ in records(lines)]
     assert keys[1].endswith("-5-1x1-1x1-1x1-0-NCHW-FP32-F") and keys[3].endswith("-0-NHWC-NHWC-NHWC-FP32-F")
@@ -144,7 +144,7 @@ def test_the_example_of_the_help_text_writes_a_file(solvers, tmp_path, monkeypat
     (tmp_path / "results/models").mkdir(parents=True)
     (tmp_path / "results/models/gfx90a_miopen").symlink_to(solvers)
     (tmp_path / "training.log").write_text(LINE.format(n=5, f=1))
-    for option in ("--like", "--system"):
+    for option in ("--user", "--system"):
         (tmp_path / example[example.index(option) + 1]).write_text(OWN)
     monkeypatch.chdir(tmp_path)
     assert main.main(example) == 0
@@ -152,10 +152,34 @@ def test_the_example_of_the_help_text_writes_a_file(solvers, tmp_path, monkeypat
     assert check((tmp_path / "miopen-db" / LIKE).read_text().splitlines()) > 2
 
 
+def test_a_sibling_gets_what_only_the_lender_has_measured(solvers, tmp_path, capsys):
+    lender = tmp_path / "models/gfx90a_miopen"
+    lender.parent.mkdir()
+    lender.symlink_to(solvers)
+    selector = Selector.read(solvers, "forward_fp32")
+    row = next(row for row in selector._measured_dims if row[-1] == 0 and row[4] == 1)
+    csv = f"direction,dtype,layout,{','.join(DIMS)}\nforward,fp32,NCHW,{','.join(map(str, row[:-1]))}\n"
+    (tmp_path / "p.csv").write_text(csv)
+    user = tmp_path / "gfx90a6e.HIP.3_2_0_36bb7fd4a.ufdb.txt"
+    user.write_text(OWN)
+    own = lender.with_name("gfx90a_mi250_miopen")
+    files = ["--problems", tmp_path / "p.csv", "--user", user, "--output", tmp_path / "db"]
+    call = ["export", "miopen", str(own), "--like", lender.name, *map(str, files)]
+    assert main.main([*call, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["written"] == 1 and told["borrowed"]["by"] == own.name and told["borrowed"]["loss"]["mean"] > 0
+    (tmp_path / "db" / user.name).unlink()
+    assert main.main(call) == 0
+    assert f"borrowed: {own.name} has no models; these are of gfx90a_miopen" in capsys.readouterr().out
+    other = user.rename(user.with_name("gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt"))
+    assert main.main([str(other) if word == str(user) else word for word in call]) == 2
+    assert f"is of gfx942, but {own.name} is gfx90a" in capsys.readouterr().err
+
+
 def test_models_of_other_kernels_are_refused(models, tmp_path, capsys):
     (tmp_path / "p").write_text(LINE.format(n=5, f=1).replace("conv ", "convbfp16 ", 1))
     (tmp_path / LIKE).write_text(OWN)
-    files = ["--problems", tmp_path / "p", "--like", tmp_path / LIKE, "--output", tmp_path / "db"]
+    files = ["--problems", tmp_path / "p", "--user", tmp_path / LIKE, "--output", tmp_path / "db"]
     assert main.main(["export", "miopen", str(models), *map(str, files)]) == 2
     assert "not of MIOpen's solvers" in capsys.readouterr().err
 
@@ -164,7 +188,10 @@ def test_models_of_other_kernels_are_refused(models, tmp_path, capsys):
     ("name", "message"),
     [
         ("gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt", "is of gfx942, but the model is of gfx90a"),
-        ("gfx90a6e.HIP.3_2_0_36bb7fd4a.ufdb.txt", "110 compute units, but the model is of gfx90a_mi210 with 104"),
+        (
+            "gfx90a6e.HIP.3_2_0_36bb7fd4a.ufdb.txt",
+            "compute units, but the model is of gfx90a_mi210 with 104; to borrow it",
+        ),
         (
             "gfx90a68.HIP.2_20_0_36bb7fd4a.ufdb.txt",
             "is of MIOpen 2_20_0_36bb7fd4a; records are written for 3.0 or newer",
@@ -177,7 +204,7 @@ def test_models_of_other_kernels_are_refused(models, tmp_path, capsys):
 )
 def test_a_file_of_another_gpu_or_of_no_build_is_refused(export, tmp_path, name, message):
     (tmp_path / name).write_text(OWN)
-    assert message in export(LINE.format(n=5, f=1), "--like", tmp_path / name, status=2)
+    assert message in export(LINE.format(n=5, f=1), "--user", tmp_path / name, status=2)
 
 
 def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp_path):
@@ -187,8 +214,8 @@ def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp
     old.write_text(
         f"{OWN.partition('=')[0]}=miopenConvolutionFwdAlgoGEMM:GemmFwdRest,0.5,0,miopenConvolutionFwdAlgoGEMM,x\n"
     )
-    assert "older form of records" in export(line, "--like", old, status=2)
-    assert "is of another GPU than --like" in export(line, "--system", tmp_path / "gfx942130.HIP.fdb.txt", status=2)
+    assert "older form of records" in export(line, "--user", old, status=2)
+    assert "is of another GPU than --user" in export(line, "--system", tmp_path / "gfx942130.HIP.fdb.txt", status=2)
     assert export(line, "--build", "3.2.0.36bb7fd4a")[0]["written"] == 1
     with pytest.raises(AssertionError):
         export(line)  # the file is there

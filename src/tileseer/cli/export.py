@@ -9,11 +9,12 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS
 from tileseer.problems.problem_lists import read_problem_lists
 from tileseer.serve import miopen_export
+from tileseer.serve.borrowing import borrow
 from tileseer.serve.miopen_export import Settings
 
 EXAMPLES = (
     "tileseer export miopen results/models/gfx90a_miopen --problems training.log \\\n"
-    "      --like gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt --system gfx90a68.HIP.fdb.txt --output miopen-db",
+    "      --user gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt --system gfx90a68.HIP.fdb.txt --output miopen-db",
 )
 
 
@@ -22,10 +23,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="FORMAT")
     own = actions.add_parser("miopen", help="a user find-db, which MIOpen reads: for PyTorch on ROCm without code")
     options.add_models(own)
+    options.add_like(own)
     meaning = "CSV of layers or problems, lines of MIOpenDriver, or a log with such lines (MIOPEN_ENABLE_LOGGING_CMD=1)"
     own.add_argument("--problems", nargs="+", required=True, type=Path, metavar="FILE", help=meaning)
     meaning = "user find-db that your MIOpen wrote: its name is that of the output, its records stay"
-    own.add_argument("--like", required=True, type=Path, metavar="UFDB", help=meaning)
+    own.add_argument("--user", required=True, type=Path, metavar="UFDB", help=meaning)
     own.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder for the file")
     meaning = "find-db of the installation (share/miopen/db): what it has measured is left out"
     own.add_argument("--system", nargs="+", default=[], type=Path, metavar="FDB", help=meaning)
@@ -33,25 +35,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--measured", action="store_true", help=meaning)
     options.add_layout(own)
     own.add_argument("--top", type=options.positive, default=4, help="most solvers of a problem (default: 4)")
-    own.add_argument("--build", default="", metavar="VERSION", help="refuse a --like of another build of MIOpen")
+    own.add_argument("--build", default="", metavar="VERSION", help="refuse a --user of another build of MIOpen")
     own.epilog = "MIOpen takes the first solver of a record that it can run. See docs/amd.md on what to set."
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the file and print how MIOpen finds it; return 1 if the models add nothing to it."""
-    index = model_files.read_index(args.models)
+    models, borrowed = borrow(args.models, args.like) if args.like else (args.models, None)
+    index = model_files.read_index(models)
     # MIOpenDriver takes tensors whose layout a line leaves open as NCHW.
     listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations], LAYOUTS[0])
     layout = (args.layout or "").replace("D", "")
-    settings = Settings(args.like, args.build, args.system, args.measured, layout, args.top)
-    export = miopen_export.export_models(args.models, list(listed.problems), settings)
-    path = miopen_export.write_export(args.output, args.like.name, export)
+    settings = Settings(args.user, args.build, args.system, args.measured, layout, args.top, borrowed)
+    export = miopen_export.export_models(models, list(listed.problems), settings)
+    path = miopen_export.write_export(args.output, args.user.name, export)
     notes = (
         [] if args.system else ["without --system, predictions also replace what only the installation has measured"]
     )
     content = {
         "file": path,
         "arch": index.arch,
+        "borrowed": borrowed and borrowed.record(),
         "problems": len(listed.problems),
         "kept": export.kept,
         "written": len(export.lines) - export.kept,
@@ -61,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
         "notes": notes,
     }
     lines = [
-        f"{path}: {content['written']:,} records with {export.entries:,} solvers, behind {export.kept:,} of --like",
+        f"{path}: {content['written']:,} records with {export.entries:,} solvers, behind {export.kept:,} of --user",
+        *(borrowed.lines if borrowed else ()),
         *(f"left out {count:,}: {reason}" for reason, count in export.left_out.most_common()),
         *(f"refused {count:,} lines: {reason}" for reason, count in listed.refused.most_common()),
         *(f"note: {note}" for note in notes),

@@ -54,6 +54,15 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json, of one arch")
 
 
+def add_like(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--like``."""
+    meaning = (
+        "borrow the models of this arch, of a GPU of the same generation; the last word of MODEL_DIR then names your "
+        "GPU, which has no models: .../gfx942_mi308x_miopen"
+    )
+    parser.add_argument("--like", metavar="ARCH", help=meaning)
+
+
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Declare ``--variant``, ``--dtype`` and ``--problem``, with an option of its own for every dimension."""
     parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")

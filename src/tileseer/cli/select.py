@@ -2,8 +2,13 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from tileseer.cli import options
+from tileseer.core import documents
+from tileseer.kernels.registry import library_arch
+from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS, EXAMPLE
 from tileseer.serve.selector import Selector
 
@@ -12,6 +17,7 @@ EXAMPLES = (
     "tileseer select results/models/gfx950 --variant forward --dtype bf16 --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
     f"tileseer select results/models/gfx950 --problem {EXAMPLE} --confidence 0.9",
     f"tileseer select results/models/sm_90 --problem {EXAMPLE} --device 'NVIDIA H100 80GB HBM3'",
+    f"tileseer select results/models/gfx950_mi350x --like gfx950 --problem {EXAMPLE}",
 )
 FORMS = {"rank": "{}", "predicted_time": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"}
 """The columns of the table, each with the form of its cells."""
@@ -22,6 +28,7 @@ TUNED = ("candidate", "time_ms", "timed", "device", "device_kind")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_models(parser)
+    options.add_like(parser)
     options.add_problem(parser)
     options.add_layout(parser)
     shown = parser.add_mutually_exclusive_group()
@@ -37,14 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the ranking and where the model's times came from; return 1 if nothing supports the problem."""
     problem = options.problem(args)
-    selector = Selector.read(args.models, f"{problem.variant}_{problem.dtype}", device=args.device)
+    selector = Selector.read(args.models, f"{problem.variant}_{problem.dtype}", device=args.device, like=args.like)
     ranked = selector.rank(problem)
     if not ranked:
-        print(
-            f"no candidate supports the problem; the pool has {len(selector.candidates)}. Which rules refuse them: "
-            "tileseer explain pick, with the same options",
-            file=sys.stderr,
-        )
+        print("\n".join(_ways_out(args.models, selector)), file=sys.stderr)
     if args.confidence is None:
         shown = ranked[: args.top]
     else:
@@ -57,17 +60,41 @@ def run(args: argparse.Namespace) -> int:
         dims["layout"] = problem.layout
     if args.left_out:
         print(f"warning: --problem has no {', '.join(args.left_out)}: taken as 1", file=sys.stderr)
+    borrowed = selector.borrowed
     content = {**origin, "problem": dims, "fastest_measured": fastest, "candidates": shown}
+    content["borrowed"] = borrowed and borrowed.record()
     content["tuned"] = None if tuned is None else {name: getattr(tuned, name) for name in TUNED}
     lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
+    lines += borrowed.lines if borrowed else []
     lines.append(f"problem: {options.word_of(problem)}" + (f", layout {problem.layout}" if problem.layout else ""))
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
     if tuned is not None:
         lines.append("tuned on {device} ({device_kind}), best of {timed}: {candidate}".format(**content["tuned"]))
     if fastest is not None:
-        lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {fastest}")
+        where = f"{origin['device_kind']}, {origin['device']}" if borrowed else origin["device_kind"]
+        lines.append(f"fastest measured on exactly this problem ({where}): {fastest}")
     lines += options.table_lines([{name: form.format(row[name]) for name, form in FORMS.items()} for row in shown])
     by_kernel = {row["kernel"]: row["aliases"] for row in shown if row["aliases"]}
     lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in by_kernel.items()]
     return options.answer(args, content, lines, not ranked)
+
+
+def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
+    """What to do where no candidate supports a problem, and how often that is."""
+    # Imported here: pandas takes half a second, and a ranking does without.
+    from tileseer.serve.evaluation import Evaluation
+
+    size = f"no candidate supports the problem; the pool has {len(selector.candidates)}"
+    path = selector.folder / model_files.EVALUATION
+    if path.is_file() and (one := documents.read_document(path, Evaluation)).without_candidate:
+        size += (
+            f". The same holds for {one.without_candidate} of {one.layers + one.without_candidate} layers of the "
+            f"evaluation, {100 - one.covered_time:.0f} % of the time"
+        )
+    yield f"{size}. Which rules refuse them: tileseer explain pick, with the same options"
+    if arch := library_arch(selector.about.arch):
+        yield (
+            f"cuDNN runs it: tileseer select {models.with_name(arch)}, with the same options "
+            f"(tileseer run --arch {arch} makes these models)"
+        )

@@ -6,8 +6,9 @@ from pydantic import StringConstraints
 
 from tileseer.config.operations import OPERATION_PATTERN
 
-ARCH_PATTERN = r"gfx[0-9a-f]+(?:_[a-z0-9]+)?|sm_[0-9]+a?(?:_[a-z0-9]+)?"
-"""A GPU target; a recording of somebody else's measurements may append a word: ``gfx950_mi355x``."""
+_WORDS = "(?:_[a-z0-9]+)?" * 2
+ARCH_PATTERN = rf"gfx[0-9a-f]+{_WORDS}|sm_[0-9]+a?{_WORDS}"
+"""A GPU target; words behind it are a product, a library, or both: ``gfx950_mi355x``, ``gfx942_mi308x_miopen``."""
 ConfiguredArch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
 Arch = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)]
 """One in a file, where another family of kernels may have targets of its own."""

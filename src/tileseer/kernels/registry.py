@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from tileseer.core.errors import UserError
+from tileseer.gpus.hardware import target
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.kernels.cudnn.kernel import Plan
 from tileseer.kernels.cutlass.kernel import CutlassKernel
@@ -50,6 +51,8 @@ class Family:
     """That its kernels are for (``problem.LAYOUTS``), or the first of several."""
     offered: bool = False
     """Whether the library says for each problem which candidates there are, and which of them it would run itself."""
+    library: str = ""
+    """Last word of the arch whose models have a candidate for every problem: those of the vendor's library."""
     rule_set: str = ""
     """File of config/rule_sets that the kernels of a quick measurement are drawn from."""
 
@@ -79,6 +82,7 @@ CUTLASS = Family(
     header_suffix=".cuh",
     launcher="cutlass_kernel.hpp",
     registration="TILESEER_CUTLASS_KERNEL({name})",
+    library="cudnn",
     rule_set="cutlass.yaml",
 )
 MIOPEN = Family("miopen", "*_miopen", Solver, features="miopen", layout="NCHW")
@@ -93,6 +97,12 @@ def family_of_arch(arch: str) -> Family:
             return family
     patterns = ", ".join(family.archs for family in FAMILIES)
     raise UserError(f"no kernels for the arch {arch!r}; names of archs are of the forms {patterns}")
+
+
+def library_arch(arch: str) -> str | None:
+    """The arch of the same GPU whose models have a candidate for every problem; None if there is no other."""
+    library = family_of_arch(arch).library
+    return f"{target(arch)}_{library}" if library else None
 
 
 def family_of_kernels(names: Sequence[str]) -> Family:

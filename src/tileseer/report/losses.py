@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 
+from tileseer.kernels.registry import library_arch
 from tileseer.learn.validation_report import Distance, Stratum, WorstPick
 from tileseer.report import kernels, tables
 from tileseer.report.measured import records, short
@@ -18,6 +19,7 @@ STEEP = 0.3
 """Points that the last step of a learning curve gained, from which more training problems are worth it."""
 NOISY = 99.0
 """Efficiency, percent, that a selector without error misses where the times are too noisy to tell candidates apart."""
+ADD_KERNELS = "add kernels (configs.rule_set)"
 MORE = "add training problems (problems.training_layers, problems.design)"
 
 
@@ -99,7 +101,9 @@ def _advice(result: OperationResult) -> Iterator[tuple[str, str]]:
     if failed := sum(pick.pick_failed for pick in report.worst):
         yield "repair the kernels that fail", f"{failed} of the worst picks did not run"
     if missing := result.evaluation.without_candidate:
-        yield "add kernels (configs.rule_set)", f"{missing} layers have no candidate"
+        library = library_arch(result.evaluation.arch)
+        remedy = f"use cuDNN's plans for them (tileseer run --arch {library})" if library else ADD_KERNELS
+        yield remedy, f"{missing} layers have no candidate"
     floor = report.noise_floor.perfect_selector.efficiency.mean
     if floor < NOISY:
         yield "time more precisely (benchmark.timing: thorough)", f"a perfect selector reaches {floor:.1f} %"

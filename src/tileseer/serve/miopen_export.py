@@ -29,6 +29,7 @@ from tileseer.problems.find_db_key import VARIANTS, Key, UnusableError
 from tileseer.problems.implicit_gemm import gemm_columns
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem
+from tileseer.serve.borrowing import Borrowed
 from tileseer.serve.selector import Ranked, Selector
 
 LETTERS = {variant: letter for letter, variant in VARIANTS.items()}
@@ -61,7 +62,7 @@ class FileName(NamedTuple):
         units = match and (int(match["decimal"]) if match["decimal"] else int(match["hex"], 16))
         if not match or not units or (units <= DECIMAL_UNTIL) != bool(match["decimal"]):
             raise UserError(
-                f"--like {path}: this is no name of a user find-db, such as gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt; "
+                f"--user {path}: this is no name of a user find-db, such as gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt; "
                 "give a file that MIOpen wrote below ~/.config/miopen or MIOPEN_USER_DB_PATH"
             )
         return cls(match["arch"], match["features"], units, match["build"])
@@ -93,7 +94,7 @@ class Measured:
                 key, _, values = line.partition("=")
                 if newest_form and values.startswith("miopenConvolution"):
                     raise UserError(
-                        f"--like {path}, line {number}: this build of MIOpen writes an older form of records, which is "
+                        f"--user {path}, line {number}: this build of MIOpen writes an older form of records, which is "
                         "not written here; give a file of a newer build"
                     )
                 records.setdefault(key, values)
@@ -122,7 +123,7 @@ def _entries(values: str) -> Iterator[Entry]:
 class Settings:
     """How a model is exported."""
 
-    like: Path
+    user: Path
     """A user find-db of the build and GPU that the export is for; its records stay."""
     build: str = ""
     """Of MIOpen, such as 3_2_0_36bb7fd4a, if it is to be checked."""
@@ -134,6 +135,8 @@ class Settings:
     """Only problems of this one of ``LAYOUTS``."""
     top: int = 4
     """Most solvers of a key."""
+    borrowed: Borrowed | None = None
+    """The GPU that the export is for, if the models are of another one."""
 
 
 @dataclass
@@ -148,25 +151,28 @@ class Export:
 
 
 def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
-    """``UserError`` unless the files are of the model's GPU, and that of ``like`` of the build."""
-    name = FileName.parse(settings.like)
-    if name.arch != target(arch):
-        raise UserError(f"--like {settings.like}: is of {name.arch}, but the model is of {target(arch)}")
-    if name.compute_units != hardware.compute_units:
+    """``UserError`` unless the files are of the model's GPU, or the one that borrows it, and ``user`` of the build."""
+    name = FileName.parse(settings.user)
+    gpu = target(settings.borrowed.by if settings.borrowed else arch)
+    if name.arch != gpu:
+        who = f"{settings.borrowed.by} is" if settings.borrowed else "the model is of"
+        raise UserError(f"--user {settings.user}: is of {name.arch}, but {who} {gpu}")
+    if not settings.borrowed and name.compute_units != hardware.compute_units:
         raise UserError(
-            f"--like {settings.like}: is of a GPU with {name.compute_units} compute units, but the model is of "
-            f"{hardware.name} with {hardware.compute_units}"
+            f"--user {settings.user}: is of a GPU with {name.compute_units} compute units, but the model is of "
+            f"{hardware.name} with {hardware.compute_units}; to borrow it, give .../{gpu}_{name.compute_units}_miopen "
+            f"--like {arch}"
         )
     if int(name.build.partition("_")[0]) < OLDEST:
         raise UserError(
-            f"--like {settings.like}: is of MIOpen {name.build}; records are written for {OLDEST}.0 or newer"
+            f"--user {settings.user}: is of MIOpen {name.build}; records are written for {OLDEST}.0 or newer"
         )
     if settings.build and settings.build.replace(".", "_") != name.build:
-        raise UserError(f"--like {settings.like}: is of build {name.build} of MIOpen, not of {settings.build}")
-    base = settings.like.name.partition(".HIP.")[0]
+        raise UserError(f"--user {settings.user}: is of build {name.build} of MIOpen, not of {settings.build}")
+    base = settings.user.name.partition(".HIP.")[0]
     for path in settings.system:
         if path.name.startswith("gfx") and path.name.partition(".HIP.")[0] != base:
-            raise UserError(f"--system {path}: is of another GPU than --like: give {base}.HIP.fdb.txt, packed or not")
+            raise UserError(f"--system {path}: is of another GPU than --user: give {base}.HIP.fdb.txt, packed or not")
 
 
 def export_models(models: Path, problems: Sequence[Problem], settings: Settings) -> Export:
@@ -180,8 +186,8 @@ def export_models(models: Path, problems: Sequence[Problem], settings: Settings)
         raise UserError(f"{models}: its models are of {index.arch}, not of MIOpen's solvers (gfx942_miopen)")
     first = models / next(iter(index.operations.values())).folder
     check_files(settings, index.arch, Model.read(first).hardware)
-    own, system = Measured.read([settings.like], newest_form=True), Measured.read(settings.system)
-    lines = [line for line in read_lines(settings.like) if line.strip()]
+    own, system = Measured.read([settings.user], newest_form=True), Measured.read(settings.system)
+    lines = [line for line in read_lines(settings.user) if line.strip()]
     export = Export(lines, len(lines))
     of_operation: dict[Operation, list[Problem]] = {}
     for problem in problems:
@@ -239,10 +245,10 @@ class _Writer:
                     reason = f"the model of {self._selector.about.operation} does not know the layout {layout}"
                     export.left_out.update([reason] * bool(problem.layout))
                 elif key in self._own.records:
-                    export.left_out["measured in the file of --like, which keeps its record"] += 1
+                    export.left_out["measured in the file of --user, which keeps its record"] += 1
                 elif not self._settings.measured and key in self._system.records:
                     export.left_out["measured in the system's database"] += 1
-                elif not self._settings.measured and self._selector.fastest_measured(one):
+                elif not (self._settings.measured or self._settings.borrowed) and self._selector.fastest_measured(one):
                     export.left_out["measured in the recording of the model"] += 1
                 else:
                     kept[key] = one

@@ -9,7 +9,7 @@ from tileseer.core.templates import comment, fill_template
 from tileseer.dataset.provenance import Recording
 from tileseer.gpus.hardware import target
 from tileseer.kernels.emission import EMITTERS
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.registry import family_of_arch, library_arch
 from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
 from tileseer.problems.problem import EXAMPLE
@@ -65,6 +65,7 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
         operations=[_row(name, one, recordings.get(name)) for name, one in evaluations.items()],
         folder=f"results/models/{index.arch}",
         example={"operation": operation, "variant": variant, "dtype": dtype},
+        library=library_arch(index.arch) if any(one.without_candidate for one in evaluations.values()) else None,
         header=f"{index.operations[operation].folder}/{model_files.SELECTOR}",
         problem=EXAMPLE,
         chooses=family.name == "cudnn",

@@ -35,6 +35,7 @@ from tileseer.serve.program import Inputs, Program, Step, Value
 from tileseer.serve.tuned import Choice
 
 if TYPE_CHECKING:
+    from tileseer.serve.borrowing import Borrowed
     from tileseer.serve.serving_files import Gaps, Guarantee
 
 ABOUT = "about"
@@ -147,6 +148,8 @@ class Selector:
         ``files``: contents of ``PARSED_LATER``, which belong to the arrays whatever is published meanwhile.
         """
         self._tuned: dict[tuple[int, ...], Choice] = {}
+        self.borrowed: Borrowed | None = None
+        """Of which GPU the model is, if it is used for another one."""
         self._arrays = arrays
         self.folder = folder
         self._files = files or {}
@@ -168,15 +171,29 @@ class Selector:
         }
 
     @classmethod
-    def read(cls, models: Path, operation: str, arch: str | None = None, device: str | None = None) -> Self:
+    def read(
+        cls,
+        models: Path,
+        operation: str,
+        arch: str | None = None,
+        device: str | None = None,
+        like: str | None = None,
+    ) -> Self:
         """Read one operation of a model directory; ``UserError`` unless every file has the hash of the index.
 
         ``arch``: the arch that the models have to be for; None: any. Choices that were tuned (``serve.tuned``) are
         read with it: those of ``device``, by the name that its driver reports, or of the model's own product.
+        ``like``: the arch of the GPU's sibling, whose models ``models`` borrows (``serve.borrowing``).
         """
+        source, borrowed = models, None
+        if like is not None:
+            from tileseer.serve.borrowing import borrow
+
+            source, borrowed = borrow(models, like)
         selector = model_files.of_one_version(
-            models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
+            source, lambda: cls._read_folder(model_files.operation_folder(source, operation, arch))
         )
+        selector.borrowed = borrowed
         selector.use_tuned(tuned_choices.read_choices(tuned_choices.tuned_path(models, operation)), device)
         return selector
 
@@ -205,7 +222,8 @@ class Selector:
         Those of other devices, and of candidates that the model has not, are ignored. Choices of a simulated device
         are for models of simulated times alone. What was measured goes first, then what was recorded.
         """
-        simulated, product = self.about.device_kind == SIMULATED, self.about.device
+        simulated = self.about.device_kind == SIMULATED
+        product = self.borrowed.by if self.borrowed else self.about.device
         for choice in sorted(choices, key=lambda choice: -DEVICE_KINDS.index(choice.device_kind)):
             own = choice.device == device if device else tuned_choices.is_device(choice.device, product)
             if own and (choice.device_kind != SIMULATED or simulated) and choice.candidate in self._places:

@@ -1,0 +1,98 @@
+"""Models that a GPU without measurements borrows from a sibling: another product of the same generation.
+
+The last word of the path of its models names the GPU (``results/models/gfx942_mi308x_miopen``); this folder need not
+exist. The models that it borrows are in the folder beside it.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tileseer.config.names import ARCH_PATTERN
+from tileseer.core import places
+from tileseer.core.errors import UserError
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.gpus.hardware import target
+from tileseer.kernels.registry import MIOPEN, family_of_arch
+from tileseer.learn import model_files
+
+
+class Loss(NamedTuple):
+    """What a GPU lost that was left out: points of efficiency of its own models less those of borrowed ones."""
+
+    measured: str
+    mean: float
+    p10: float
+
+
+LOSSES = {MIOPEN.name: Loss("an MI210's models on an MI250, unseen layers; 0.0 to 6.1 points by operation", 1.7, 8.6)}
+"""By family of kernels; ``benchmarks/solver_transfer.py`` measures them."""
+ACROSS = "a model of another generation can pick worse than a fixed order of the kernels: train on times of this GPU"
+
+
+class Borrowed(NamedTuple):
+    """Whose models are used for which GPU."""
+
+    by: str
+    """Arch of the GPU that has no models."""
+    arch: str
+    """Of the models."""
+    device: str
+    """Product that the models were trained on."""
+    loss: Loss | None
+    """None where no sibling was measured."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What every output says."""
+        loss = "unknown, because no sibling was measured with these kernels"
+        if self.loss is not None:
+            loss = f"{self.loss.mean} points of the mean, {self.loss.p10} of P10 ({self.loss.measured})"
+        return [
+            f"borrowed: {self.by} has no models; these are of {self.arch} ({self.device})",
+            f"expected loss against models of its own: {loss}",
+        ]
+
+    def record(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return self._asdict() | {"loss": None if self.loss is None else self.loss._asdict()}
+
+
+def borrow(models: Path, like: str) -> tuple[Path, Borrowed]:
+    """The folder whose models ``models`` borrows, that of the arch ``like``, and how to label what they say.
+
+    ``UserError``: the GPU has models of its own, there are none of ``like``, or it is no sibling.
+    """
+    own = Path(os.path.abspath(models))
+    if (own / model_files.INDEX).exists():
+        raise UserError(f"{models}: has models of its own; leave --like out")
+    if not re.fullmatch(ARCH_PATTERN, own.name):
+        raise UserError(f"{models}: with --like, the last word names your GPU, such as gfx942_mi308x_miopen")
+    if not re.fullmatch(ARCH_PATTERN, like):
+        raise UserError(f"--like {like}: is no arch, such as gfx942_miopen")
+    folder = own.with_name(like)
+    if not (folder / model_files.INDEX).is_file():
+        there = sorted(path.parent.name for path in own.parent.glob(f"*/{model_files.INDEX}"))
+        raise UserError(f"--like {like}: {own.parent} has no such models; it has {', '.join(there) or 'none'}")
+    index = model_files.read_index(folder)
+    _refuse_strangers(own.name, index.arch)
+    return folder, Borrowed(own.name, index.arch, index.device, LOSSES.get(family_of_arch(index.arch).name))
+
+
+def _refuse_strangers(own: str, like: str) -> None:
+    """``UserError`` unless two archs have the same kernels, and GPUs of one generation."""
+    kernels = [family_of_arch(arch).name for arch in (own, like)]
+    if kernels[0] != kernels[1]:
+        raise UserError(f"--like {like}: has {kernels[1]} candidates, but {own} names {kernels[0]} ones; rename {own}")
+    gpus = [target(arch) for arch in (own, like)]
+    generations = [_generation(gpu) for gpu in gpus]
+    if generations[0] != generations[1]:
+        pair = " and ".join(f"{gpu} ({generation})" for gpu, generation in zip(gpus, generations, strict=True))
+        raise UserError(f"--like {like}: {pair} are of different generations; {ACROSS}")
+
+
+def _generation(gpu: str) -> str:
+    """Generation of a GPU target by the table of archs; a target that the table lacks is one of its own."""
+    archs = ArchSpecs.load(places.find_file(Path("config/arch_specs.json"))).archs
+    return archs[gpu].family if gpu in archs else gpu
