@@ -172,6 +172,14 @@ def test_explain_says_what_a_level_lacks(capsys, change, level, said):
     assert (f"CK Tile {LEVEL}: " in printed) == bool(said) and said in printed
 
 
+def test_explain_says_that_a_kernel_runs_only_with_one_slice(capsys):
+    kernel = replace(PLAIN, variant="bwd_weight", two_stage=True, vec_c=8)
+    for level, said in ((LEVEL, "only split-K 1: atomic additions"), (api.NEWEST, "")):
+        main(["explain", "config", kernel.name, "--arch", "gfx950", "--ck-api", level])
+        printed = capsys.readouterr().out
+        assert said in printed and ("split_k" in printed) == bool(said)
+
+
 @pytest.mark.parametrize(
     ("change", "level", "splits"),
     [

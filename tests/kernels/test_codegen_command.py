@@ -157,6 +157,19 @@ def test_an_older_api_level_leaves_out_what_it_lacks(command, tmp_path):
     assert not any("depthwise" in name or "streamk" in name for name in contents(tmp_path))
 
 
+def test_lists_say_what_a_level_lacks_and_what_runs_only_with_one_slice(command):
+    _, out, _ = command("codegen", *TINY, "--list-configs", "--ck-api", "2025.11")
+    rows = list(csv.DictReader(out.splitlines(), delimiter="\t"))
+    names = command("codegen", *TINY, "--list-names", "--ck-api", "2025.11")[1].splitlines()
+    assert names == sorted({row["kernel"] for row in rows if not row["lacks"]}) and len(names) < len(rows) / 2
+    assert all("CK Tile 2025.11: " in row["lacks"] for row in rows if "_streamk_" in row["kernel"])
+    two_stage = ("--variant", "bwd_weight", "--dtype", "bf16", "--ndim", "2", "--ck-api", "2025.11", "--list-configs")
+    for vector, reason in (("8", "vectors of 4 at most"), ("4", "")):
+        fields = ("--two-stage", "true", "--vec-c", vector)
+        (row,) = json.loads(command("codegen", "--arch", "gfx950", *two_stage, *fields, "--json")[1])["configs"]
+        assert row["one_slice"].endswith(reason) and bool(row["one_slice"]) == bool(reason)
+
+
 def test_list_configs_says_what_the_filter_says_and_why(command):
     _, out, _ = command("codegen", *TINY, "--list-configs")
     rows = list(csv.DictReader(out.splitlines(), delimiter="\t"))
@@ -258,7 +271,7 @@ def test_a_single_kernel_that_is_not_legal_is_refused_with_the_rule(command, tmp
     [
         ((*TINY, "--list-names", "--compare", "x.csv"), "--compare is for --counts"),
         ((*TINY, "--list-names", "--chunk-size", "3"), "--chunk-size is for --output"),
-        ((*TINY, "--list-names", "--ck-api", "2025.11"), "--ck-api is for --output"),
+        (("--counts", "--ck-api", "2025.11"), "leave out --ck-api"),
         ((*TINY, "--output", "x", "--ck-api", "2024"), "no API level '2024'"),
         ((*TINY, "--list-configs", "--include-flagged", "all"), "--include-flagged is for --output"),
         ((*TINY, "--list-names", "--tile-m", "64"), "--rule-set and --tile-m exclude each other"),

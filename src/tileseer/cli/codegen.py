@@ -26,6 +26,7 @@ from tileseer.kernels.ck_tile.upstream.named import (
 )
 from tileseer.kernels.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
 from tileseer.kernels.emission import EMITTERS
+from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.enumeration import parse_kernel_filter
 from tileseer.kernels.registry import CK_TILE, entry, family_of_arch
 from tileseer.kernels.rule_sets import RuleSet
@@ -35,11 +36,12 @@ DEFAULT_RULE_SET = "default"
 DEFAULT_CHUNK_SIZE = 25
 OPTIONS_OF_ONE_ACTION = {
     "--compare": "counts",
-    "--ck-api": "output",
     "--chunk-size": "output",
     "--include-flagged": "output",
 }
 """Options that the other actions would pass over."""
+AT_LEVEL = "lacks", "one_slice"
+"""Columns of a list that the level of the API decides, named as in ``config/ck_api.yaml``."""
 EMITTED = (
     "{arch}: {kernels} kernels, {left_out_by_a_flag} left out by a flag, {not_in_the_api_level} not in the API level; "
     "{files} files in {folder}, {files_written} written, {files_removed} removed"
@@ -82,7 +84,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_tables(how)
     templates = Path("workflow/templates")
     how.add_argument("--templates", type=Path, default=templates, metavar="DIR", help=f"default: {templates}")
-    how.add_argument("--ck-api", metavar="LEVEL", help="level of the CK Tile API that is written (default: the newest)")
+    meaning = "level of the CK Tile API (default: the newest); with --list-names only kernels that it has"
+    how.add_argument("--ck-api", metavar="LEVEL", help=meaning)
     how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
     request.add_field_options(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
     parser.epilog = "One request: full-tests and tiny are drawn from all that is requested together."
@@ -99,12 +102,32 @@ def run(args: argparse.Namespace) -> int:
     kernels = [(arch, kernel) for arch in args.arch for kernel in _requested_kernels(args, arch)]
     if not kernels:
         print(f"{_title(args)} has no such kernel on {' '.join(args.arch)}", file=sys.stderr)
+    emitters = {arch: _emitter(args, arch) for arch in args.arch}
     if args.list_names:
-        names = sorted({kernel.name for _, kernel in kernels})
+        names = sorted(
+            {
+                kernel.name
+                for arch, kernel in kernels
+                if not (args.ck_api and emitters[arch].lack(kernel.kernel.built_as, arch))
+            }
+        )
         return options.answer(args, {"names": names}, names)
-    records = [kernel.record(arch) for arch, kernel in kernels]
-    rows = ([record[column] for column in COLUMNS] for record in records)
-    return options.answer(args, {"configs": records}, map("\t".join, [COLUMNS, *rows]))
+    records = [kernel.record(arch) | _at_level(kernel, arch, emitters[arch]) for arch, kernel in kernels]
+    columns = (*COLUMNS, *AT_LEVEL)
+    rows = ([record[column] for column in columns] for record in records)
+    return options.answer(args, {"configs": records}, map("\t".join, [columns, *rows]))
+
+
+def _emitter(args: argparse.Namespace, arch: str) -> Emitter:
+    return entry(EMITTERS, family_of_arch(arch))(
+        find_file(args.templates), find_file(args.config / "ck_api.yaml"), args.ck_api or ""
+    )
+
+
+def _at_level(kernel: ListedKernel, arch: str, emitter: Emitter) -> dict[str, str]:
+    """Why the API level lacks a kernel, and why it runs only with split-K 1; each empty if it does not."""
+    own = kernel.kernel.built_as
+    return dict(zip(AT_LEVEL, (emitter.lack(own, arch), emitter.only_one_slice(own)), strict=True))
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -112,6 +135,8 @@ def _check(args: argparse.Namespace) -> None:
     for option, action in OPTIONS_OF_ONE_ACTION.items():
         if getattr(args, option[2:].replace("-", "_")) and not getattr(args, action):
             raise UserError(f"{option} is for --{action}")
+    if args.counts and args.ck_api:
+        raise UserError("--counts counts whole rule sets, whatever the level: leave out --ck-api")
     if args.counts:
         fields = [request.option_of(field) for field in request.given_fields(args)]
         if fields or args.variant or args.ndim or args.datatype or args.filter is not None or args.arch_filtered:
@@ -197,9 +222,7 @@ def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
     built = {kernel.name: kernel for kernel in chosen}
     if not built:
         raise UserError(f"{_title(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
-    emitter = entry(EMITTERS, family_of_arch(arch))(
-        find_file(args.templates), find_file(args.config / "ck_api.yaml"), args.ck_api or ""
-    )
+    emitter = _emitter(args, arch)
     emitted = [built[name] for name in sorted(built) if not emitter.lack(built[name], arch)]
     if not emitted:
         raise UserError(f"{_title(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")

@@ -45,6 +45,8 @@ def explain(
     lack = form or table.lack(kernel, arch)
     verdicts.append(RuleVerdict("emission", "has_a_form", not form, form))
     verdicts.append(RuleVerdict("emission", "unsupported_by_ck", not lack, f"CK Tile {level}: {lack}" if lack else ""))
+    if slices := table.only_one_slice(kernel):
+        verdicts.append(RuleVerdict("emission", "split_k", True, f"CK Tile {level}: only split-K 1: {slices}"))
     named = ", ".join(flag.name for flag in listed.flags)
     reason = f"flags {named}: built only on request" if named else lack
     return [*verdicts, RuleVerdict("build", "is_built", not reason, reason)]
