@@ -97,6 +97,17 @@ struct Good
     static double microseconds(int) { return 10 * (1 + 0.01 * jitter()); }
 };
 
+struct Line : Good
+{
+    static constexpr const char* name = "line";
+};
+
+// A kernel of one dimension, which no problem of the interface has.
+struct OneDimensional : Fake<Line>
+{
+    static constexpr int ndim = 1;
+};
+
 struct GoodData : Good
 {
     static constexpr const char* name = "good_bwd_data";
@@ -340,6 +351,7 @@ struct Throws : Good
 
 
 const Registration<Fake<Good>> good;
+const Registration<OneDimensional> line;
 const Registration<Fake<GoodData, CONV_BWD_DATA>> good_data;
 const Registration<Fake<GoodWeight, CONV_BWD_WEIGHT>> good_weight;
 const Registration<Fake<Slow>> slow;

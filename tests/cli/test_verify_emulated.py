@@ -14,6 +14,7 @@ MISTAKES = {
     "\n": "the list is empty; write one kernel name a line",
     "grouped_conv_forward\n": "grouped_conv_forward",
     "\xff": "no list of kernel names",
+    kernel_samples.a_kernel(ndim=1).name: "no problem has one dimension",
 }
 
 

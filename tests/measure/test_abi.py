@@ -13,7 +13,9 @@ import pytest
 from host_library import COMPILER, ROOT, compiled
 
 from tileseer.compile import native
+from tileseer.config.benchmark import Timing
 from tileseer.measure.harness import abi
+from tileseer.measure.harness.supervisor import launch_options
 
 STRUCTS = {
     f"{struct.__name__}C": struct for struct in ctypes.Structure.__subclasses__() if struct.__module__ == abi.__name__
@@ -168,6 +170,15 @@ def test_codes_and_their_texts(library):
     assert library.get_kernel_name(0, small, 4) == abi.BAD_ARGUMENT, "a name is never cut"
     assert library.get_kernel_name(99, small, 4) == abi.BAD_ARGUMENT
     assert library.workspace_bytes(library.find_kernel(b"good_bwd_weight"), ctypes.byref(good)) == 128
+
+
+def test_a_kernel_of_one_dimension_refuses_every_problem(library):
+    problem, options = abi.ConvProblem(*SHAPES[0], 0, 1), abi.ConvOptions(**launch_options(Timing()))
+    line = library.find_kernel(b"line")
+    check = abi.ConvCheck()
+    assert library.supports(line, ctypes.byref(problem)) == 0
+    code = library.verify(line, ctypes.byref(problem), ctypes.byref(options), ctypes.byref(check))
+    assert code == abi.UNSUPPORTED and library.error() == "this interface has no problems of one dimension"
 
 
 def test_without_a_kernel_for_the_direction_that_is_the_code(libraries):

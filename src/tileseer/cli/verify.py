@@ -120,6 +120,8 @@ def _executable(name: str, arch: str) -> GemmKernel:
     kernel = family_of_arch(arch).kernel.parse(name)
     if not isinstance(kernel, GemmKernel):
         raise UserError(f"{name}: only implicit-GEMM kernels are executed; leave it out of the list")
+    if kernel.ndim < 2:
+        raise UserError(f"{name}: no problem has one dimension (write it as 2D with Hi=1); leave it out of the list")
     return kernel
 
 
