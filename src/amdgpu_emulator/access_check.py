@@ -10,18 +10,21 @@ each other. One order of the waves is enough, since what decides are epochs and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from amdgpu_emulator.memory import Allocation, Array, Touch
-    from amdgpu_emulator.wave import Wave
+    from amdgpu_emulator.wave import Transfer, Waves
 
 KINDS = ("races", "memory")
 """What can be looked for."""
+_WAVES = 1024
+"""More than a workgroup has."""
 MOST_FINDINGS = 16
 """Different pairs of instructions, and different loads, that a launch reports."""
 
@@ -38,11 +41,6 @@ class Access:
     """``load``, ``store`` or ``atomic``."""
     source: str = ""
     """File and line, or empty."""
-
-    @property
-    def of_wave(self) -> tuple[object, ...]:
-        """Workgroup and wave."""
-        return (*self.workgroup, self.wave)
 
     def __str__(self) -> str:
         """The access in words."""
@@ -86,25 +84,28 @@ class UnwrittenLoad:
 
 @dataclass(slots=True)
 class _Record:
-    """What one instruction of a wave touched in one allocation."""
+    """What one instruction of some waves touched in one allocation."""
 
-    access: Access
+    workgroup: tuple[int, int, int]
+    waves: Array
+    """Of each lane."""
+    at: Array
+    """Offset of each lane."""
+    size: int
+    address: int
+    what: str
     epochs: tuple[int, int]
     """The first and the last one."""
-    at: Array
-    size: int
 
-    def bytes(self) -> Array:
-        """Offsets of all bytes."""
-        return (self.at[:, None] + np.arange(self.size)).ravel()
+    def units(self, unit: int) -> tuple[Array, Array]:
+        """Numbers of the units of so many bytes that it touched, and the wave of each."""
+        return (self.at[:, None] // unit + np.arange(self.size // unit)).ravel(), self.waves.repeat(self.size // unit)
 
     def races_with(self, other: _Record) -> bool:
-        """Whether nothing orders the two, if they touch the same byte."""
-        own, its = self.access, other.access
-        if (own.workgroup, own.wave) == (its.workgroup, its.wave) or own.what == its.what == "atomic":
-            return False
+        """Whether nothing orders accesses of two waves to the same byte."""
         begin, end = max(self.epochs[0], other.epochs[0]), min(self.epochs[1], other.epochs[1])
-        return own.workgroup != its.workgroup or begin <= end
+        is_harmless = self.what == other.what != "store"
+        return not is_harmless and (self.workgroup != other.workgroup or begin <= end)
 
 
 class AccessCheck:
@@ -117,119 +118,113 @@ class AccessCheck:
         """What the access touches that takes place at this moment; allocations append to it."""
         self._wants_races, self._wants_memory = races, memory
         self._unwritten: dict[tuple[str, int], UnwrittenLoad] = {}
-        self._local: list[tuple[Allocation, _Record]] = []
+        self._local: list[_Record] = []
         self._global: dict[Allocation, list[_Record]] = defaultdict(list)
         self._races: dict[tuple[object, ...], Race] = {}
 
-    def watch(self, w: Wave, access: Callable[[], None], is_atomic: bool) -> Callable[[], None]:
-        """``access``, and a record of it: from the epoch of now to that of its completion."""
-        issued, address = w.epoch, w.at
-
-        def watched() -> None:
-            begin = len(self.touched)
-            access()
-            touched, self.touched[begin:] = self.touched[begin:], []
-            for allocation, at, size, what in touched:
-                access_ = Access(w.group.number, w.number, address, "atomic" if is_atomic else what)
-                if what == "unwritten":
-                    self._note_unwritten(allocation, access_, int(at[0]), size)
-                    continue
-                if not self._wants_races:
-                    continue
-                record = _Record(access_, (issued, w.epoch), at, size)
+    def note(self, w: Waves, transfer: Transfer) -> None:
+        """Keep what an access has touched that was just completed."""
+        for allocation, lanes, at, size, what in self.touched:
+            waves = w.waves_of(lanes)
+            if transfer.is_atomic and what != "unwritten":
+                what = "atomic"
+            if what == "unwritten":
+                if self._wants_memory:
+                    kind = "atomic" if transfer.is_atomic else "load"
+                    access = Access(w.group.number, int(waves[0]), transfer.address, kind)
+                    self._note_unwritten(allocation, access, int(at[0]), size)
+            elif self._wants_races and allocation is not w.scratch:
+                epochs = transfer.epoch, w.epoch
+                record = _Record(w.group.number, waves, at, size, transfer.address, what, epochs)
                 if allocation is w.lds:
-                    self._local.append((allocation, record))
-                elif allocation is not w.scratch:
+                    self._local.append(record)
+                else:
                     self._global[allocation].append(record)
-
-        return watched
+        self.touched.clear()
 
     def _note_unwritten(self, allocation: Allocation, access: Access, offset: int, size: int) -> None:
-        if self._wants_memory:
-            what = "atomic" if access.what == "atomic" else "load"
-            access = replace(access, what=what, source=self._source(access.address))
-            self._unwritten.setdefault(
-                (allocation.name, access.address), UnwrittenLoad(allocation.name, offset, size, access)
-            )
+        key = allocation.name, access.address
+        if key not in self._unwritten:
+            access = replace(access, source=self._source(access.address))
+            self._unwritten[key] = UnwrittenLoad(allocation.name, offset, size, access)
 
     def unwritten(self) -> list[UnwrittenLoad]:
         """Loads of bytes that nothing has written; at most one for each instruction."""
         return list(self._unwritten.values())[:MOST_FINDINGS]
 
-    def end_workgroup(self) -> None:
+    def end_workgroup(self, lds: Allocation) -> None:
         """Look for races in the LDS of a workgroup that has ended."""
-        if self._local:
-            allocation = self._local[0][0]
-            self._find_local(allocation, [record for _, record in self._local])
-            self._local.clear()
+        by_epoch: dict[int, list[_Record]] = defaultdict(list)
+        for record in self._local:
+            for epoch in range(record.epochs[0], record.epochs[1] + 1):
+                by_epoch[epoch].append(record)
+        for own in by_epoch.values():
+            self._report(lds, own)
+        self._local.clear()
 
     def races(self) -> list[Race]:
         """All races of the launch, those of the LDS first; at most one for each pair of instructions."""
         for allocation, records in self._global.items():
-            if any(record.access.what != "load" for record in records):
-                self._find_global(allocation, records)
+            self._report(allocation, records)
         self._global.clear()
         return list(self._races.values())[:MOST_FINDINGS]
 
-    def _find_local(self, lds: Allocation, records: list[_Record]) -> None:
-        by_epoch: dict[int, list[_Record]] = defaultdict(list)
-        for record in records:
-            for epoch in range(record.epochs[0], record.epochs[1] + 1):
-                by_epoch[epoch].append(record)
-        for own in by_epoch.values():
-            # One bit per wave that stores to, or loads from, each byte.
-            stores, loads = (np.zeros(len(lds.u8), np.uint32) for _ in range(2))
-            for record in own:
-                mask = loads if record.access.what == "load" else stores
-                mask[record.bytes()] |= np.uint32(1 << record.access.wave)
-            by_several = stores & (stores - np.uint32(1)) != 0
-            by_another = (stores != 0) & (loads & ~stores != 0)
-            self._report(lds, own, np.flatnonzero(by_several | by_another))
+    def _report(self, allocation: Allocation, records: list[_Record]) -> None:
+        """Note a race for each pair of instructions that touch the same byte, and that nothing orders."""
+        places, unit = _contested(records, len(allocation.u8))
+        touching: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for number, record in enumerate(records if len(places) else ()):
+            units, waves = record.units(unit)
+            chosen = np.isin(units, places)
+            for place, wave in sorted(set(zip(units[chosen].tolist(), waves[chosen].tolist(), strict=True))):
+                touching[place].append((number, wave))
+        seen: set[tuple[tuple[int, int], ...]] = set()
+        for place, accesses in sorted(touching.items()):
+            # The same accesses meet at many places.
+            if (key := tuple(accesses)) in seen:
+                continue
+            seen.add(key)
+            for (one, first), (other, second) in combinations(accesses, 2):
+                pair = records[one], records[other]
+                if pair[0].races_with(pair[1]) and (pair[0].workgroup, first) != (pair[1].workgroup, second):
+                    self._note_race(allocation, place * unit, *(
+                        Access(record.workgroup, wave, record.address, record.what)
+                        for record, wave in zip(pair, (first, second), strict=True)
+                    ))  # fmt: skip
 
-    def _find_global(self, allocation: Allocation, records: list[_Record]) -> None:
-        # One more than the number of the wave that has stored to each byte; what several waves touch, one of them with
-        # a store, may be a race.
-        owner, shared = np.zeros(len(allocation.u8), np.int32), np.zeros(len(allocation.u8), bool)
-        waves: dict[tuple[object, ...], int] = {}
-        for record in sorted(records, key=lambda record: record.access.what == "load"):
-            own, wave = record.bytes(), waves.setdefault(record.access.of_wave, len(waves) + 1)
-            before = owner[own]
-            shared[own[(before != 0) & (before != wave)]] = True
-            if record.access.what != "load":
-                owner[own] = wave
-        if not shared.any():
-            return
-        by_byte: dict[int, list[int]] = defaultdict(list)
-        for number, record in enumerate(records):
-            own = record.bytes()
-            for place in own[shared[own]].tolist():
-                by_byte[place].append(number)
-        seen: set[tuple[int, ...]] = set()
-        for place, numbers in by_byte.items():
-            if (key := tuple(numbers)) not in seen:
-                seen.add(key)
-                self._report(allocation, [records[number] for number in numbers], np.array([place]))
-
-    def _report(self, allocation: Allocation, records: Iterable[_Record], places: Array) -> None:
-        """Note a race for each pair of instructions among ``records`` that touch one of ``places``."""
-        remaining = places
-        while len(remaining):
-            offset = int(remaining[0])
-            own = [record for record in records if _touches(record, offset)]
-            for pair in _pairs(own):
-                both = [replace(one.access, source=self._source(one.access.address)) for one in pair]
-                key = (allocation.name, *sorted((one.address, one.what) for one in both))
-                self._races.setdefault(key, Race(allocation.name, offset, *both))
-            # The same pairs of instructions race at many bytes.
-            remaining = remaining[~np.isin(remaining, np.concatenate([record.bytes() for record in own]))]
+    def _note_race(self, allocation: Allocation, offset: int, *accesses: Access) -> None:
+        key = (allocation.name, *sorted((one.address, one.what) for one in accesses))
+        if key not in self._races:
+            both = [replace(one, source=self._source(one.address)) for one in accesses]
+            self._races[key] = Race(allocation.name, offset, *both)
 
 
-def _pairs(records: list[_Record]) -> Iterator[tuple[_Record, _Record]]:
-    for number, first in enumerate(records):
-        for second in records[number + 1 :]:
-            if (first.access.what, second.access.what) != ("load", "load") and first.races_with(second):
-                yield first, second
+def _contested(records: Sequence[_Record], size: int) -> tuple[Array, int]:
+    """Units that several waves touch and one of them writes, whatever their epochs, and the bytes of a unit.
 
-
-def _touches(record: _Record, offset: int) -> bool:
-    return bool(((record.at <= offset) & (offset < record.at + record.size)).any())
+    Atomic accesses are writes to all but each other.
+    """
+    if all(record.what == "load" for record in records):
+        return np.empty(0, np.int64), 1
+    bits = np.bitwise_or.reduce(np.concatenate([record.at for record in records]))
+    unit = 1 if bits & 3 or any(record.size & 3 for record in records) else 4
+    groups = {record.workgroup: number for number, record in enumerate(records)}
+    touched: dict[str, tuple[Array, Array]] = {}
+    for what in ("store", "atomic", "load"):
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for record in (record for record in records if record.what == what):
+            units, waves = record.units(unit)
+            parts.append((units, waves + (1 + _WAVES * groups[record.workgroup])))
+        touched[what] = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    contested = []
+    for what, others in (("store", ("load", "atomic")), ("atomic", ("load",))):
+        units, waves = touched[what]
+        # The last wave that writes a unit is its owner, and every other one differs from it.
+        owner = np.zeros(-(-size // unit), np.int64)
+        owner[units] = waves
+        several = units[owner[units] != waves]
+        owner[several] = -1
+        contested += [several] if what == "store" else []
+        for units, waves in (touched[other] for other in others):
+            contested.append(units[(owner[units] != 0) & (owner[units] != waves)])
+    return np.unique(np.concatenate(contested)), unit

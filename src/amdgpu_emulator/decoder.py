@@ -1,6 +1,7 @@
 """The encodings of AMD's instructions, decoded by tinygrad: the one module that knows it."""
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from amdgpu_emulator.faults import UnsupportedInstruction
@@ -18,16 +19,21 @@ _OLD_NAMES = {"V_DOT2C_F32_BF16": "V_MAC_F32", "V_FMAMK_F32": "V_MADMK_F32", "V_
 
 def decode(code: bytes, at: int, arch: str) -> Instruction:
     """The instruction at an offset; ``UnsupportedInstruction`` if there is none."""
+    try:
+        return _decode(code[at : at + _LONGEST], arch)
+    except (ValueError, AssertionError) as error:
+        raise UnsupportedInstruction(f"no instruction at {at:#x}: {code[at : at + 8].hex()} ({error})") from error
+
+
+@lru_cache(1 << 16)
+def _decode(content: bytes, arch: str) -> Instruction:
+    """The instruction that some bytes begin with; instances of a kernel share much of their code."""
     # Half a second to import: a code object can be read without it.
     from tinygrad.renderer.amd import decode_inst
 
-    content = code[at : at + _LONGEST]
     if arch == "gfx90a" and content[3:4] == _VOP3P and content[2] & 0x7F in _OLD_BF16:
         content = content[:2] + bytes([content[2] - _MOVED]) + content[3:]
-    try:
-        return decode_inst(content, "cdna")
-    except (ValueError, AssertionError) as error:
-        raise UnsupportedInstruction(f"no instruction at {at:#x}: {code[at : at + 8].hex()} ({error})") from error
+    return decode_inst(content, "cdna")
 
 
 def opcode(name: str, arch: str) -> str:

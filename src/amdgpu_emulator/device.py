@@ -52,7 +52,7 @@ class EmulatedGpu:
 
         An array among the explicit arguments is a buffer, mapped for this launch alone with unmapped memory around it.
         ``dynamic_lds``: bytes of LDS beside the kernel's own. ``seed``: draws the order of workgroups and waves, and
-        when accesses to memory happen; with 0 waves go on in their order, and accesses happen as late as the kernel's
+        when accesses to memory happen; with 0 waves run in lock step, and accesses happen as late as the kernel's
         waits allow. ``check``: find all ``races``, for which the order of seed 0 is enough, and loads of ``memory``
         that nothing has written: LDS, and the buffers whose numbers are ``unwritten``. ``trace`` gets a line for each
         instruction. ``coverage`` adds up what launches have reached. A workgroup that executes more than

@@ -1,6 +1,5 @@
 """One launch: workgroups and their waves, in an order drawn from a seed."""
 
-import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,9 +9,9 @@ import numpy as np
 from amdgpu_emulator.access_check import AccessCheck
 from amdgpu_emulator.code_object import KernelDescriptor
 from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.machine_code import BARRIER, END, MachineCode
+from amdgpu_emulator.machine_code import BARRIER, END, PART, MachineCode
 from amdgpu_emulator.memory import Allocation, Array, GlobalMemory
-from amdgpu_emulator.wave import LANES, Wave, Workgroup
+from amdgpu_emulator.wave import EXEC, LANES, PAIRS, SGPRS, Waves, Workgroup
 
 _UNWRITTEN = 0xFF
 """Each byte of registers, LDS and scratch before it is written: not a number in every float type."""
@@ -46,7 +45,7 @@ class Dispatch:
     """How often waves have run each basic block."""
 
     def execute(self, memory: GlobalMemory, seed: int) -> None:
-        """Execute all workgroups. With seed 0 waves go on in their order and accesses wait as long as they may."""
+        """Execute all workgroups. With seed 0 waves run in lock step, and accesses wait as long as they may."""
         rng = np.random.default_rng(seed)
         count = int(np.prod(self.grid))
         for number in rng.permutation(count) if seed else range(count):
@@ -56,53 +55,57 @@ class Dispatch:
     def _run_workgroup(
         self, number: tuple[int, int, int], memory: GlobalMemory, rng: np.random.Generator | None
     ) -> None:
-        group = Workgroup(number, self.most_instructions)
+        count = -(-int(np.prod(self.block)) // LANES)
+        group = Workgroup(number, count, self.most_instructions)
         lds_bytes = self.kernel.lds_bytes + self.dynamic_lds
         lds = Allocation(_poison(lds_bytes), "the LDS of a workgroup", is_written=False)
         lds.touched = self.check.touched if self.check else None
-        waves = []
-        for wave in range(-(-int(np.prod(self.block)) // LANES)):
-            eager = bool(rng is not None and rng.integers(2))
-            waves.append(self._start_wave(group, wave, memory, lds, eager))
-        ready, waiting = waves, list[Wave]()
+        scratch = Allocation(_poison(self.kernel.scratch_bytes * LANES * count), "the scratch memory of a workgroup")
+        # In an order of their own the waves are alone; else all execute the same instruction at once.
+        together = [[wave] for wave in range(count)] if rng else [[*range(count)]]
+        waiting = list[Waves]()
+        ready = [
+            self._start(Waves(numbers, memory, lds, scratch, bool(rng and rng.integers(2)), group, self.check))
+            for numbers in together
+        ]
         while ready or waiting:
             if not ready:
-                ready, waiting = sorted(waiting, key=lambda w: w.number), []
+                ready, waiting = sorted(waiting, key=lambda w: w.numbers[0]), []
             index = 0 if rng is None else int(rng.integers(len(ready)))
             stop = self.code.run(ready[index], self.runs, self.trace)
             if stop == BARRIER:
                 ready[index].epoch += 1
                 waiting.append(ready.pop(index))
+            elif stop == PART:
+                ready[index : index + 1] = ready[index].parts()
             elif stop == END:
                 # A barrier waits for the waves that still run.
                 ready.pop(index)
         if self.check:
-            self.check.end_workgroup()
+            self.check.end_workgroup(lds)
 
-    def _start_wave(self, group: Workgroup, number: int, memory: GlobalMemory, lds: Allocation, eager: bool) -> Wave:
-        """A wave with its first registers: user SGPRs, workgroup and work-item ids."""
-        kernel, first = self.kernel, number * LANES
+    def _start(self, w: Waves) -> Waves:
+        """Give waves their first registers: user SGPRs, workgroup and work-item ids."""
+        kernel = self.kernel
         if kernel.properties & _SCRATCH_BUFFER and kernel.scratch_bytes:
             raise UnsupportedInstruction("scratch through a buffer is not emulated")
-        scratch = Allocation(_poison(kernel.scratch_bytes * LANES), "the scratch memory of a wave")
-        w = Wave(number, memory, lds, scratch, eager, group, self.check)
         register = 0
         for bit, registers in _USER_SGPRS:
             if kernel.properties & bit:
                 if bit == _KERNARG:
-                    w.s[register : register + 2] = struct.unpack("<II", struct.pack("<Q", self.kernarg))
+                    w.s64[register // 2 :: PAIRS] = self.kernarg
                 register += registers
         # Arguments that could lie in registers from the start are loaded by the code before the entry for those.
         register = kernel.rsrc2 >> 1 & 31
         for axis in range(3):
             if kernel.rsrc2 >> (7 + axis) & 1:
-                w.s[register] = group.number[axis]
+                w.s[register::SGPRS] = w.group.number[axis]
                 register += 1
-        thread = np.arange(first, first + LANES)
+        thread = (LANES * w.numbers[:, None] + np.arange(LANES)).ravel()
         x, y, z = self.block
         # The ids of a work item in one register, ten bits each.
         w.v[0] = thread % x | thread // x % y << 10 | thread // (x * y) << 20
-        w.set_exec((1 << min(x * y * z - first, LANES)) - 1)
+        w.set_mask(EXEC, thread < x * y * z)
         w.pc = self.code.base + kernel.entry
         return w
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from amdgpu_emulator.wave import Array
+from amdgpu_emulator.memory import Array
 
 _FEW_BITS = np.uint64((1 << 29) - 1)
 """A double without these lowest bits has the digits of a float."""

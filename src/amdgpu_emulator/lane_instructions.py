@@ -6,18 +6,28 @@ import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
+from amdgpu_emulator.memory import Array
 from amdgpu_emulator.operands import VGPR, operand_reader, result_writer
 from amdgpu_emulator.scalar_instructions import scalar_read, scalar_write
-from amdgpu_emulator.wave import LANES, Array, Step, Wave
+from amdgpu_emulator.wave import LANES, Step, Waves
+
+
+def _by_wave(w: Waves, values: Array) -> Array:
+    """One value a lane, or one for all, as [waves, lanes]."""
+    return np.broadcast_to(values, w.every.shape).reshape(w.count, LANES)
+
+
+def _lanes(numbers: list[int]) -> list[int]:
+    return [number & LANES - 1 for number in numbers]
 
 
 def _first_lane(inst: Instruction) -> Step:
     source, target = operand_reader(inst.src0.offset, "u32"), inst.vdst.offset & 0xFF
     put = scalar_write(target, 32)
 
-    def step(w: Wave) -> None:
-        values = source(w)
-        put(w, int(values[np.argmax(w.m) if len(values) > 1 else 0]))
+    def step(w: Waves) -> None:
+        values, first = _by_wave(w, source(w)), _by_wave(w, w.m).argmax(axis=1)
+        put(w, values[range(w.count), first].tolist())
 
     return step
 
@@ -25,15 +35,15 @@ def _first_lane(inst: Instruction) -> Step:
 def _read_lane(inst: Instruction) -> Step:
     source, lane = operand_reader(inst.src0.offset, "u32"), scalar_read(inst.src1.offset, 32, None)
     put = scalar_write(inst.vdst.offset & 0xFF, 32)
-    return lambda w: put(w, int(np.broadcast_to(source(w), LANES)[lane(w) & 63]))
+    return lambda w: put(w, _by_wave(w, source(w))[range(w.count), _lanes(lane(w))].tolist())
 
 
 def _write_lane(inst: Instruction) -> Step:
     value, lane = scalar_read(inst.src0.offset, 32, None), scalar_read(inst.src1.offset, 32, None)
     row = inst.vdst.offset - VGPR
 
-    def step(w: Wave) -> None:
-        w.v[row, lane(w) & 63] = value(w)
+    def step(w: Waves) -> None:
+        w.v[row].reshape(w.count, LANES)[range(w.count), _lanes(lane(w))] = value(w)
 
     return step
 
@@ -46,7 +56,7 @@ def _count_below(high: bool) -> Callable[[Instruction], Step]:
     def make(inst: Instruction) -> Step:
         mask, base = operand_reader(inst.src0.offset, "u32"), operand_reader(inst.src1.offset, "u32")
         put = result_writer(inst.vdst.offset, "u32")
-        return lambda w: put(w, np.bitwise_count(mask(w) & masks).astype(np.uint32) + base(w))
+        return lambda w: put(w, np.bitwise_count(mask(w) & np.tile(masks, w.count)).astype(np.uint32) + base(w))
 
     return make
 
@@ -54,7 +64,7 @@ def _count_below(high: bool) -> Callable[[Instruction], Step]:
 def _swap(inst: Instruction) -> Step:
     a, b = inst.vdst.offset - VGPR, inst.src0.offset - VGPR
 
-    def step(w: Wave) -> None:
+    def step(w: Waves) -> None:
         w.v[[a, b]] = np.where(w.m, w.v[[b, a]], w.v[[a, b]])
 
     return step
@@ -98,15 +108,16 @@ def _dpp_sources(control: int) -> Array:
 
 def with_lanes_of(inst: Instruction, step: Step) -> Step:
     """A DPP instruction: its first operand comes from other lanes."""
-    sources, row = _dpp_sources(inst.dpp), inst.vsrc0.offset - VGPR
+    of_wave, row = _dpp_sources(inst.dpp), inst.vsrc0.offset - VGPR
     lane = np.arange(LANES)
     allowed = (inst.row_mask >> (lane >> 4) & 1 & inst.bank_mask >> ((lane & 15) >> 2) & 1).astype(bool)
 
-    def run(w: Wave) -> None:
+    def run(w: Waves) -> None:
         kept, mask, whole = w.v[row].copy(), w.m, w.whole
-        there = (sources >= 0) & mask[sources]
+        sources = w.every - np.tile(lane - of_wave, w.count)
+        there = np.tile(of_wave >= 0, w.count) & mask[sources]
         w.v[row] = np.where(there, kept[sources], np.uint32(0))
-        w.m = mask & allowed & (there | bool(inst.bc))
+        w.m = mask & np.tile(allowed, w.count) & (there | bool(inst.bc))
         w.whole = bool(w.m.all())
         step(w)
         if inst.vdst.offset - VGPR == row:

@@ -7,10 +7,10 @@ import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.memory import WORD
-from amdgpu_emulator.memory_instructions import Accesses, Locate, Queue, load_step, store_step, vector_row
+from amdgpu_emulator.memory import WORD, Accesses, Array
+from amdgpu_emulator.memory_instructions import Locate, Queue, load_step, store_step, vector_row
 from amdgpu_emulator.operands import operand_reader
-from amdgpu_emulator.wave import LANES, Array, Step, Wave
+from amdgpu_emulator.wave import LANES, Step, Transfer, Waves
 
 _LOADS = {
     "READ_B32": (4, "words"), "READ_B64": (8, "words"), "READ_B96": (12, "words"), "READ_B128": (16, "words"),
@@ -24,7 +24,7 @@ _STORES = {
 }  # fmt: skip
 _TWO = {"2_B32": (1, 4), "2_B64": (2, 8), "2ST64_B32": (1, 256), "2ST64_B64": (2, 512)}
 """Words of each of two accesses, and the bytes that an offset counts."""
-Address = Callable[[Wave], Array]
+Address = Callable[[Waves], Array]
 _lgkm: Queue = attrgetter("lgkm")
 
 
@@ -51,8 +51,8 @@ def translate_lds(inst: Instruction, name: str) -> Step:
 
 
 def _locate(address: Address, offset: int) -> Locate:
-    def locate(w: Wave, size: int) -> Accesses:
-        lanes = np.flatnonzero(w.m)
+    def locate(w: Waves, size: int) -> Accesses:
+        lanes = w.active()
         # The sum has 32 bits: a negative address with an offset is inside.
         return Accesses(w.lds, lanes, (address(w)[lanes] + np.uint32(offset)).astype(np.int64))
 
@@ -60,28 +60,22 @@ def _locate(address: Address, offset: int) -> Locate:
 
 
 def _load_two(words: int, row: int, places: list[Locate]) -> Step:
-    def step(w: Wave) -> None:
-        both = [locate(w, words * WORD) for locate in places]
+    def complete(w: Waves, transfer: Transfer) -> None:
+        for part, accesses in enumerate(transfer.places):
+            w.write(row + part * words, accesses.load(words * WORD), accesses.lanes)
 
-        def access() -> None:
-            for part, accesses in enumerate(both):
-                w.write(row + part * words, accesses.load(words * WORD), accesses.lanes)
-
-        w.issue(w.lgkm, access)
-
-    return step
+    return lambda w: w.issue(w.lgkm, Transfer(tuple(locate(w, words * WORD) for locate in places), complete))
 
 
 def _store_two(words: int, rows: list[int], places: list[Locate]) -> Step:
-    def step(w: Wave) -> None:
-        both = [locate(w, words * WORD) for locate in places]
-        values = [w.v[row : row + words, both[0].lanes] for row in rows]
+    def complete(_: Waves, transfer: Transfer) -> None:
+        for accesses, values in zip(transfer.places, np.split(transfer.data, 2), strict=True):
+            accesses.store(words * WORD, values)
 
-        def access() -> None:
-            for accesses, value in zip(both, values, strict=True):
-                accesses.store(words * WORD, value)
-
-        w.issue(w.lgkm, access)
+    def step(w: Waves) -> None:
+        both = tuple(locate(w, words * WORD) for locate in places)
+        values = np.concatenate([w.v[row : row + words, both[0].lanes] for row in rows])
+        w.issue(w.lgkm, Transfer(both, complete, values))
 
     return step
 
@@ -91,16 +85,16 @@ def _load_transposed(address: Address, offset: int, row: int) -> Step:
     lane = np.arange(LANES)
     sources = (lane & ~15)[None] + 4 * np.arange(4)[:, None] + ((lane & 15) >> 2)[None]
 
-    def step(w: Wave) -> None:
+    def complete(w: Waves, transfer: Transfer) -> None:
+        halves = np.concatenate([part.load(2) for part in transfer.places])
+        w.v[row], w.v[row + 1] = halves[0] | halves[1] << 16, halves[2] | halves[3] << 16
+
+    def step(w: Waves) -> None:
         if not w.whole:
             raise UnsupportedInstruction("DS_READ_B64_TR_B16 with lanes disabled")
-        at = (address(w)[sources] + np.uint32(offset)).astype(np.int64) + 2 * (lane & 3)[None]
-
-        def access() -> None:
-            halves = np.concatenate([w.lds.load(part, 2) for part in at])
-            w.v[row], w.v[row + 1] = halves[0] | halves[1] << 16, halves[2] | halves[3] << 16
-
-        w.issue(w.lgkm, access)
+        starts = (address(w).reshape(w.count, LANES)[:, sources] + np.uint32(offset)).astype(np.int64)
+        at = (starts + 2 * (lane & 3)).transpose(1, 0, 2).reshape(len(sources), -1)
+        w.issue(w.lgkm, Transfer(tuple(Accesses(w.lds, w.every, part) for part in at), complete))
 
     return step
 
@@ -108,15 +102,19 @@ def _load_transposed(address: Address, offset: int, row: int) -> Step:
 def _permute(address: Address, offset: int, data: int, target: int, is_backward: bool) -> Step:
     """``ds_bpermute_b32`` takes from the lane that an address names; ``ds_permute_b32`` writes to it."""
 
-    def step(w: Wave) -> None:
-        other = (address(w) + np.uint32(offset) >> np.uint32(2)) & np.uint32(63)
+    def complete(w: Waves, transfer: Transfer) -> None:
+        w.write(target, transfer.data, transfer.places[0].lanes)
+
+    def step(w: Waves) -> None:
+        lanes = w.active()
+        other = w.every & ~63 | (address(w) + np.uint32(offset) >> np.uint32(2)) & np.uint32(63)
         values = np.where(w.m, w.v[data], np.uint32(0))
         if is_backward:
-            result = values[np.broadcast_to(other, LANES)]
+            result = values[other]
         else:
-            result = np.zeros(LANES, np.uint32)
-            result[other[w.m]] = values[w.m]
-        lanes = np.flatnonzero(w.m)
-        w.issue(w.lgkm, lambda: w.write(target, result[lanes][None], lanes))
+            result = np.zeros_like(values)
+            result[other[lanes]] = values[lanes]
+        # It reads no memory, but its result arrives as if it did.
+        w.issue(w.lgkm, Transfer((Accesses(w.lds, lanes, lanes),), complete, result[lanes][None]))
 
     return step

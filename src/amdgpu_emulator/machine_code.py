@@ -1,7 +1,7 @@
-"""Machine code in memory, decoded once and run wave by wave.
+"""Machine code in memory, decoded once and run by waves in lock step.
 
 A basic block ends with a branch, a barrier, a wait or the end of the kernel. After all but a branch the scheduler
-decides which wave goes on.
+decides which waves go on. Waves that take different ways at a branch part.
 """
 
 from collections import Counter
@@ -13,22 +13,22 @@ from amdgpu_emulator import decoder, instructions
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import EmulationFault, EmulationHang, MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.scalar_operations import s16
-from amdgpu_emulator.wave import EXEC, VCC, Step, Wave
+from amdgpu_emulator.wave import EXEC, PAIRS, VCC, Step, Waves
 
-BARRIER, WAIT, END = "barrier", "wait", "end"
+BARRIER, WAIT, END, PART = "barrier", "wait", "end", "part"
 _EVERYTHING = 1 << 20
 _LAST_INSTRUCTIONS = 20_000
 """Of a workgroup: what they are tells the loop of a kernel that does not end."""
-Jump = Callable[[Wave], str | None]
+Jump = Callable[[Waves], str | None]
 
-_BRANCHES: dict[str, Callable[[Wave], bool]] = {
-    "S_BRANCH": lambda w: True,
-    "S_CBRANCH_SCC0": lambda w: not w.scc,
-    "S_CBRANCH_SCC1": lambda w: bool(w.scc),
-    "S_CBRANCH_VCCZ": lambda w: w.s64.item(VCC // 2) == 0,
-    "S_CBRANCH_VCCNZ": lambda w: w.s64.item(VCC // 2) != 0,
-    "S_CBRANCH_EXECZ": lambda w: w.s64.item(EXEC // 2) == 0,
-    "S_CBRANCH_EXECNZ": lambda w: w.s64.item(EXEC // 2) != 0,
+_BRANCHES: dict[str, Callable[[Waves], list[bool]]] = {
+    "S_BRANCH": lambda w: [True] * w.count,
+    "S_CBRANCH_SCC0": lambda w: [not scc for scc in w.scc],
+    "S_CBRANCH_SCC1": lambda w: [bool(scc) for scc in w.scc],
+    "S_CBRANCH_VCCZ": lambda w: [mask == 0 for mask in w.s64[VCC // 2 :: PAIRS].tolist()],
+    "S_CBRANCH_VCCNZ": lambda w: [mask != 0 for mask in w.s64[VCC // 2 :: PAIRS].tolist()],
+    "S_CBRANCH_EXECZ": lambda w: [mask == 0 for mask in w.s64[EXEC // 2 :: PAIRS].tolist()],
+    "S_CBRANCH_EXECNZ": lambda w: [mask != 0 for mask in w.s64[EXEC // 2 :: PAIRS].tolist()],
 }
 
 
@@ -41,7 +41,7 @@ class BasicBlock:
     """Of the instructions, with the one that ends the block."""
     opcodes: list[str]
     jump: Jump
-    """Sets the wave's next address; says why the wave stops, if it does."""
+    """Sets the next address of the waves; says why they stop, if they do."""
 
 
 class MachineCode:
@@ -51,14 +51,17 @@ class MachineCode:
         self._image, self.base, self._arch = image, base, arch
         self._blocks: dict[int, BasicBlock] = {}
 
-    def run(self, w: Wave, runs: Counter[int], trace: Callable[[str], None] | None = None) -> str:
-        """Run a wave up to the next barrier, wait or end, and say which; ``runs`` counts blocks by their address."""
+    def run(self, w: Waves, runs: Counter[int], trace: Callable[[str], None] | None = None) -> str:
+        """Run waves up to the next barrier, wait or end, or up to where they part, and say which.
+
+        ``runs`` counts, for each block by its address, the waves that have run it.
+        """
         while True:
             block = self._blocks.get(w.pc)
             if block is None:
                 block = self._blocks[w.pc] = self._translate(w.pc)
-            runs[w.pc] += 1
-            w.group.left -= len(block.addresses)
+            runs[w.pc] += w.count
+            w.group.left -= w.count * len(block.addresses)
             if w.group.left < _LAST_INSTRUCTIONS:
                 self._look_for_loop(w)
             if trace is not None:
@@ -79,22 +82,24 @@ class MachineCode:
             if stop:
                 return stop
 
-    def _look_for_loop(self, w: Wave) -> None:
-        """Note what a wave executes when its workgroup has nearly used up its instructions; then it is a loop."""
-        recent = w.group.recent[w.number]
+    def _look_for_loop(self, w: Waves) -> None:
+        """Note what waves execute when their workgroup has nearly used up its instructions; then it is a loop."""
+        wave = int(w.numbers[0])
+        recent = w.group.recent[wave]
         recent[w.pc] += 1
         if w.group.left < 0:
             loop = [start for start, times in recent.items() if times > 1] or recent
             begin, end = (address - self.base for address in (min(loop), self._blocks[max(loop)].addresses[-1]))
             raise EmulationHang(
-                f"wave {w.number} of workgroup {w.group.number} does not end: it is in the loop from {begin:#x} to "
+                f"wave {wave} of workgroup {w.group.number} does not end: it is in the loop from {begin:#x} to "
                 f"{end:#x} when the waves of the workgroup have executed all instructions that they may"
             )
 
-    def _trace(self, w: Wave, block: BasicBlock, trace: Callable[[str], None]) -> None:
-        """Tell the instructions of a block that a wave is about to execute."""
-        for address, name in zip(block.addresses, block.opcodes, strict=True):
-            trace(f"workgroup {w.group.number} wave {w.number}: {address - self.base:#x} {name.lower()}")
+    def _trace(self, w: Waves, block: BasicBlock, trace: Callable[[str], None]) -> None:
+        """Tell the instructions of a block that waves are about to execute."""
+        for wave in w.numbers:
+            for address, name in zip(block.addresses, block.opcodes, strict=True):
+                trace(f"workgroup {w.group.number} wave {wave}: {address - self.base:#x} {name.lower()}")
 
     def _name_at(self, address: int) -> str:
         return decoder.opcode(decoder.decode(self._image, address, self._arch).op.name, self._arch)
@@ -133,9 +138,9 @@ class MachineCode:
 
 
 def _at(address: int, access: Step) -> Step:
-    """An instruction that accesses memory, and tells the wave where it is."""
+    """An instruction that accesses memory, and tells the waves where it is."""
 
-    def step(w: Wave) -> None:
+    def step(w: Waves) -> None:
         w.at = address
         access(w)
 
@@ -143,7 +148,7 @@ def _at(address: int, access: Step) -> Step:
 
 
 def _refusing(what: str) -> Step:
-    def step(w: Wave) -> None:
+    def step(w: Waves) -> None:
         raise UnsupportedInstruction(f"{what} is not emulated")
 
     return step
@@ -167,17 +172,20 @@ def _jump(inst: Instruction, name: str, after: int) -> Jump | None:
     return None
 
 
-def _branch(taken: Callable[[Wave], bool], target: int, after: int) -> Jump:
-    def branch(w: Wave) -> None:
-        w.pc = target if taken(w) else after
+def _go_on(w: Waves, targets: list[int]) -> str | None:
+    """Go on where each wave wants to: together if that is one place."""
+    w.pc, w.targets = targets[0], targets
+    return None if targets.count(w.pc) == w.count else PART
 
-    return branch
+
+def _branch(taken: Callable[[Waves], list[bool]], target: int, after: int) -> Jump:
+    return lambda w: _go_on(w, [target if way else after for way in taken(w)])
 
 
 def _stop(reason: str, after: int, vm: int, lgkm: int) -> Jump:
-    """Let another wave go on once so many accesses at most are pending."""
+    """Let other waves go on once so many accesses at most are pending."""
 
-    def stop(w: Wave) -> str:
+    def stop(w: Waves) -> str:
         w.wait(vm, lgkm)
         w.pc = after
         return reason
@@ -186,10 +194,12 @@ def _stop(reason: str, after: int, vm: int, lgkm: int) -> Jump:
 
 
 def _far_jump(inst: Instruction, name: str, after: int) -> Jump:
-    def jump(w: Wave) -> None:
-        target = w.s64.item(inst.ssrc0.offset // 2) if hasattr(inst, "ssrc0") else after + 4 * s16(inst.simm16)
+    def jump(w: Waves) -> str | None:
+        targets = [after + 4 * s16(inst.simm16)] * w.count if name == "S_CALL_B64" else [after] * w.count
+        if name in ("S_SETPC_B64", "S_SWAPPC_B64"):
+            targets = w.s64[inst.ssrc0.offset // 2 :: PAIRS].tolist()
         if name != "S_SETPC_B64":
-            w.s64[inst.sdst.offset // 2] = after
-        w.pc = after if name == "S_GETPC_B64" else target
+            w.s64[inst.sdst.offset // 2 :: PAIRS] = after
+        return _go_on(w, targets)
 
     return jump

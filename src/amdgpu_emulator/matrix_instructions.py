@@ -13,8 +13,9 @@ import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
+from amdgpu_emulator.memory import Array
 from amdgpu_emulator.operands import ACC, VGPR, constant_bits
-from amdgpu_emulator.wave import LANES, Array, Step, Wave
+from amdgpu_emulator.wave import LANES, Step, Waves
 
 _NAME = re.compile(r"V_MFMA_F32_(\d+)X(\d+)X(\d+)_?(?:(\d+)B_)?(BF16|F16|F32)(?:_1K)?")
 
@@ -84,39 +85,41 @@ def translate_mfma(inst: Instruction, name: str) -> Step:
     return lambda w: multiply(w, shape, d, a, b, c)
 
 
-def multiply(w: Wave, shape: MfmaShape, d: int, a: int, b: int, c: Array | int) -> None:
+def multiply(w: Waves, shape: MfmaShape, d: int, a: int, b: int, c: Array | int) -> None:
     """Execute one instruction; ``c`` is a row of registers, or the constant that fills C."""
     left, right = _operand(w, shape, a), _operand(w, shape, b)
-    product = left @ right.transpose(0, 2, 1)
-    block, row, column = _result_places(shape)
-    values = product[block, row, column]
+    product = (left @ right.transpose(0, 1, 3, 2)).reshape(w.count, -1)
+    values = product[:, _result_places(shape)].transpose(1, 0, 2).reshape(shape.result_rows, -1)
     before = w.vf[c : c + shape.result_rows] if isinstance(c, int) else c
     w.vf[d : d + shape.result_rows] = (values + before).astype(np.float32)
 
 
-def _operand(w: Wave, shape: MfmaShape, first: int) -> Array:
-    """A as [blocks, rows, k], or B as [blocks, columns, k]."""
+def _operand(w: Waves, shape: MfmaShape, first: int) -> Array:
+    """A as [waves, blocks, rows, k], or B as [waves, blocks, columns, k]."""
     words = w.v[first : first + shape.source_rows]
     if shape.kind == "F32":
         values = words.view(np.float32)
+    elif shape.kind == "F16":
+        values = words.view(np.float16)
     else:
-        halves = np.empty((shape.lane_k, LANES), np.uint16)
-        halves[0::2], halves[1::2] = words & 0xFFFF, words >> 16
-        values = halves.view(np.float16) if shape.kind == "F16" else (halves.astype(np.uint32) << 16).view(np.float32)
-    # [element, group, row] of lane = group * rows + row
-    by_lane = values.astype(np.float64).reshape(shape.lane_k, LANES // shape.m, shape.m)
+        values = (words.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    # Lane = group * rows + row, and a word has one or two elements.
+    by_lane = values.astype(np.float64).reshape(shape.source_rows, w.count, LANES // shape.m, shape.m, -1)
     if shape.blocks > 1:
-        return by_lane.transpose(1, 2, 0)
-    return by_lane.transpose(2, 1, 0).reshape(1, shape.m, shape.k)
+        return by_lane.transpose(1, 2, 3, 0, 4).reshape(w.count, shape.blocks, shape.m, shape.k)
+    return by_lane.transpose(1, 3, 2, 0, 4).reshape(w.count, 1, shape.m, shape.k)
 
 
 @cache
-def _result_places(shape: MfmaShape) -> tuple[Array, Array, Array]:
-    """Block, row and column of each register and lane of D."""
+def _result_places(shape: MfmaShape) -> Array:
+    """Which element of the blocks of D each register and lane has."""
     register, lane = np.indices((shape.result_rows, LANES))
     if shape.m == 4:
-        return lane // 4, register, lane % 4
-    per_block = shape.result_rows // shape.blocks
-    r = register % per_block
-    # Four rows of a lane lie together; the lanes beyond the columns follow, then the next four registers.
-    return register // per_block, r % 4 + 4 * (lane // shape.m) + (r // 4) * 4 * (LANES // shape.m), lane % shape.m
+        block, row, column = lane // 4, register, lane % 4
+    else:
+        per_block = shape.result_rows // shape.blocks
+        r = register % per_block
+        # Four rows of a lane lie together; the lanes beyond the columns follow, then the next four registers.
+        row = r % 4 + 4 * (lane // shape.m) + (r // 4) * 4 * (LANES // shape.m)
+        block, column = register // per_block, lane % shape.m
+    return (block * shape.m + row) * shape.n + column

@@ -1,7 +1,10 @@
-"""Memory as kernels see it: the LDS of a workgroup, the scratch of a wave, and allocations of global memory."""
+"""Memory as kernels see it: LDS and scratch of a workgroup, and allocations of global memory."""
+
+from __future__ import annotations
 
 import bisect
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +14,9 @@ from amdgpu_emulator.faults import MemoryFault
 
 Array = NDArray[Any]
 WORD = 4
-Touch = tuple["Allocation", Array, int, str]
-"""Allocation, offsets of the lanes, bytes of each, and ``load``, ``store``, or ``unwritten``: a load of bytes that
-nothing has written."""
+Touch = tuple["Allocation", Array, Array, int, str]
+"""Allocation, numbers of lanes, offset of each, bytes of each, and ``load``, ``store``, or ``unwritten``: a load of
+bytes that nothing has written."""
 _STEPS = {count: np.arange(count)[:, None] for count in range(1, 17)}
 _WRITTEN = {size: np.iinfo(f"u{size}").max for size in (1, 2, 4)}
 
@@ -24,7 +27,10 @@ def _views(content: Array) -> dict[int, Array]:
 
 
 class Allocation:
-    """Bytes in one piece, read and written by many lanes at once; offsets are int64, one per lane."""
+    """Bytes in one piece, read and written by many lanes at once; offsets are int64, one per lane.
+
+    Numbers of ``lanes`` are for those who note accesses.
+    """
 
     def __init__(self, content: Array, name: str, is_written: bool = True) -> None:
         self.u8, self.name = content, name
@@ -35,15 +41,15 @@ class Allocation:
         # One byte each, 255 once it is written.
         self._written = None if is_written else _views(np.zeros(len(content), np.uint8))
 
-    def load(self, at: Array, size: int) -> Array:
+    def load(self, at: Array, size: int, lanes: Array) -> Array:
         """Read ``size`` bytes per lane: uint32 [words, lanes]; less than a word becomes one with zeros above."""
         bits = self._within(at, size)
         unit, count = min(size, WORD), max(1, size // WORD)
         is_aligned = not bits & unit - 1
         if self.touched is not None:
-            self.touched.append((self, at, size, "load"))
+            self.touched.append((self, lanes, at, size, "load"))
             if self._written is not None:
-                self._look_for_unwritten(at, size, is_aligned)
+                self._look_for_unwritten(at, size, lanes, is_aligned)
         if not is_aligned:
             values = np.zeros((len(at), count * WORD), np.uint8)
             values[:, :size] = self.u8[at[:, None] + np.arange(size)]
@@ -51,13 +57,13 @@ class Allocation:
         values = self._views[unit][at // unit + _STEPS[count]]
         return values if unit == WORD else values.astype(np.uint32)
 
-    def store(self, at: Array, size: int, values: Array) -> None:
+    def store(self, at: Array, size: int, values: Array, lanes: Array) -> None:
         """Write the lowest ``size`` bytes of words [words, lanes]; of lanes at the same place the last one stays."""
         if not self._is_writable and len(at):
             raise MemoryFault(f"a store of {size} bytes at offset {at[0]} of {self.name}, which is read-only")
         bits, unit = self._within(at, size), min(size, WORD)
         if self.touched is not None:
-            self.touched.append((self, at, size, "store"))
+            self.touched.append((self, lanes, at, size, "store"))
         if bits & unit - 1:
             places, bytes_ = at[:, None] + np.arange(size), np.ascontiguousarray(values.T).view(np.uint8)
             self.u8[places] = bytes_[:, :size]
@@ -74,14 +80,14 @@ class Allocation:
         if self._written is not None:
             self._written[1][begin : begin + size] = 255
 
-    def _look_for_unwritten(self, at: Array, size: int, is_aligned: bool) -> None:
+    def _look_for_unwritten(self, at: Array, size: int, lanes: Array, is_aligned: bool) -> None:
         assert self._written is not None
         unit, count = min(size, WORD), max(1, size // WORD)
         if is_aligned and (self._written[unit][at // unit + _STEPS[count]] == _WRITTEN[unit]).all():
             return
-        missing = at[~self._written[1][at[:, None] + np.arange(size)].all(axis=1)]
-        if len(missing) and self.touched is not None:
-            self.touched.append((self, missing, size, "unwritten"))
+        missing = ~self._written[1][at[:, None] + np.arange(size)].all(axis=1)
+        if missing.any() and self.touched is not None:
+            self.touched.append((self, lanes[missing], at[missing], size, "unwritten"))
 
     def _within(self, at: Array, size: int) -> int:
         """All bits of the offsets; ``MemoryFault`` if one is outside."""
@@ -128,24 +134,17 @@ class GlobalMemory:
         if self._allocations.pop(address, None):
             self._bases.remove(address)
 
-    def load(self, at: Array, size: int) -> Array:
+    def load(self, at: Array, size: int, lanes: Array) -> Array:
         """As ``Allocation.load``, by address."""
         values = np.empty((max(1, size // WORD), len(at)), np.uint32)
-        for allocation, lanes, offsets in self._parts(at, size):
-            values[:, lanes] = allocation.load(offsets, size)
+        for allocation, places, offsets in self._parts(at, size):
+            values[:, places] = allocation.load(offsets, size, lanes[places])
         return values
 
-    def store(self, at: Array, size: int, values: Array) -> None:
+    def store(self, at: Array, size: int, values: Array, lanes: Array) -> None:
         """As ``Allocation.store``, by address."""
-        for allocation, lanes, offsets in self._parts(at, size):
-            allocation.store(offsets, size, values[:, lanes])
-
-    def bytes(self, address: int, size: int) -> Array:
-        """Content at one address, as uint8."""
-        allocation, base = self._of(address, size)
-        if allocation.touched is not None:
-            allocation.load(np.array([address - base]), size)
-        return allocation.u8[address - base : address - base + size]
+        for allocation, places, offsets in self._parts(at, size):
+            allocation.store(offsets, size, values[:, places], lanes[places])
 
     def _of(self, address: int, size: int) -> tuple[Allocation, int]:
         place, near = bisect.bisect_right(self._bases, address) - 1, ""
@@ -168,3 +167,40 @@ class GlobalMemory:
         rest = np.flatnonzero(~inside)
         others = [(other, rest[lanes], there) for other, lanes, there in self._parts(at[rest], size)]
         return [(allocation, np.flatnonzero(inside), offsets[inside]), *others]
+
+
+@dataclass(slots=True)
+class Accesses:
+    """Where the active lanes of some waves access memory in one instruction."""
+
+    memory: Allocation | GlobalMemory
+    lanes: Array
+    """Numbers of the active lanes: those of the first wave, then of the next."""
+    at: Array
+    """Address per active lane."""
+    inside: Array | None = None
+    """Which words [words, active lanes] are inside of the buffer; ``None``: all. Outside, loads give 0 and stores do
+    nothing."""
+
+    def of_lanes(self, kept: Array, lanes: Array) -> Accesses:
+        """The accesses of some lanes, which get new numbers."""
+        return Accesses(self.memory, lanes, self.at[kept], None if self.inside is None else self.inside[:, kept])
+
+    def load(self, size: int) -> Array:
+        """As ``Allocation.load``."""
+        if self.inside is None:
+            return self.memory.load(self.at, size, self.lanes)
+        values = np.zeros(self.inside.shape, np.uint32)
+        for word, valid in enumerate(self.inside):
+            at = self.at[valid] + WORD * word
+            values[word, valid] = self.memory.load(at, min(size, WORD), self.lanes[valid])[0]
+        return values
+
+    def store(self, size: int, values: Array) -> None:
+        """As ``Allocation.store``."""
+        if self.inside is None:
+            self.memory.store(self.at, size, values, self.lanes)
+            return
+        for word, valid in enumerate(self.inside):
+            at = self.at[valid] + WORD * word
+            self.memory.store(at, min(size, WORD), values[word : word + 1, valid], self.lanes[valid])

@@ -1,22 +1,21 @@
 """Instructions that read and write memory: scalar loads, buffers, global memory, scratch.
 
 An instruction takes addresses and data from registers when it is issued. The access itself happens at the wait for it,
-or at once (``Wave.issue``).
+or at once (``Waves.issue``).
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
-from amdgpu_emulator.memory import WORD, Allocation, GlobalMemory
+from amdgpu_emulator.memory import WORD, Accesses, Array
 from amdgpu_emulator.operands import ACC, VGPR, operand_reader
 from amdgpu_emulator.vector_operations import bf16
-from amdgpu_emulator.wave import LANES, M0, Array, Pending, Step, Wave
+from amdgpu_emulator.wave import LANES, M0, PAIRS, SGPRS, Pending, Step, Transfer, Waves
 
 _NO_SCALAR = (124, 127)
 """Codes of the scalar address that mean none."""
@@ -36,57 +35,15 @@ _ATOMICS: dict[str, tuple[int, int, Callable[[Array, Array], Array]]] = {
     "ADD": (1, 1, lambda old, add: old + add),
     "PK_ADD_F16": (1, 1, lambda old, add: (old.view(np.float16) + add.view(np.float16)).view(np.uint32)),
     "PK_ADD_BF16": (1, 1, lambda old, add: _add_packed_bf16(old, add)),
-    "CMPSWAP": (1, 2, lambda old, data: data[:1] if old == data[1:] else old),
-    "CMPSWAP_X2": (2, 4, lambda old, data: data[:2] if (old == data[2:]).all() else old),
+    "CMPSWAP": (1, 2, lambda old, data: np.where(old == data[1:], data[:1], old)),
+    "CMPSWAP_X2": (2, 4, lambda old, data: np.where((old == data[2:]).all(axis=0), data[:2], old)),
 }
 """Words in memory, words of data, and what an atomic access makes of them; a swap has the new value before the old."""
 
 
-@dataclass(slots=True)
-class Accesses:
-    """Where the active lanes of a wave access memory in one instruction."""
-
-    memory: Allocation | GlobalMemory
-    lanes: Array
-    at: Array
-    """Address per active lane."""
-    inside: Array | None = None
-    """Which words [words, active lanes] are inside of the buffer; ``None``: all. Outside, loads give 0 and stores do
-    nothing."""
-
-    def load(self, size: int) -> Array:
-        """As ``Allocation.load``."""
-        if self.inside is None:
-            return self.memory.load(self.at, size)
-        values = np.zeros(self.inside.shape, np.uint32)
-        for word, valid in enumerate(self.inside):
-            values[word, valid] = self.memory.load(self.at[valid] + WORD * word, min(size, WORD))[0]
-        return values
-
-    def store(self, size: int, values: Array) -> None:
-        """As ``Allocation.store``."""
-        if self.inside is None:
-            self.memory.store(self.at, size, values)
-            return
-        for word, valid in enumerate(self.inside):
-            self.memory.store(self.at[valid] + WORD * word, min(size, WORD), values[word : word + 1, valid])
-
-    def update(self, operation: str, data: Array) -> Array:
-        """Change memory atomically, lane after lane; what was there before each: words [words, lanes]."""
-        words, _, compute = _ATOMICS[operation]
-        before = np.zeros((words, len(self.at)), np.uint32)
-        for lane in range(len(self.at)):
-            if self.inside is None or self.inside[:, lane].all():
-                at = self.at[lane : lane + 1]
-                old = np.ascontiguousarray(self.memory.load(at, words * WORD)[:, 0])
-                before[:, lane] = old
-                self.memory.store(at, words * WORD, compute(old, np.ascontiguousarray(data[:, lane]))[:, None])
-        return before
-
-
-Locate = Callable[[Wave, int], Accesses]
-"""Where a wave accesses so many bytes per lane, by its registers as they are now."""
-Queue = Callable[[Wave], Pending]
+Locate = Callable[[Waves, int], Accesses]
+"""Where waves access so many bytes per lane, by their registers as they are now."""
+Queue = Callable[[Waves], Pending]
 _vm: Queue = attrgetter("vm")
 
 
@@ -104,14 +61,15 @@ def translate_scalar_load(inst: Instruction, name: str) -> Step:
     if not inst.imm:
         index = inst._raw >> 32 & 0x7F
 
-    def step(w: Wave) -> None:
-        at = w.s64.item(base // 2) + offset + (w.s.item(index) if index is not None else 0)
-        at &= ~3
+    def complete(w: Waves, transfer: Transfer) -> None:
+        w.s_by_wave[:, target : target + count] = transfer.places[0].load(count * WORD).T
 
-        def access() -> None:
-            w.s[target : target + count] = w.memory.bytes(at, count * WORD).view(np.uint32)
-
-        w.issue(w.scalar, access)
+    def step(w: Waves) -> None:
+        at = w.si64[base // 2 :: PAIRS] + offset
+        if index is not None:
+            at = at + w.s[index::SGPRS]
+        # As the lowest lane of each wave.
+        w.issue(w.scalar, Transfer((Accesses(w.memory, w.every[::LANES], at & ~3),), complete))
 
     return step
 
@@ -120,8 +78,8 @@ def _clock(inst: Instruction) -> Step:
     """``s_memtime``: there is no time, so it counts how often it was read."""
     target = inst.sdata.offset // 2
 
-    def step(w: Wave) -> None:
-        w.s64[target] = next(w.memory.clock)
+    def step(w: Waves) -> None:
+        w.s64[target::PAIRS] = [next(w.memory.clock) for _ in range(w.count)]
 
     return step
 
@@ -134,10 +92,10 @@ def translate_global(inst: Instruction, name: str) -> Step:
     wide, narrow = operand_reader(inst.addr.offset, "u64"), operand_reader(inst.addr.offset, "u32")
     has_scalar = scalar not in _NO_SCALAR and type(inst).__name__ != "FLAT"
 
-    def locate(w: Wave, size: int) -> Accesses:
-        lanes = np.flatnonzero(w.m)
+    def locate(w: Waves, size: int) -> Accesses:
+        lanes = w.active()
         if has_scalar:
-            at = narrow(w)[lanes].astype(np.int64) + w.si64.item(scalar // 2)
+            at = narrow(w)[lanes].astype(np.int64) + _of_lanes(w.spread(w.si64[scalar // 2 :: PAIRS]), lanes)
         else:
             at = wide(w)[lanes].astype(np.int64)
         return Accesses(w.memory, lanes, at + offset)
@@ -155,16 +113,18 @@ def translate_scratch(inst: Instruction, name: str) -> Step:
     base = inst.saddr.offset
     by_lane = operand_reader(inst.addr.offset, "u32") if inst.sve else None
 
-    def locate(w: Wave, size: int) -> Accesses:
-        lanes = np.flatnonzero(w.m)
-        start = offset + (w.s.item(base) if base not in _NO_SCALAR else 0)
-        at = np.full(len(lanes), start, np.int64)
+    def locate(w: Waves, size: int) -> Accesses:
+        lanes = w.active()
+        at = np.full(len(lanes), offset, np.int64)
+        if base not in _NO_SCALAR:
+            at += _of_lanes(w.spread(w.s[base::SGPRS]), lanes)
         if by_lane is not None:
-            at += by_lane(w)[lanes].astype(np.int64)
-        lane_bytes = len(w.scratch.u8) // LANES
+            at += by_lane(w)[lanes]
+        lane_bytes = len(w.scratch.u8) // (LANES * w.group.waves)
         if len(at) and not (at.min() >= 0 and at.max() < lane_bytes):
             raise MemoryFault(f"scratch at {int(at.max())}, of which a lane has {lane_bytes} bytes")
-        return Accesses(w.scratch, lanes, at + lanes * lane_bytes)
+        threads = LANES * w.waves_of(lanes) + lanes % LANES
+        return Accesses(w.scratch, lanes, at + threads * lane_bytes)
 
     return _load_or_store(inst, name, locate)
 
@@ -203,18 +163,19 @@ def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
     descriptor, constant, offen = inst.srsrc.offset, inst.offset, inst.offen
     by_lane, scalar = operand_reader(inst.vaddr.offset, "u32"), operand_reader(inst.soffset.offset, "u32")
 
-    def locate(w: Wave, size: int) -> Accesses:
-        low, high, records, word3 = w.s[descriptor : descriptor + 4].tolist()
-        if high >> 16 & 0x3FFF or high >> 31 or word3 >> 23 & 1:
+    def locate(w: Waves, size: int) -> Accesses:
+        words = w.s_by_wave[:, descriptor : descriptor + 4]
+        if any(high >> 16 & 0x3FFF or high >> 31 or word3 >> 23 & 1 for _, high, _, word3 in words.tolist()):
             raise UnsupportedInstruction(f"{name} with a stride, swizzled or with the lane added")
-        lanes = np.flatnonzero(w.m)
+        lanes = w.active()
         at = np.full(len(lanes), constant, np.int64)
         if offen:
             # The sum has 32 bits (LLVM's pull request 152584 says since when it has more): an offset may be negative.
             at = at + by_lane(w)[lanes] & 0xFFFFFFFF
-        at += int(scalar(w)[0])
-        base = low | (high & 0xFFFF) << 32
-        if not len(at) or int(at.max()) + size <= records:
+        at += _of_lanes(scalar(w), lanes)
+        base = _of_lanes(w.spread(w.si64[descriptor // 2 :: PAIRS] & (1 << 48) - 1), lanes)
+        records = _of_lanes(w.spread(words[:, 2].astype(np.int64)), lanes)
+        if not len(at) or int(at.max()) + size <= int(records.min()):
             return Accesses(w.memory, lanes, at + base)
         # Each word is inside or outside by itself.
         inside = at[None] + np.arange(min(size, WORD), size + 1, WORD)[:, None] <= records
@@ -226,19 +187,26 @@ def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
 def _load_to_lds(size: int, constant: int, locate: Locate) -> Step:
     """A buffer load whose words go to the LDS: lane after lane from M0 on, without the buffer's offset."""
 
-    def step(w: Wave) -> None:
-        accesses, start = locate(w, size), w.s.item(M0) & 0xFFFFF
+    def complete(_: Waves, transfer: Transfer) -> None:
+        source, target = transfer.places
+        target.store(size, source.load(size))
 
-        def access() -> None:
-            w.lds.store(start + constant + accesses.lanes * size, size, accesses.load(size))
-
-        w.issue(w.vm, access)
+    def step(w: Waves) -> None:
+        source = locate(w, size)
+        start = (w.s[M0::SGPRS] & 0xFFFFF).astype(np.int64)[source.lanes // LANES]
+        target = Accesses(w.lds, source.lanes, start + constant + source.lanes % LANES * size)
+        w.issue(w.vm, Transfer((source, target), complete))
 
     return step
 
 
+def _of_lanes(values: Array, lanes: Array) -> Array:
+    """Of one value a lane those of some lanes; one value for all as it is."""
+    return values if len(values) == 1 else values[lanes]
+
+
 def vector_row(register: int, acc: bool) -> int:
-    """Row of ``Wave.v`` of a register that holds data."""
+    """Row of ``Waves.v`` of a register that holds data."""
     if register < VGPR:
         raise UnsupportedInstruction(f"data in the scalar register {register}")
     return register - VGPR + (ACC if acc else 0)
@@ -247,45 +215,59 @@ def vector_row(register: int, acc: bool) -> int:
 def load_step(size: int, how: str, row: int, locate: Locate, queue: Queue) -> Step:
     """Load ``size`` bytes per lane to registers from ``row`` on; ``how`` as in ``_LOADS``."""
 
-    def step(w: Wave) -> None:
-        accesses = locate(w, size)
-        w.issue(queue(w), lambda: _write_loaded(w, row, how, size, accesses.load(size), accesses.lanes))
+    def complete(w: Waves, transfer: Transfer) -> None:
+        accesses = transfer.places[0]
+        _write_loaded(w, row, how, size, accesses.load(size), accesses.lanes)
 
-    return step
+    return lambda w: w.issue(queue(w), Transfer((locate(w, size),), complete))
 
 
 def store_step(size: int, high: bool, row: int, locate: Locate, queue: Queue) -> Step:
     """Store ``size`` bytes per lane from registers from ``row`` on; ``high``: of the upper half."""
 
-    def step(w: Wave) -> None:
+    def complete(_: Waves, transfer: Transfer) -> None:
+        transfer.places[0].store(size, transfer.data)
+
+    def step(w: Waves) -> None:
         accesses = locate(w, size)
         values = w.v[row : row + max(1, size // WORD), accesses.lanes]
         if high:
             values >>= np.uint32(16)
-        w.issue(queue(w), lambda: accesses.store(size, values))
+        w.issue(queue(w), Transfer((accesses,), complete, values))
 
     return step
 
 
 def _atomic(operation: str, row: int, back: int | None, locate: Locate) -> Step:
     """An atomic access with data from ``row`` on; ``back``: where the old content goes."""
-    words, operands, _ = _ATOMICS[operation]
+    words, operands, compute = _ATOMICS[operation]
+    size = words * WORD
 
-    def step(w: Wave) -> None:
-        accesses = locate(w, words * WORD)
-        data = w.v[row : row + operands, accesses.lanes]
+    def complete(w: Waves, transfer: Transfer) -> None:
+        accesses, data = transfer.places[0], transfer.data
+        before = np.zeros((words, len(accesses.at)), np.uint32)
+        for lanes in _in_turn(accesses, size):
+            own, kept = accesses.of_lanes(lanes, accesses.lanes[lanes]), data[:, lanes]
+            before[:, lanes] = old = own.memory.load(own.at, size, own.lanes)
+            own.memory.store(own.at, size, compute(old, kept), own.lanes)
+        if back is not None:
+            w.write(back, before, accesses.lanes)
 
-        def access() -> None:
-            before = accesses.update(operation, data)
-            if back is not None:
-                w.write(back, before, accesses.lanes)
-
-        w.issue(w.vm, access, is_atomic=True)
+    def step(w: Waves) -> None:
+        accesses = locate(w, size)
+        w.issue(w.vm, Transfer((accesses,), complete, w.v[row : row + operands, accesses.lanes], is_atomic=True))
 
     return step
 
 
-def _write_loaded(w: Wave, row: int, how: str, size: int, values: Array, lanes: Array) -> None:
+def _in_turn(accesses: Accesses, size: int) -> list[Array]:
+    """Lanes that update memory at the same time, without those outside: all, or one by one where two meet."""
+    inside = np.arange(len(accesses.at)) if accesses.inside is None else np.flatnonzero(accesses.inside.all(axis=0))
+    meet = (np.diff(np.sort(accesses.at[inside])) < size).any()
+    return list(inside[:, None]) if meet else [inside]
+
+
+def _write_loaded(w: Waves, row: int, how: str, size: int, values: Array, lanes: Array) -> None:
     """Put what was loaded into registers of the active lanes."""
     if how == "sign":
         bits = 32 - 8 * size

@@ -7,10 +7,11 @@ from operator import attrgetter
 import numpy as np
 
 from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.wave import EXEC, Array, Wave
+from amdgpu_emulator.memory import Array
+from amdgpu_emulator.wave import EXEC, PAIRS, SGPRS, VCC, Waves
 
-Read = Callable[[Wave], Array]
-Write = Callable[[Wave, Array], None]
+Read = Callable[[Waves], Array]
+Write = Callable[[Waves, Array], None]
 
 VGPR, ACC = 256, 256
 """First code of a vector register; what an accumulation register's row adds to its number."""
@@ -21,7 +22,7 @@ KINDS = {
     "u64": np.uint64, "i64": np.int64, "f64": np.float64,
 }  # fmt: skip
 """Types of operands, besides ``mask``: one bit a lane in a pair of scalar registers."""
-_VIEWS = {"u32": "s", "i32": "si", "f32": "sf"}
+_VIEWS = {"u32": "v", "i32": "vi", "f32": "vf"}
 
 
 def constant_bits(code: int, literal: int | None) -> int | None:
@@ -39,7 +40,7 @@ def constant_bits(code: int, literal: int | None) -> int | None:
 
 
 def operand_reader(code: int, kind: str, literal: int | None = None, high: bool = False, acc: bool = False) -> Read:
-    """Function that gives an operand: one value a lane, or one for all."""
+    """Function that gives an operand: one value a lane, or one for all lanes of all waves."""
     if kind == "mask":
         return lambda w: w.mask(code)
     value = constant_bits(code, literal)
@@ -49,28 +50,27 @@ def operand_reader(code: int, kind: str, literal: int | None = None, high: bool 
     if kind in ("u64", "i64", "f64"):
         return _wide(code, kind, acc)
     if kind in ("u16", "i16", "f16"):
-        whole, type_ = operand_reader(code, "u32", literal, acc=acc), KINDS[kind]
+        whole, half = operand_reader(code, "u32", literal, acc=acc), KINDS[kind]
         if high:
-            return lambda w: (whole(w) >> 16).astype(np.uint16).view(type_)
-        return lambda w: whole(w).astype(np.uint16).view(type_)
-    of_wave = _VIEWS[kind]
+            return lambda w: (whole(w) >> 16).astype(np.uint16).view(half)
+        return lambda w: whole(w).astype(np.uint16).view(half)
+    type_ = KINDS[kind]
     if code >= VGPR:
         row = code - VGPR + (ACC if acc else 0)
         if kind == "u32":
             return lambda w: w.v[row]
         return (lambda w: w.vi[row]) if kind == "i32" else (lambda w: w.vf[row])
     if code in (SCC, VCCZ, EXECZ):
-        return lambda w: np.array([scalar_flag(w, code)], np.uint32).view(KINDS[kind])
+        return lambda w: w.spread(np.array(scalar_flags(w, code), np.uint32)).view(type_)
     _require_register(code)
-    registers, part = attrgetter(of_wave), slice(code, code + 1)
-    return lambda w: registers(w)[part]
+    return lambda w: w.spread(w.s[code::SGPRS]).view(type_)
 
 
-def scalar_flag(w: Wave, code: int) -> int:
-    """The flags that can be read as an operand."""
+def scalar_flags(w: Waves, code: int) -> list[int]:
+    """A flag that can be read as an operand, of each wave."""
     if code == SCC:
         return w.scc
-    return int(w.s64.item((106 if code == VCCZ else EXEC) // 2) == 0)
+    return [int(mask == 0) for mask in w.s64[(VCC if code == VCCZ else EXEC) // 2 :: PAIRS].tolist()]
 
 
 def _require_register(code: int) -> None:
@@ -106,7 +106,7 @@ def _wide(code: int, kind: str, acc: bool) -> Read:
     _require_register(code)
     if code % 2:
         raise UnsupportedInstruction(f"a pair of scalar registers from {code} on")
-    return lambda w: w.s64[code // 2 : code // 2 + 1].view(type_)
+    return lambda w: w.spread(w.s64[code // 2 :: PAIRS]).view(type_)
 
 
 def with_sign(source: Read, negate: bool, absolute: bool) -> Read:
@@ -129,7 +129,7 @@ def sdwa_reader(source: Read, kind: str, selection: int, extend: bool) -> Read:
     """An operand of a SDWA instruction: a byte, a half or the whole of a word."""
     shift, bits = _sdwa_field(selection)
 
-    def select(w: Wave) -> Array:
+    def select(w: Waves) -> Array:
         value = source(w) >> np.uint32(shift) & np.uint32((1 << bits) - 1)
         if extend:
             value = (value.view(np.int32) << (32 - bits) >> (32 - bits)).view(np.uint32)
@@ -146,11 +146,11 @@ def result_writer(code: int, kind: str, high: bool = False, acc: bool = False) -
     if code < VGPR:
         raise UnsupportedInstruction(f"a vector result in the scalar register {code}")
     if kind in _VIEWS:
-        return _write_word(row, _VIEWS[kind].replace("s", "v"))
+        return _write_word(row, _VIEWS[kind])
     if kind in ("u64", "i64", "f64"):
         low, top = _write_word(row, "v"), _write_word(row + 1, "v")
 
-        def write_wide(w: Wave, value: Array) -> None:
+        def write_wide(w: Waves, value: Array) -> None:
             bits = value.view(np.uint64)
             low(w, bits.astype(np.uint32))
             top(w, (bits >> np.uint64(32)).astype(np.uint32))
@@ -166,7 +166,7 @@ def result_writer(code: int, kind: str, high: bool = False, acc: bool = False) -
 def _write_word(row: int, view: str) -> Write:
     registers = attrgetter(view)
 
-    def put(w: Wave, value: Array) -> None:
+    def put(w: Waves, value: Array) -> None:
         target = registers(w)[row]
         if w.whole:
             target[:] = value
@@ -184,7 +184,7 @@ def sdwa_writer(row: int, selection: int, unused: int) -> Write:
     mask = np.uint32(((1 << bits) - 1) << shift)
     word = _write_word(row, "v")
 
-    def put(w: Wave, value: Array) -> None:
+    def put(w: Waves, value: Array) -> None:
         placed = value << np.uint32(shift) & mask
         word(w, w.v[row] & ~mask | placed if unused == 2 else placed)
 

@@ -4,49 +4,49 @@ from collections.abc import Callable
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.operands import EXECZ, LITERAL, SCC, VCCZ, constant_bits, scalar_flag
-from amdgpu_emulator.scalar_operations import M32, OPERATIONS, WITH_16_BITS, ScalarOperation, s16
-from amdgpu_emulator.wave import EXEC, Step, Wave
+from amdgpu_emulator.operands import EXECZ, LITERAL, SCC, VCCZ, constant_bits, scalar_flags
+from amdgpu_emulator.scalar_operations import M32, M64, OPERATIONS, WITH_16_BITS, ScalarOperation, s16
+from amdgpu_emulator.wave import EXEC, PAIRS, SGPRS, Step, Waves
 
-ScalarRead = Callable[[Wave], int]
-ScalarWrite = Callable[[Wave, int], None]
+ScalarRead = Callable[[Waves], list[int]]
+ScalarWrite = Callable[[Waves, int | list[int]], None]
+"""Writes a value of the right number of bits, one for all waves or one each."""
 
 
 def scalar_read(code: int, bits: int, literal: int | None) -> ScalarRead:
-    """Function that gives an operand of 32 or 64 bits."""
+    """Function that gives an operand of 32 or 64 bits, one a wave."""
     value = constant_bits(code, literal)
     if value is not None:
         if bits == 64 and code != LITERAL and value >> 31 and code < 240:
             value |= 0xFFFFFFFF << 32
-        return lambda w: value
+        return lambda w: [value] * w.count
     if code in (SCC, VCCZ, EXECZ):
-        return lambda w: scalar_flag(w, code)
+        return lambda w: scalar_flags(w, code)
     if code >= 128:
         raise UnsupportedInstruction(f"the scalar operand {code}")
     if bits == 64:
         pair = code // 2
-        return lambda w: w.s64.item(pair)
-    return lambda w: w.s.item(code)
+        return lambda w: w.s64[pair::PAIRS].tolist()
+    return lambda w: w.s[code::SGPRS].tolist()
 
 
 def scalar_write(code: int, bits: int) -> ScalarWrite:
     """Function that writes a result of 32 or 64 bits."""
-    mask, pair = (1 << bits) - 1, code // 2
-    if code in (EXEC, EXEC + 1):
+    pair = code // 2
 
-        def put_exec(w: Wave, value: int) -> None:
-            (w.s64 if bits == 64 else w.s)[pair if bits == 64 else code] = value & mask
-            w.refresh_exec()
+    def put_pair(w: Waves, value: int | list[int]) -> None:
+        w.s64[pair::PAIRS] = value
 
-        return put_exec
+    def put_word(w: Waves, value: int | list[int]) -> None:
+        w.s[code::SGPRS] = value
 
-    def put_pair(w: Wave, value: int) -> None:
-        w.s64[pair] = value & mask
+    put = put_pair if bits == 64 else put_word
 
-    def put(w: Wave, value: int) -> None:
-        w.s[code] = value & mask
+    def put_exec(w: Waves, value: int | list[int]) -> None:
+        put(w, value)
+        w.refresh_exec()
 
-    return put_pair if bits == 64 else put
+    return put_exec if code in (EXEC, EXEC + 1) else put
 
 
 def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
@@ -57,7 +57,7 @@ def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
     if encoding.startswith("SOPK") and name in WITH_16_BITS:
         operation = WITH_16_BITS[name]
         constant = inst.simm16 if name.endswith("_U32") else s16(inst.simm16) & M32
-        reads = [scalar_read(inst.sdst.offset, 32, None), lambda w: constant]
+        reads = [scalar_read(inst.sdst.offset, 32, None), lambda w: [constant] * w.count]
     elif name in OPERATIONS:
         operation = OPERATIONS[name]
         codes = [inst.ssrc0.offset] + ([inst.ssrc1.offset] if encoding.startswith(("SOP2", "SOPC")) else [])
@@ -71,26 +71,25 @@ def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
 
 
 def _step(operation: ScalarOperation, reads: list[ScalarRead], put: ScalarWrite | None) -> Step:
-    compute, takes_scc = operation.compute, operation.takes_scc
-    if len(reads) == 2 and put is not None and not takes_scc:
-        first, second = reads
+    compute, mask = operation.compute, (1 << operation.bits) - 1
+    if operation.takes_scc:
+        reads = [*reads, lambda w: w.scc]
 
-        # The most frequent form.
-        def step_of_two(w: Wave) -> None:
-            result, scc = compute(first(w), second(w))
-            put(w, result)
+    def step(w: Waves) -> None:
+        operands = list(zip(*[read(w) for read in reads], strict=True))
+        result, scc = compute(*operands[0])
+        if operands.count(operands[0]) == w.count:
+            # Nearly always the waves compute the same.
+            if put is not None:
+                put(w, result & mask)
             if scc is not None:
-                w.scc = scc
-
-        return step_of_two
-
-    def step(w: Wave) -> None:
-        values = [read(w) for read in reads]
-        result, scc = compute(*values, w.scc) if takes_scc else compute(*values)
+                w.scc = [scc] * w.count
+            return
+        outcomes = [compute(*row) for row in operands]
         if put is not None:
-            put(w, result)
+            put(w, [value & mask for value, _ in outcomes])
         if scc is not None:
-            w.scc = scc
+            w.scc = [flag or 0 for _, flag in outcomes]
 
     return step
 
@@ -106,11 +105,12 @@ def _save_exec(inst: Instruction, name: str, literal: int | None) -> Step:
     source, keep = scalar_read(inst.ssrc0.offset, 64, literal), scalar_write(inst.sdst.offset, 64)
     keeps_new = name.endswith("_WREXEC_B64")
 
-    def step(w: Wave) -> None:
-        old, value = w.s64.item(EXEC // 2), source(w)
-        new, _ = compute(old, value) if is_swapped else compute(value, old)
+    def step(w: Waves) -> None:
+        old, values = w.s64[EXEC // 2 :: PAIRS].tolist(), source(w)
+        pairs = zip(old, values, strict=True) if is_swapped else zip(values, old, strict=True)
+        new = [compute(*pair)[0] & M64 for pair in pairs]
         keep(w, new if keeps_new else old)
         w.set_exec(new)
-        w.scc = int(new != 0)
+        w.scc = [int(mask != 0) for mask in new]
 
     return step

@@ -5,6 +5,7 @@ import numpy as np
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.lane_instructions import with_lanes_of
+from amdgpu_emulator.memory import Array
 from amdgpu_emulator.operands import (
     LITERAL,
     VGPR,
@@ -18,7 +19,7 @@ from amdgpu_emulator.operands import (
     with_sign,
 )
 from amdgpu_emulator.vector_operations import OPERATIONS, VectorOperation
-from amdgpu_emulator.wave import VCC, Array, Step, Wave
+from amdgpu_emulator.wave import PAIRS, VCC, Step, Waves
 
 _FLOATS = ("f16", "f32", "f64")
 _HALVES = ("u16", "i16", "f16")
@@ -46,7 +47,7 @@ def _vector(inst: Instruction, encoding: str, name: str, operation: VectorOperat
     if operation.carries:
         carry = result_writer(_carry_register(inst, encoding), "mask")
 
-        def step_with_carry(w: Wave) -> None:
+        def step_with_carry(w: Waves) -> None:
             result, flags = compute(*[source(w) for source in sources])
             put(w, result)
             carry(w, flags)
@@ -70,9 +71,9 @@ def _compare_to_mask(inst: Instruction, encoding: str, name: str) -> Step:
     compare = _vector(inst, encoding, name, OPERATIONS[name])
     result = int(inst.vdst.offset) if hasattr(inst, "vdst") else VCC
 
-    def step(w: Wave) -> None:
+    def step(w: Waves) -> None:
         compare(w)
-        w.set_exec(w.s64.item(result // 2))
+        w.set_exec(w.s64[result // 2 :: PAIRS])
 
     return step
 
@@ -142,7 +143,7 @@ def _result(inst: Instruction, encoding: str, name: str, operation: VectorOperat
         raise UnsupportedInstruction(f"{inst.op.name} with clamp")
     factor = (1.0, 2.0, 4.0, 0.5)[omod]
 
-    def scaled(w: Wave, value: Array) -> None:
+    def scaled(w: Waves, value: Array) -> None:
         result = value * value.dtype.type(factor)
         put(w, np.fmin(np.fmax(result, 0), 1).astype(value.dtype) if clamp else result)
 
@@ -193,7 +194,7 @@ def _packed(inst: Instruction, name: str) -> Step:
     upper = result_writer(target + 1, operation.result) if wide else result_writer(target, operation.result, high=True)
     puts = (result_writer(target, operation.result), upper)
 
-    def step(w: Wave) -> None:
+    def step(w: Waves) -> None:
         results = [compute(*[source(w) for source in half]) for half in (low, top)]
         for put, result in zip(puts, results, strict=True):
             put(w, result)
@@ -209,7 +210,7 @@ def _bitop3(inst: Instruction) -> Step:
     if inst.opsel or inst.clmp:
         raise UnsupportedInstruction(f"{inst.op.name} in this form")
 
-    def step(w: Wave) -> None:
+    def step(w: Waves) -> None:
         a, b, c = (source(w) for source in sources)
         result = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.uint32)
         for index in range(8):

@@ -1,4 +1,4 @@
-"""What vector instructions compute: one row an opcode, for 64 lanes at once.
+"""What vector instructions compute: one row an opcode, for all lanes at once.
 
 A row names the types of the result and of the operands. ``mask`` is a bit a lane; an operand ``old`` is what the
 register of the result held. Names are without the suffixes of encodings (_E32, _E64, _SDWA).
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amdgpu_emulator import float64
-from amdgpu_emulator.wave import Array
+from amdgpu_emulator.memory import Array
 
 U32, U64 = np.uint32, np.uint64
 

@@ -1,29 +1,55 @@
-"""The state of one wave: registers, mask, pending accesses to memory."""
+"""The state of waves in lock step: registers, masks, pending accesses to memory."""
+
+from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from amdgpu_emulator.access_check import AccessCheck
-from amdgpu_emulator.memory import Allocation, GlobalMemory
+from amdgpu_emulator.memory import Accesses, Allocation, Array, GlobalMemory
 
 LANES = 64
 ROWS = 512
 """Vector registers: 256, and behind them as many accumulation registers."""
 SGPRS = 128
+PAIRS = SGPRS // 2
 VCC, M0, EXEC = 106, 124, 126
 EVERY_LANE = (1 << LANES) - 1
 UNWRITTEN = 0xFFFFFFFF
 """What registers hold before they are written: not a number in every float type."""
+_NOTHING: Array = np.empty((0, 0), np.uint32)
 
-Array = NDArray[Any]
-Pending = deque[tuple[int, Callable[[], None]]]
-"""Addresses of instructions, and the accesses that they have issued."""
+
+@dataclass(slots=True)
+class Transfer:
+    """What an instruction of some waves has issued: an access to memory, which takes place later."""
+
+    places: tuple[Accesses, ...]
+    complete: Callable[[Waves, Transfer], None]
+    """Lets the access take place."""
+    data: Array = field(default_factory=lambda: _NOTHING)
+    """What is stored [rows, active lanes], read from registers at the issue."""
+    is_atomic: bool = False
+    address: int = 0
+    """Of the instruction, in the code object."""
+    epoch: int = 0
+    """Of its issue."""
+
+    def of_waves(self, which: Sequence[int]) -> Transfer:
+        """The part of some waves, by their place among those that issued it."""
+        waves = self.places[0].lanes // LANES
+        kept = np.isin(waves, which)
+        lanes = np.searchsorted(which, waves[kept]) * LANES + self.places[0].lanes[kept] % LANES
+        places = tuple(place.of_lanes(kept, lanes) for place in self.places)
+        data = self.data[:, kept] if self.data.size else self.data
+        return Transfer(places, self.complete, data, self.is_atomic, self.address, self.epoch)
+
+
+Pending = deque[Transfer]
 
 
 @dataclass(slots=True)
@@ -31,31 +57,41 @@ class Workgroup:
     """What the waves of a workgroup share, besides its LDS."""
 
     number: tuple[int, int, int] = (0, 0, 0)
+    waves: int = 1
     left: int = sys.maxsize
     """Instructions that its waves may still execute."""
     recent: dict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     """By wave: how often it has executed each basic block, since few instructions are left."""
 
 
-class Wave:
-    """One wave. ``v``, ``vi``, ``vf`` are the vector registers as unsigned, signed and float; ``s`` the scalar ones."""
+class Waves:
+    """Waves of a workgroup that are at the same instruction: one call of NumPy executes it for all of them.
+
+    ``v``, ``vi``, ``vf`` are the vector registers [ROWS, lanes of one wave after the other] as unsigned, signed and
+    float; ``s``, ``si``, ``s64``, ``si64`` the scalar ones, those of one wave after the other.
+    """
 
     def __init__(
-        self, number: int, memory: GlobalMemory, lds: Allocation, scratch: Allocation, eager: bool,
+        self, numbers: Sequence[int], memory: GlobalMemory, lds: Allocation, scratch: Allocation, eager: bool,
         group: Workgroup | None = None, check: AccessCheck | None = None,
     ) -> None:  # fmt: skip
-        self.number, self.group, self.check = number, group or Workgroup(), check
+        self.numbers, self.count = np.array(numbers), len(numbers)
+        self.group, self.check = group or Workgroup(), check
         self.epoch = 0
-        """Barriers that are behind the wave."""
+        """Barriers that are behind the waves."""
         self.at = 0
         """Address in the code object of the access that is issued, or that takes place."""
-        self.v: Array = np.full((ROWS, LANES), UNWRITTEN, np.uint32)
+        self.every = np.arange(self.count * LANES)
+        self.v: Array = np.full((ROWS, len(self.every)), UNWRITTEN, np.uint32)
         self.vi, self.vf = self.v.view(np.int32), self.v.view(np.float32)
-        self.s: Array = np.full(SGPRS, UNWRITTEN, np.uint32)
-        self.si, self.sf = self.s.view(np.int32), self.s.view(np.float32)
-        self.s64, self.si64, self.s8 = self.s.view(np.uint64), self.s.view(np.int64), self.s.view(np.uint8)
+        self.s: Array = np.full(self.count * SGPRS, UNWRITTEN, np.uint32)
+        self.s64, self.si64 = self.s.view(np.uint64), self.s.view(np.int64)
+        self.s_by_wave = self.s.reshape(self.count, SGPRS)
+        self._bytes = self.s_by_wave.view(np.uint8)
         self.memory, self.lds, self.scratch = memory, lds, scratch
-        self.scc, self.pc = 0, 0
+        self.scc, self.pc = [0] * self.count, 0
+        self.targets: list[int] = []
+        """Where each wave goes on, after a branch that not all of them take."""
         self.eager = eager
         """Whether accesses to memory happen at once; else as late as the waits of the kernel allow."""
         self.vm: Pending = deque()
@@ -64,56 +100,89 @@ class Wave:
         """Scalar loads, which count for the same waits as those of the LDS, but complete in any order."""
         self.set_exec(EVERY_LANE)
 
-    def set_exec(self, mask: int) -> None:
-        """Enable the lanes of a mask."""
-        self.s64[EXEC // 2] = mask
+    def parts(self) -> list[Waves]:
+        """Waves that go on at different addresses, apart from each other."""
+        parts = []
+        for target in dict.fromkeys(self.targets):
+            which = [wave for wave, own in enumerate(self.targets) if own == target]
+            part = Waves(
+                self.numbers[which].tolist(), self.memory, self.lds, self.scratch, self.eager, self.group, self.check
+            )
+            part.epoch, part.pc, part.scc = self.epoch, target, [self.scc[wave] for wave in which]
+            part.v[:] = self.v.reshape(ROWS, self.count, LANES)[:, which].reshape(ROWS, -1)
+            part.s_by_wave[:] = self.s_by_wave[which]
+            part.refresh_exec()
+            for own, all_ in ((part.vm, self.vm), (part.lgkm, self.lgkm), (part.scalar, self.scalar)):
+                own.extend(transfer.of_waves(which) for transfer in all_)
+            parts.append(part)
+        return parts
+
+    def set_exec(self, mask: int | Array | list[int]) -> None:
+        """Enable the lanes of a mask, one for all waves or one each."""
+        self.s64[EXEC // 2 :: PAIRS] = mask
         self.refresh_exec()
 
     def refresh_exec(self) -> None:
-        """Take over what was written to the mask's registers."""
+        """Take over what was written to the masks' registers."""
         self.m: Array = self.mask(EXEC)
         self.whole = bool(self.m.all())
 
+    def active(self) -> Array:
+        """Numbers of the lanes that are enabled."""
+        return self.every if self.whole else np.flatnonzero(self.m)
+
+    def waves_of(self, lanes: Array) -> Array:
+        """Numbers of the waves that lanes belong to."""
+        return self.numbers[lanes // LANES]
+
     def mask(self, register: int) -> Array:
         """A pair of scalar registers as one truth value a lane."""
-        return np.unpackbits(self.s8[4 * register : 4 * register + 8], bitorder="little").view(bool)
+        return np.unpackbits(self._bytes[:, 4 * register : 4 * register + 8], bitorder="little").view(bool)
 
     def set_mask(self, register: int, lanes: Array) -> None:
         """Write one truth value a lane to a pair of scalar registers."""
-        self.s[register : register + 2] = np.packbits(lanes, bitorder="little").view(np.uint32)
+        self._bytes[:, 4 * register : 4 * register + 8] = np.packbits(lanes, bitorder="little").reshape(-1, 8)
         if register == EXEC:
             self.refresh_exec()
 
-    def issue(self, queue: Pending, access: Callable[[], None], is_atomic: bool = False) -> None:
+    def spread(self, values: Array) -> Array:
+        """One value a wave as one a lane, or as one for all where they are the same."""
+        if self.count == 1:
+            return values
+        each = values.tolist()
+        return values[:1] if each.count(each[0]) == self.count else np.repeat(values, LANES)
+
+    def issue(self, queue: Pending, transfer: Transfer) -> None:
         """Do an access to memory, now or at the wait for it."""
-        if self.check is not None:
-            access = self.check.watch(self, access, is_atomic)
+        transfer.address, transfer.epoch = self.at, self.epoch
         if self.eager:
-            access()
+            self._complete(transfer)
         else:
-            queue.append((self.at, access))
+            queue.append(transfer)
 
     def wait(self, vm: int, lgkm: int) -> None:
         """Complete the oldest accesses until no more than these are pending, and no scalar load that may be pending."""
         while len(self.vm) > vm:
-            self._complete(self.vm)
+            self._complete(self.vm.popleft())
         while len(self.lgkm) > lgkm:
-            self._complete(self.lgkm)
+            self._complete(self.lgkm.popleft())
         # While one access is pending, it may be any of these.
         while self.scalar and lgkm == 0:
-            self._complete(self.scalar)
+            self._complete(self.scalar.popleft())
 
-    def _complete(self, queue: Pending) -> None:
-        self.at, access = queue.popleft()
-        access()
+    def _complete(self, transfer: Transfer) -> None:
+        self.at = transfer.address
+        transfer.complete(self, transfer)
+        if self.check is not None:
+            self.check.note(self, transfer)
 
     def write(self, row: int, values: Array, lanes: Array) -> None:
         """Write words [rows, active lanes] to vector registers from ``row`` on."""
-        if len(lanes) == LANES:
+        if len(lanes) == len(self.every):
             self.v[row : row + len(values)] = values
         else:
             self.v[row : row + len(values), lanes] = values
 
 
-Step = Callable[[Wave], None]
+Step = Callable[[Waves], None]
 """Executes one instruction."""

@@ -9,7 +9,7 @@ from tinygrad.runtime.autogen.amd.cdna import ins
 
 from amdgpu_emulator import decoder, instructions
 from amdgpu_emulator.memory import Allocation, GlobalMemory
-from amdgpu_emulator.wave import LANES, Wave
+from amdgpu_emulator.wave import LANES, Waves
 
 EXTREMES = np.array(
     [0, 1, 2, 4, 31, 32, 33, 63, 64, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x7FFFFFFF,
@@ -37,18 +37,47 @@ def encode(encoding, op, **fields):
 
 
 def wave(lds=1024, scratch=16, eager=True):
-    return Wave(
-        0, GlobalMemory(), Allocation(np.zeros(lds, np.uint8), "LDS"),
+    return Waves(
+        [0], GlobalMemory(), Allocation(np.zeros(lds, np.uint8), "LDS"),
         Allocation(np.zeros(scratch * LANES, np.uint8), "scratch"), eager,
     )  # fmt: skip
 
 
-def execute(w, form, op, **fields):
-    code = encode(form, op, **fields)
-    inst = decode_inst(code + bytes(16), "cdna")
+def translated(form, op, **fields):
+    inst = decode_inst(encode(form, op, **fields) + bytes(16), "cdna")
     assert inst.op.name == op.name
+    return instructions.translate(inst, decoder.opcode(op.name, ""))
+
+
+def execute(w, form, op, **fields):
+    """Execute an instruction; what is no access to memory is the same for waves in lock step as for each alone."""
+    step = translated(form, op, **fields)
     with np.errstate(all="ignore"):
-        instructions.translate(inst, decoder.opcode(op.name, ""))(w)
+        if form not in ("DS", "FLAT", "GLOBAL", "MUBUF", "SCRATCH", "SMEM"):
+            _compare_lock_step(w, step)
+        step(w)
+
+
+def _compare_lock_step(w, step):
+    together = Waves([0, 1, 2], w.memory, w.lds, w.scratch, True)
+    for wave_ in range(3):
+        together.v[:, LANES * wave_ : LANES * (wave_ + 1)] = np.roll(w.v, wave_, axis=1)
+        together.s_by_wave[wave_] = w.s + np.uint32(wave_ // 2)
+    together.s64[1::64] = w.s64[1]
+    together.scc = [w.scc[0], w.scc[0], 1]
+    together.refresh_exec()
+    alone = apart(together)
+    step(together)
+    for one, other in zip(alone, apart(together), strict=True):
+        step(one)
+        assert (one.v == other.v).all() and (one.s == other.s).all() and one.scc == other.scc
+        assert (one.m == other.m).all()
+
+
+def apart(w):
+    """Waves as copies, each by itself."""
+    w.targets = [*range(w.count)]
+    return w.parts()
 
 
 def draw(name, shape):

@@ -128,7 +128,7 @@ def test_a_scalar_opcode_computes_what_the_pseudocode_says(op):
         for scc in (0, 1):
             w = wave()
             w.s[10:16] = row
-            w.scc = scc
+            w.scc = [scc]
             d0 = w.s64.item(7) if sizes.get("sdst", 32) == 64 else w.s.item(14)
             names = {"SCC": scc, "D0": d0}
             if form == "SOPK":
@@ -150,7 +150,7 @@ def test_a_scalar_opcode_computes_what_the_pseudocode_says(op):
             if size and "CMPK" not in op.name:
                 got = w.s64.item(7) if size == 64 else w.s.item(14)
                 assert got == after["D0"] & (1 << size) - 1, (row, hex(got), after)
-            assert w.scc == int(after["SCC"]), (row, after)
+            assert w.scc == [int(after["SCC"])], (row, after)
 
 
 def reference_perm(a, b, sel):
@@ -428,7 +428,7 @@ def test_the_mask_is_kept_and_combined(op, want):
     w.s64[5] = source
     execute(w, "SOP1", ins.SOP1Op[f"S_{op}_SAVEEXEC_B64"], ssrc0=10, sdst=14)
     new = want(source, old) & EVERY_LANE
-    assert (w.s64.item(7), w.s64.item(EXEC // 2), w.scc) == (old, new, int(new != 0))
+    assert (w.s64.item(7), w.s64.item(EXEC // 2), w.scc) == (old, new, [int(new != 0)])
     assert w.m.tolist() == [bool(new >> lane & 1) for lane in range(LANES)]
 
 
