@@ -23,7 +23,7 @@ class ConfigsSettings(Section):
     ``tile_m >= 64 and pipeline in (mem, compv3)``. Empty: all."""
     ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
     """Dimensionalities of the convolutions that one operation covers."""
-    chunks: int = Field(2, ge=1, le=4096)
+    chunks: int = Field(1, ge=1, le=4096)
     """Chunks of the kernels of an operation: one chunk is one job of each kernel stage. Another number divides all
     kernels anew. With more than a hundred, the graph of jobs costs more than the jobs save."""
 
