@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
@@ -123,13 +123,13 @@ class Problem:
     def key(self) -> str:
         """16 hex digits of the SHA-256 of direction, dtype, dimensionality, the 19 dimensions, and the layout NHWC."""
         layout = [self.layout] if self.layout == LAYOUTS[1] else []
-        text = ",".join(map(str, [*astuple(self)[: len(FIELDS)], *layout]))
+        text = ",".join(map(str, [*self.__dict__.values()][: len(FIELDS)] + layout))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def layer_family(self) -> str:
         """Key of the same layer at any batch size and layout: neighbours of one family are no unseen problems."""
-        text = ",".join(str(value) for value in (*astuple(self)[:3], *self.dims[1:]))
+        text = ",".join(str(value) for value in (self.variant, self.dtype, self.ndim, *self.dims[1:]))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @classmethod
@@ -212,7 +212,7 @@ def problem_frame(problems: list[Problem]) -> pd.DataFrame:
     # Imported here: pandas takes half a second, and most stages know problems without it.
     import pandas as pd
 
-    rows = [(p.key, p.layer_family, *astuple(p)) for p in problems]
+    rows = [(p.key, p.layer_family, *p.__dict__.values()) for p in problems]
     table = pd.DataFrame(rows, columns=["problem_key", "layer_family", *FIELDS, "layout"])
     if not any(problem.layout for problem in problems):
         del table["layout"]

@@ -1,7 +1,7 @@
 """The table of problems that the problems stage writes: training and validation, never overlapping."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -53,7 +53,7 @@ def problem_table(training: Iterable[ProblemEntry], validation: Iterable[Problem
     return _table(
         SCHEMA,
         (
-            (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *astuple(e.problem)[: len(FIELDS)])
+            (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *[*vars(e.problem).values()][: len(FIELDS)])
             for split, entries in zip(SPLITS, (training, validation), strict=True)
             for e in sorted(entries, key=lambda entry: entry.problem.key)
         ),
