@@ -27,7 +27,7 @@ _REASONS = {
 class StrictModel(BaseModel):
     """A frozen record of a table; unknown fields and values of another type are mistakes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 def read_yaml_table(path: str | Path, model: type[Model]) -> Model:

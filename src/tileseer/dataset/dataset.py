@@ -199,8 +199,12 @@ def _without_aliases(table: pa.Table) -> tuple[pa.Table, dict[str, str]]:
 
 def _distinct(table: pa.Table, keys: list[str], columns: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:
     """For each row the number of its distinct key, and one row of ``columns`` per key, in key order."""
-    frame = pd.DataFrame({key: table[key].combine_chunks().to_pandas().astype(object) for key in keys})
-    number = frame.groupby(keys, sort=True).ngroup().to_numpy().astype(np.int32)
+    number = np.zeros(table.num_rows, np.int64)
+    for key in keys:
+        coded = table[key].combine_chunks().dictionary_encode()
+        place = np.unique(coded.dictionary.to_numpy(zero_copy_only=False), return_inverse=True)[1]
+        number = number * len(place) + place[coded.indices.to_numpy()]
+    number = pd.factorize(number, sort=True)[0].astype(np.int32)
     first = np.unique(number, return_index=True)[1]
     rows = table.select(list(dict.fromkeys(columns))).take(pa.array(first)).to_pandas()
     for name, values in rows.items():

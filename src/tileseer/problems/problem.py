@@ -123,7 +123,7 @@ class Problem:
     def key(self) -> str:
         """16 hex digits of the SHA-256 of direction, dtype, dimensionality, the 19 dimensions, and the layout NHWC."""
         layout = [self.layout] if self.layout == LAYOUTS[1] else []
-        text = ",".join(map(str, [*self.__dict__.values()][: len(FIELDS)] + layout))
+        text = ",".join(map(str, (self.variant, self.dtype, self.ndim, *self.dims, *layout)))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property

@@ -53,7 +53,7 @@ def problem_table(training: Iterable[ProblemEntry], validation: Iterable[Problem
     return _table(
         SCHEMA,
         (
-            (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *[*vars(e.problem).values()][: len(FIELDS)])
+            (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *map(vars(e.problem).get, FIELDS))
             for split, entries in zip(SPLITS, (training, validation), strict=True)
             for e in sorted(entries, key=lambda entry: entry.problem.key)
         ),

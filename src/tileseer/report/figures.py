@@ -9,7 +9,7 @@ numbers count through the process, and the same results have to give the same by
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache, cached_property, wraps
 from typing import Any
 
 import altair as alt
@@ -69,11 +69,12 @@ class Panel:
     label: str
     words: str
 
-    @property
+    @cached_property
     def spec(self) -> dict[str, Any]:
         """Vega-Lite description, complete with title and style."""
         title = alt.TitleParams(self.title, subtitle=self.label)
-        return {**self.chart.properties(title=title).to_dict(), "config": CONFIG}
+        # Altair has checked each part when it was made.
+        return {**self.chart.properties(title=title).to_dict(validate=False), "config": CONFIG}
 
 
 Draw = Callable[[Results], list[Panel]]

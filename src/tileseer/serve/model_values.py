@@ -68,10 +68,10 @@ class SplitTable:
         row_of_list = {key: first_list + place for place, key in enumerate(self.lists)}
         return [
             [
-                (row_of_list[_list_of(tree, node)], 0.5)
-                if tree.categorical[node]
-                else (row_of[int(tree.feature[node])], as_read(float(tree.threshold[node])))
-                for node in range(len(tree.feature))
+                (row_of_list[_list_of(tree, node)], 0.5) if categorical else (row_of[number], as_read(threshold))
+                for node, (categorical, number, threshold) in enumerate(
+                    zip(tree.categorical, tree.feature.tolist(), tree.threshold.tolist(), strict=True)
+                )
             ]
             for tree in self.trees
         ]
