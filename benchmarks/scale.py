@@ -190,6 +190,7 @@ def _measure(
     path = folder / f"{chunk}.csv"
     book = journal.Journal(path)
     book.append(rows)
+    book.compress()
     book.close()
     (folder / "receipts").mkdir(exist_ok=True)
     receipt.Receipt(

@@ -37,9 +37,7 @@ run "$seconds"
 grep -h "" logs/sm_90_cudnn/*/*/*.log logs/sm_90_cudnn/*/*.log | tail -n 60
 run 60
 kill "$watcher"
-for journal in results/journals/sm_90_cudnn/*/*.csv; do
-    echo "$journal: $(cut -d, -f "$(head -1 "$journal" | tr , '\n' | grep -nx status | cut -d: -f1)" "$journal" | sort | uniq -c | tr '\n' ' ')"
-done
+grep -A9 by_status results/benchmark/sm_90_cudnn/*/*.json
 tar -cJf "$out/cudnn.tar.xz" logs results/journals results/benchmark results/build results/support results/datasets \
     results/validation results/models results/problems
 ls -l "$out"

@@ -60,7 +60,12 @@ watch_gpu() { # FILE: clocks, power, temperature and throttle reasons of each GP
     watcher=$!
 }
 
-rows() { cat results/journals/sm_90/*/*.csv 2> /dev/null | grep -vc '^kernel,'; }
+rows() {
+    python3 -c "from pathlib import Path
+from tileseer.core.journal_files import journals_in
+from tileseer.measure.journal import read_journal
+print(sum(read_journal(path)[0].num_rows for folder in Path('results/journals/sm_90').glob('*') for path in journals_in(folder)))"
+}
 
 workflow() { # CONFIG TARGET...; CONFIG may be several files
     # shellcheck disable=SC2086

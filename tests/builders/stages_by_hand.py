@@ -115,8 +115,9 @@ STAGES = (
         f"--problems made/problems.parquet {PRODUCT} --coefficients config/simulated_device.yaml "
         '--settings {{"lock":{{"folder":"locks"}}}} --journal journals/0.csv --repeats journals/again/0.csv '
         "--receipt made/receipt.json",
-        ("config/hardware.yaml", "config/simulated_device.yaml", "journals/0.csv"),
-        ("made/support.parquet", "made/build.parquet", "made/problems.parquet"), ("made/receipt.json",),
+        ("config/hardware.yaml", "config/simulated_device.yaml"),
+        ("made/support.parquet", "made/build.parquet", "made/problems.parquet", "journals/0.1.parquet"),
+        ("made/receipt.json",),
     ),
     Stage(
         "active",
@@ -131,8 +132,11 @@ STAGES = (
         f"--arch gfx950 {OPERATION} --problems made/problems.parquet --build made/build.parquet "
         "--support made/support.parquet --receipts made/receipt.json --dataset made/dataset.parquet "
         "--quarantine made/quarantine.tsv",
-        ("journals/0.csv",),
-        ("made/problems.parquet", "made/build.parquet", "made/support.parquet", "made/receipt.json"),
+        (),
+        (
+            "made/problems.parquet", "made/build.parquet", "made/support.parquet", "made/receipt.json",
+            "journals/0.1.parquet",
+        ),
         ("made/dataset.parquet", "made/quarantine.tsv"),
     ),
     Stage(

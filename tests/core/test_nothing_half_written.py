@@ -9,7 +9,7 @@
 | tables of layers and problems | problems, validation, serving, score | bytes, cells | test_bad_problems.py |
 | generator file | problems | bytes, values, names | test_bad_input.py |
 | list of kernels | score | bytes, lines | test_foreign_names.py |
-| journal | benchmark, dataset | bytes | test_journal.py |
+| journal | benchmark, dataset | bytes | also as lines: test_journal.py |
 | receipts, Parquet, bundles, training, reports | stages | bytes, also without a seal | test_seal.py, test_bundle.py |
 | recording | recorded | bytes, values, names | test_bad_folders.py |
 | model directory | score, provenance, compare | bytes, values, names | test_bad_folders.py |
@@ -34,7 +34,6 @@ from stages_by_hand import ROOT, STAGES
 
 from tileseer.cli import main
 from tileseer.core import seal
-from tileseer.measure import journal
 
 FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MODELS = "made/models"
@@ -95,7 +94,7 @@ def snapshot(place):
     Journals keep what was measured. An index is whole wherever it is, and is made anew when it does not fit. A lock's
     file names its last holder.
     """
-    others = ("journals/*.csv", "*.csv.index", "locks/*.lock")
+    others = ("journals/*", "*.csv.index", "locks/*.lock")
     paths = (path for path in place.rglob("*") if not any(path.match(pattern) for pattern in others))
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else None for path in paths}
 
@@ -105,7 +104,8 @@ class Trial:
 
     def __init__(self, world, outputs):
         self.place, self.outputs = world.parent, [world / name for name in outputs]
-        self.kept, self.journals = {}, {path: path.read_bytes() for path in (world / "journals").glob("*.csv")}
+        self.kept, self.folder = {}, world / "journals"
+        self.journals = {path: path.read_bytes() for path in self.folder.iterdir()}
 
     def __enter__(self):
         for path in self.paths():
@@ -118,6 +118,8 @@ class Trial:
             remove(path)
         for path, aside in self.kept.items():
             shutil.move(aside, path)
+        for path in self.folder.iterdir():
+            path.unlink()
         for path, content in self.journals.items():
             path.write_bytes(content)
 
@@ -299,11 +301,11 @@ def test_a_command_whose_folder_has_a_hostile_name(command, world, capfd):
 
 @pytest.mark.parametrize("content", [b"", b"nonsense\n" * 9, b"\0" * 99], ids=["empty", "foreign", "zeros"])
 def test_a_damaged_journal_of_another_chunk(content, world, capfd):
-    path = world / "journals/active.csv"
+    path = world / "journals/active.1.parquet"
     stage = next(stage for stage in STAGES if stage.name == "benchmark")
     with Trial(world, stage.outputs) as trial, replaced(path, content):
         # Nothing measured yet, so the others are looked through.
-        Path("journals/0.csv").write_text(journal.HEADER + "\n")
+        Path("journals/0.1.parquet").unlink()
         judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from host_library import ROOT, compiled
+from journals import as_lines
 
 from tileseer.compile import build as builds
 from tileseer.compile.base import CompileUnit
@@ -180,10 +181,11 @@ def test_a_second_worker_tells_the_noise_that_the_first_one_cannot_see(stage):
 def test_the_stage_measures_nothing_a_third_time_and_resumes_what_is_torn(stage):
     run, folder, _ = stage
     whole = run()
-    path = folder / "journals/again/0.csv"
-    text = path.read_bytes()
-    assert run() == whole and path.read_bytes() == text
-    lines = text.splitlines(keepends=True)
+    columns = folder / "journals/again/0.1.parquet"
+    content = columns.read_bytes()
+    assert run() == whole and columns.read_bytes() == content
+    path = as_lines(folder / "journals/again/0.csv")
+    lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:10]) + lines[10][:20])
     assert run().repeats >= whole.repeats
     assert journal.read_journal(path)[1], "the torn line is there, and is no measurement"
@@ -200,7 +202,7 @@ def test_nothing_is_measured_again_on_request(stage):
 def test_a_dataset_is_not_made_of_a_changed_second_journal(stage):
     run, folder, problems = stage
     run()
-    path = folder / "journals/again/0.csv"
+    path = as_lines(folder / "journals/again/0.csv")
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     with pytest.raises(UserError, match=r"again/0\.csv: its rows are not those that .*receipt\.json vouches for"):
         assembled(folder, problems)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from host_library import ROOT
+from journals import journal_rows
 
 from tileseer.config.benchmark import Timing
 from tileseer.core import parquet
@@ -141,8 +142,8 @@ def test_plans_become_a_measured_dataset_with_the_library_s_order(stages, capfd)
     assert told.by_status == {"crash": 1, "ok": 20, "unsupported": 3, "wrong_result": 2} and told.device == "sm_90_h200"
     # Contenders are measured again by another worker.
     assert told.repeats and told.differences
-    text = (folder / "journals/0.csv").read_bytes()
-    assert not run("benchmark") and (folder / "journals/0.csv").read_bytes() == text
+    rows = journal_rows(folder / "journals")
+    assert rows and not run("benchmark") and journal_rows(folder / "journals") == rows
     chunk = ChunkFiles(folder / "build.parquet", folder / "support.parquet", folder / "receipt.json")
     problems = parquet.read_table(folder / "problems.parquet", problem_table.SCHEMA)
     write_dataset([chunk], problems, "sm_90_cudnn", "forward_bf16", folder / "dataset.parquet")

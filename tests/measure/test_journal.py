@@ -5,6 +5,7 @@ import sys
 import time
 import zlib
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -280,3 +281,108 @@ def test_text_of_any_language_keeps_its_checksum(tmp_path):
     path = tmp_path / "j.csv"
     append(path, measurement(0, status="crash", error="Gerät weg", latency_ms=None, tflops=None, latency_cv=None))
     assert journal.read_journal(path)[0]["error"].to_pylist() == ["Gerät weg"]
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def compress(path, *measurements):
+    with Journal(path) as book:
+        if measurements:
+            book.append(rows(*measurements))
+        book.compress()
+
+
+def test_a_job_that_ended_leaves_columns_and_the_next_one_adds_its_own(tmp_path):
+    path = tmp_path / "j.csv"
+    failed = measurement(1, status="crash", error="Gerät weg", latency_ms=None, tflops=None, latency_cv=None)
+    # As an earlier version left it, or a job that was killed.
+    append(path, measurement(0, latency_ms=0.1 + 0.2), failed)
+    compress(path)
+    assert names(tmp_path) == ["j.1.parquet"]
+    compress(path)
+    assert names(tmp_path) == ["j.1.parquet"]
+    compress(path, measurement(2))
+    append(path, measurement(3))
+    assert names(tmp_path) == ["j.1.parquet", "j.2.parquet", "j.csv"]
+    found, _ = journal.read_journal(path)
+    assert found == rows(measurement(0, latency_ms=0.1 + 0.2), failed, measurement(2), measurement(3))
+    assert journal.read_journal(path, columns=["latency_ms"], kernel_ids=pa.array([f"{2:016x}"]))[0].to_pylist() == [
+        {"latency_ms": 2.125}
+    ]
+    assert journal.read_journal(path, DEVICE._replace(device="other"))[0].num_rows == 0
+
+
+@pytest.mark.parametrize("step", ["rename", "replace", "unlink"])
+def test_a_kill_while_lines_become_columns_loses_nothing_and_repeats_nothing(tmp_path, monkeypatch, step):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    book = Journal(path)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, step, mock.Mock(side_effect=KeyboardInterrupt))
+        book.compress()
+    book.close()
+    assert journal.read_journal(path)[0] == rows(measurement(0), measurement(1))
+    compress(path, measurement(2))
+    assert journal.read_journal(path)[0] == rows(*(measurement(number) for number in range(3)))
+    assert {name.rpartition(".")[2] for name in names(tmp_path)} == {"parquet"}
+
+
+def test_columns_need_less_than_a_tenth(tmp_path):
+    path = tmp_path / "j.csv"
+    append(path, *(measurement(number % 7, problem_idx=number, latency_cv=number / 7) for number in range(30_000)))
+    size = path.stat().st_size
+    compress(path)
+    assert (tmp_path / "j.1.parquet").stat().st_size < size / 10
+
+
+def test_lines_among_which_one_is_damaged_stay(tmp_path):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    os.truncate(path, path.stat().st_size - 10)
+    text = path.read_bytes()
+    compress(path)
+    compress(path, measurement(2))
+    assert names(tmp_path) == ["j.1.csv", "j.2.parquet"] and (tmp_path / "j.1.csv").read_bytes() == text
+    found, malformed = journal.read_journal(path)
+    assert found == rows(measurement(0), measurement(2))
+    [fault] = malformed.to_pylist()
+    assert (fault["journal"], fault["line"]) == (str(tmp_path / "j.1.csv"), 3)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+def test_damaged_columns_are_refused_with_the_fix(tmp_path, damage):
+    path, columns = tmp_path / "j.csv", tmp_path / "j.1.parquet"
+    compress(path, *(measurement(number) for number in range(9)))
+    content = bytearray(columns.read_bytes())
+    content[len(content) // 2] ^= 1
+    columns.write_bytes({"flip": content, "cut": content[:-9], "empty": b""}[damage])
+    with pytest.raises(UserError, match=r"j\.1\.parquet: changed or damaged .* its pairs are measured again"):
+        journal.read_journal(path)
+
+
+def test_who_reads_while_lines_become_columns_gets_each_row_once(tmp_path, monkeypatch):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    files, calls = journal.journal_files, []
+
+    def listed(journal):
+        found = files(journal)
+        calls.append(found)
+        if len(calls) in (1, 3):
+            # In the first try the lines are gone when they are read, in the second one others take their place.
+            compress(path, *([measurement(2)] if len(calls) == 3 else []))
+        return found
+
+    monkeypatch.setattr(journal, "journal_files", listed)
+    assert journal.read_journal(path)[0] == rows(*(measurement(number) for number in range(3)))
+
+
+def test_lines_behind_a_link_stay_on_its_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    append(disk / "j.csv", measurement(0))
+    (tmp_path / "j.csv").symlink_to(disk / "j.csv")
+    compress(tmp_path / "j.csv", measurement(1))
+    assert names(tmp_path) == ["disk", "j.csv"] and journal.read_journal(disk / "j.csv")[0].num_rows == 2

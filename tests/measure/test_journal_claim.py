@@ -143,6 +143,30 @@ def test_who_was_taken_for_dead_writes_nothing_any_more(path):
     claim.release()
 
 
+def test_who_was_taken_for_dead_removes_no_lines_of_the_next_one(path, monkeypatch):
+    """It stalls between its look at the claim and the end of the lines, and the next one goes on with them."""
+    rename, others = os.rename, []
+
+    def stalled(*names):
+        if not others:
+            first._claim.release()
+            others.append(Journal(path))
+            others[0].append(rows(measurement(1)))
+        rename(*names)
+
+    with Journal(path) as first:
+        first.append(rows(measurement(0)))
+        monkeypatch.setattr(os, "rename", stalled)
+        with pytest.raises(UserError, match="since this process gave no sign"):
+            first.compress()
+    with others[0] as second:
+        second.append(rows(measurement(2)))
+        assert journal.read_journal(path)[0].num_rows == 3
+        second.compress()
+    assert journal.read_journal(path)[0] == rows(*(measurement(number) for number in range(3)))
+    assert [file.name for file in sorted(path.parent.iterdir())] == [".0.1.parquet.sha256", "0.1.parquet"]
+
+
 def test_a_folder_without_room_or_right_is_told_with_its_name(path):
     path.parent.mkdir()
     owner_file(path).mkdir()

@@ -32,11 +32,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from journals import as_lines
 from small_workflow import CONFIG, ROOT, TARGETS, Workflow, lay_out
 
 from tileseer.core import code_digest
+from tileseer.core.journal_files import journal_files
 from tileseer.core.script import RUN, RunEnvironment
-from tileseer.measure import journal
+from tileseer.measure.journal import read_journal
 
 DAMAGES = ("cut", "flip", "zeros", "empty", "foreign", "long tail", "endless nesting")
 NOT_INJECTED = "not injected"
@@ -110,7 +112,7 @@ class Suite:
     def fill_disks(self, options: str = f"size={PAGE}", fault: str = "disk full") -> None:
         """Let each stage write to a file system without room, or that is read-only; then to a sound one again."""
         for stage in self.stages:
-            written = [path for path in stage.paths(outputs=True) if (self.made.folder / path).exists()]
+            written = [path for path in stage.paths(outputs=True) if files_of(self.made.folder / path)]
             for folder in sorted({str(Path(path).parent) for path in written}):
                 for _ in self.cases(f"{fault} {stage.name} {folder}", 1):
                     self._fill_disk(stage, folder, options, fault)
@@ -132,6 +134,8 @@ class Suite:
             path = draw.choice(self.readable(stage))
             how = draw.choice(DAMAGES)
             self.clear(stage, keep=path)
+            if "journals" in path.parts and draw.random() < 0.5:
+                path = as_lines(path.with_name(f"{path.name.partition('.')[0]}.csv"))
             sound = path.read_bytes()
             path.write_bytes(damaged(sound, how, draw))
             if path.read_bytes() == sound:
@@ -144,8 +148,7 @@ class Suite:
             stage = draw.choice(self.stages)
             self.restore()
             if stage.name == "benchmark":
-                for path in (self.scratch.folder / "results/journals").rglob("*.csv"):
-                    path.write_text(path.read_text().splitlines(keepends=True)[0])
+                shutil.rmtree(self.scratch.folder / "results/journals")
             victims = []
             for _ in range(draw.randint(1, 3)):
                 process = self.scratch.start("--forcerun", stage.name, "--", *TARGETS)
@@ -254,11 +257,9 @@ class Suite:
     def clear(self, stage: Stage, keep: Path | None = None) -> None:
         """Bring everything to its undisturbed state, but without the outputs of the stage."""
         self.reset()
-        for name in stage.paths(outputs=True):
-            path = self.scratch.folder / name
-            if path == keep:
-                continue
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        for path in [file for name in stage.paths(outputs=True) for file in files_of(self.scratch.folder / name)]:
+            if path != keep:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def reset(self) -> None:
         """Bring all results to their undisturbed state."""
@@ -272,15 +273,11 @@ class Suite:
 
     def readable(self, stage: Stage) -> list[Path]:
         names = stage.paths(outputs=False)
-        # The journal is read as well as written; the dataset reads it by the name in the receipt.
+        # The journal is read as well as written.
         names += [name for name in stage.paths(outputs=True) if "journals" in name]
-        if stage.name == "dataset":
-            names += [
-                path.relative_to(self.made.folder).as_posix()
-                for path in self.made.folder.glob("results/journals/**/*.csv")
-            ]
         # Snakemake's next call writes the file of a stage again.
-        paths = [self.made.folder / name for name in names if not name.startswith("results/stages/")]
+        kept = [name for name in names if not name.startswith("results/stages/")]
+        paths = [path for name in kept for path in files_of(self.made.folder / name)]
         files = [file for path in paths for file in (sorted(path.glob("[!.]*")) if path.is_dir() else [path])]
         files = [path for path in files if path.suffix != ".py" and path.exists()]
         return [self.scratch.folder / path.relative_to(self.made.folder) for path in files]
@@ -477,19 +474,26 @@ def damaged(content: bytes, how: str, draw: random.Random) -> bytes:
 def kind(path: Path) -> str:
     """Return what a file is called in the counts."""
     kinds = {".csv": "a journal", ".parquet": "a Parquet file", ".tar": "a bundle", ".lgbm": "a model"}
+    if "journals" in path.parts and path.suffix == ".parquet":
+        return "a journal of columns"
     if path.parent.parent.parent.name == "benchmark":
         return "a receipt"
     return kinds.get(path.suffix, "a JSON file" if path.suffix == ".json" else "a text file")
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return an input or output as a list, if it is there; of a journal all its files."""
+    return journal_files(path) if "journals" in path.parts else [path] if path.exists() else []
+
+
 def contents(path: Path) -> object:
-    """Return what has to be equal: bytes; of a receipt not the torn lines, of a journal its whole lines, no times."""
+    """Return what has to be equal: bytes; of a receipt not the torn lines, of a journal its rows, no times."""
+    if "journals" in path.parts:
+        return sorted(map(str, read_journal(path)[0].to_pylist()))
     if path.is_dir():
         return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("[!.]*") if file.is_file()}
     if not path.exists():
         return None
-    if path.suffix == ".csv":
-        return sorted(line for line in path.read_bytes().splitlines() if journal.is_whole(line))
     if "benchmark" in path.parts and path.suffix == ".json":
         return {key: value for key, value in json.loads(path.read_text()).items() if key != "malformed_lines"}
     if path.name == "history.jsonl":

@@ -4,6 +4,7 @@ import json
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from journals import as_lines
 from small_workflow import TARGETS
 
 CHOSEN = "results/active/gfx950/forward_bf16.parquet"
@@ -33,8 +34,8 @@ def test_few_training_pairs_are_measured_and_chosen_again_from_the_journal(fresh
     assert {name: fresh.read(name) for name in kept} == kept
 
     # A choice that was interrupted, before any chunk was measured, is taken up where it ended.
-    journal = fresh.folder / "results/journals/gfx950/forward_bf16/active.csv"
-    for chunk in journal.parent.glob("[0-9].csv"):
+    journal = as_lines(fresh.folder / "results/journals/gfx950/forward_bf16/active.csv")
+    for chunk in journal.parent.glob("[0-9].*"):
         chunk.unlink()
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[: len(lines) // 2]) + lines[-1][:20])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 
@@ -10,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from small_workflow import ROOT, with_few_problems, write_program
+
+from tileseer.measure.journal import read_journal
 
 MODEL, OPERATION = "results/models/sm_90_cudnn", "sm_90_cudnn/forward_bf16"
 NVCC = """
@@ -53,8 +54,8 @@ def test_plans_are_asked_for_measured_and_learnt_from(machine, monkeypatch):
     assert index["device_kind"] == "measured"
     rows = pq.read_table(machine.folder / f"results/datasets/{OPERATION}.parquet").to_pandas()
     assert set(rows["status"]) == {"ok", "unsupported", "wrong_result", "crash"} and (rows["rank"] >= 0).all()
-    journal = list(csv.DictReader(machine.read(f"results/journals/{OPERATION}/0.csv").decode().splitlines()))
-    assert len(journal) == len(rows) and {row["device_kind"] for row in journal} == {"measured"}
+    measured, _ = read_journal(machine.folder / f"results/journals/{OPERATION}/0.csv")
+    assert measured["device_kind"].to_pylist() == ["measured"] * len(rows)
     spec = json.loads(machine.read(f"results/training/{OPERATION}/feature_spec.json"))
     assert spec["library"] == "cudnn 91900"
     assert not machine.make(MODEL).jobs

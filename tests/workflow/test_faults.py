@@ -12,10 +12,10 @@ import subprocess
 import time
 
 import pytest
+from journals import as_lines, journal_rows
 from small_workflow import TARGETS, lay_out
 
 from tileseer.learn import model_files
-from tileseer.measure import journal
 
 RESULTS = (
     "results/datasets/gfx950/forward_bf16.parquet",
@@ -38,12 +38,13 @@ def hashes(workflow):
     return models | {name: hashlib.sha256(text).hexdigest() for name, text in contents.items()}
 
 
-def journal_lines(workflow):
-    return [line for path in journals(workflow) for line in path.read_text().splitlines()[1:]]
+def measured_rows(workflow):
+    return journal_rows(workflow.folder / "results/journals")
 
 
-def journals(workflow):
-    return sorted((workflow.folder / "results/journals").rglob("*.csv"))
+def interrupted(workflow):
+    """Return a journal as its job leaves it that is killed at its end."""
+    return as_lines(workflow.folder / "results/journals/gfx950/forward_bf16/0.csv")
 
 
 def wait_for(condition, seconds=120.0):
@@ -60,19 +61,14 @@ def slow(workflow):
 
 def finish_after_kill(workflow, made):
     """Run to the end after an interruption and compare with the undisturbed run."""
-    before = journal_lines(workflow)
+    before = measured_rows(workflow)
     assert before
     run = workflow.make()
-    after = journal_lines(workflow)
-    assert after[: len(before)] == before or set(before) <= {
-        *after,
-        *(line for line in before if not journal.is_whole(line.encode())),
-    }
-    complete = [line for line in after if journal.is_whole(line.encode())]
-    assert len(set(complete)) == len(complete)
+    after = measured_rows(workflow)
+    assert set(before) <= set(after) and len(set(after)) == len(after)
     assert hashes(workflow) == hashes(made[0])
     assert 0 < run.measured < made[1].measured
-    assert len(complete) == made[1].measured
+    assert len(after) == made[1].measured
 
 
 def test_two_runs_give_the_same_bytes(made, fresh):
@@ -87,24 +83,24 @@ def test_two_runs_give_the_same_bytes(made, fresh):
 def test_kill_9_of_snakemake_in_the_middle_of_a_benchmark(made, unmeasured):
     slow(unmeasured)
     process = unmeasured.start()
-    wait_for(lambda: len(journal_lines(unmeasured)) > 20)
+    wait_for(lambda: len(measured_rows(unmeasured)) > 20)
     process.kill()
     process.communicate()
     finish_after_kill(unmeasured, made)
 
 
 def test_a_torn_line_is_quarantined_and_its_pair_measured_again(made, copy):
-    path = journals(copy)[0]
+    path = interrupted(copy)
     os.truncate(path, path.stat().st_size - 30)
     run = copy.make("--forcerun", "benchmark", "--", *TARGETS)
     assert run.measured == 1
     quarantine = copy.read("results/datasets/gfx950/forward_bf16.quarantine.tsv").decode()
-    assert quarantine.count("\n") == 2 and path.name in quarantine
+    assert quarantine.count("\n") == 2 and path.with_suffix(".1.csv").name in quarantine
     assert hashes(copy) == hashes(made[0])
 
 
 def test_a_journal_that_lost_rows_is_noticed(copy):
-    path = journals(copy)[0]
+    path = interrupted(copy)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-5]))
     (copy.folder / "results/datasets/gfx950/forward_bf16.parquet").unlink()
@@ -148,7 +144,7 @@ def test_published_models_say_that_they_are_simulated(made):
     folder = workflow.folder / "results/models/gfx950/grouped_conv_forward_bf16_gfx950"
     for name in ("feature_spec.json", "train_manifest.json", "validation.json"):
         assert '"simulated"' in (folder / name).read_text()
-    assert all(",simulated," in line for line in journal_lines(workflow))
+    assert all("'simulated'" in row for row in measured_rows(workflow))
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in it", "-s from elsewhere"])
@@ -241,7 +237,7 @@ def test_a_second_run_in_a_busy_folder_says_who_runs(unmeasured):
     slow(unmeasured)
     first = unmeasured.start()
     try:
-        wait_for(lambda: len(journal_lines(unmeasured)) > 4)
+        wait_for(lambda: len(measured_rows(unmeasured)) > 4)
         second = unmeasured.refuse()
     finally:
         os.killpg(first.pid, signal.SIGKILL)

@@ -10,13 +10,16 @@ import json
 import shutil
 from collections import defaultdict
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from fake_machine import install_compiler
 from small_workflow import ROOT, with_fake_compiler, with_few_problems
 
+from tileseer.core.journal_files import journals_in
 from tileseer.measure.harness.details import read_details
+from tileseer.measure.journal import read_journal
 
 MODEL, VERDICTS = "results/models/gfx942", "results/verdicts/gfx942.tsv"
 OPERATION = "gfx942/forward_bf16"
@@ -63,9 +66,9 @@ def test_a_model_of_measured_times(machine):
     index = json.loads(machine.read(f"{MODEL}/index.json"))
     assert index["device_kind"] == "measured"
     journal = machine.folder / f"results/journals/{OPERATION}"
-    rows = [row for path in journal.glob("[0-9].csv") for row in csv.DictReader(path.read_text().splitlines())]
-    assert {row["status"] for row in rows} == {"ok", "wrong_result", "crash", "skipped"}
-    assert {row["device_kind"] for row in rows} == {"measured"}
+    rows = pa.concat_tables(read_journal(path)[0] for path in journals_in(journal))
+    assert {*rows["status"].to_pylist()} == {"ok", "wrong_result", "crash", "skipped"}
+    assert {*rows["device_kind"].to_pylist()} == {"measured"}
     events = [event for path in journal.rglob("*.jsonl") for event in read_details(path)]
     assert {event["event"] for event in events} >= {"session", "pair", "batch"}
     assert not machine.make(MODEL).jobs

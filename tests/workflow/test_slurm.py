@@ -13,10 +13,8 @@ import one_machine_slurm
 import pytest
 from one_machine_slurm import wait_for
 from small_workflow import TARGETS
-from test_faults import hashes, journal_lines, slow
+from test_faults import hashes, measured_rows, slow
 from test_faults import wait_for as wait_closely_for
-
-from tileseer.measure import journal
 
 PROFILE = ("--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2")
 MISSED = "Waiting at most 60 seconds for missing files"
@@ -88,9 +86,9 @@ def test_a_cluster_where_everything_happens(made, fresh, cluster):
         protocol.event(f"node {lost['node']} dies under job {lost['id']}")
 
         preempted = next_job(cluster, "benchmark")
-        wait_closely_for(lambda: len(journal_lines(fresh)) > 4)
+        wait_closely_for(lambda: len(measured_rows(fresh)) > 4)
         cluster.hang(preempted["id"])
-        measured = len(journal_lines(fresh))
+        measured = len(measured_rows(fresh))
         cluster.submit("--partition=urgent", "--gres=gpu:1", "--wrap=sleep 1", "--output=/dev/null", "--comment=urgent")
         protocol.event(f"somebody's urgent job takes the GPU from job {preempted['id']}, which has {measured} pairs")
         late = fresh.folder / RECEIPT.format(chunk=preempted["comment"].rpartition("_")[2])
@@ -143,8 +141,8 @@ def test_a_cluster_where_everything_happens(made, fresh, cluster):
     )
 
     assert hashes(fresh) == hashes(made[0])
-    complete = [line for line in journal_lines(fresh) if journal.is_whole(line.encode())]
-    assert len(set(complete)) == len(complete) == made[1].measured
+    rows = measured_rows(fresh)
+    assert len(set(rows)) == len(rows) == made[1].measured
     # What the cluster recorded is what a run on this machine compares with.
     assert not run.jobs, run.output
 
@@ -165,11 +163,11 @@ def test_few_jobs_make_the_same_and_a_gpu_is_asked_for_in_either_way(made, fresh
     done = [set(re.findall(r"^(\w+) gfx950\b[^:]*: ", log, re.M)) for log in logs]
     assert {"compile", "support"} <= done[0] and done[1] == {"benchmark"} and {*LEARNING, "publish"} <= done[2]
     assert hashes(fresh) == hashes(made[0])
-    assert len(journal_lines(fresh)) == made[1].measured
+    assert len(measured_rows(fresh)) == made[1].measured
 
     measuring = ["--set-resources", "benchmark:slurm_partition=gpu", "benchmark:gpu=1"]
     again = fresh.make(*PROFILE, *measuring, "--forcerun", "benchmark", "--until", "benchmark", "--", *TARGETS)
     newest = [job["id"] for job in cluster.jobs() if job["id"] not in jobs]
     asked = [re.findall(r"Tres(\w+=gres.gpu:\d)", cluster.control("show", "job", job)) for job in newest]
     assert asked and asked == [["PerJob=gres:gpu:1"]] * len(newest)
-    assert again.jobs["benchmark"] == len(newest) and len(journal_lines(fresh)) == made[1].measured
+    assert again.jobs["benchmark"] == len(newest) and len(measured_rows(fresh)) == made[1].measured

@@ -142,11 +142,16 @@ def _locked(handle: int, parent: Path) -> bool:
 def _sync(folder: Path) -> None:
     """Bring all files of a folder to the disk, so that a power cut after the rename loses none."""
     for path in (*folder.rglob("*"), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        flush(path)
+
+
+def flush(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _exchange(made: Path, folder: Path) -> bool:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tileseer.core import seal
-from tileseer.core.atomic import replacing
+from tileseer.core.atomic import flush, replacing
 from tileseer.core.errors import UserError
 
 KEYS = ("kernel", "kernel_id", "candidate", "split_k", "problem_key")
@@ -23,12 +23,11 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 @contextmanager
 def table_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    """Yield a writer for a table that does not fit into memory; the file appears when all of it is written."""
-    with (
-        replacing(path, sealed=True) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd", version="2.6") as writer,
-    ):
-        yield writer
+    """Yield a writer for a table that does not fit into memory; the file appears when all of it is on the disk."""
+    with replacing(path, sealed=True) as temporary:
+        with pq.ParquetWriter(temporary, schema, compression="zstd", version="2.6") as writer:
+            yield writer
+        flush(temporary)
 
 
 def read_table(path: Path, expected: pa.Schema | None = None, *, columns: list[str] | None = None) -> pa.Table:

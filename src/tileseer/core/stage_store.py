@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from tileseer.core import seal
 from tileseer.core.atomic import naming
 from tileseer.core.cache import Cache, key
+from tileseer.core.journal_files import journal_files
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
@@ -138,11 +139,9 @@ def _files(folder: Path) -> list[str]:
 
 
 def _beginning(path: Path, size: int = -1) -> tuple[int, str]:
-    """Size and SHA-256 of a file, or of its first ``size`` bytes, as far as it has them."""
-    content = b""
-    if path.exists():
-        with path.open("rb") as stream:
-            content = stream.read(min(size, path.stat().st_size))
+    """Size and SHA-256 of the files of a journal, or of their first ``size`` bytes, as far as there are as many."""
+    content = b"".join(file.read_bytes() for file in journal_files(path))
+    content = content if size < 0 else content[:size]
     return len(content), hashlib.sha256(content).hexdigest()
 
 

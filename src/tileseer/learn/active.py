@@ -62,6 +62,7 @@ def choose_pairs(
 
         plan = choice.ActivePlan(settings.training_share, seed=settings.seed)
         rounds = choice.choose_rounds(pool, session.hardware, plan, measure, _formula(session))
+        book.compress()
     table = chosen_table(rounds, pairs)
     parquet.write_table(table, chosen)
     return (

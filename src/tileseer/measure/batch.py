@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tileseer.core.journal_files import journals_in
 from tileseer.core.locks import Lock
 from tileseer.core.progress import Progress
 from tileseer.measure import receipt
@@ -63,7 +64,7 @@ def fill_journal(batch: Batch, pairs: pa.Table, journal: Journal, budget_s: floa
 def rows_of_neighbours(path: Path, pairs: pa.Table, by: MeasuredBy) -> pa.Table:
     """Rows for ``pairs`` in the other journals beside ``path``: kernels may have been dealt to chunks anew."""
     kernel_ids = pc.unique(pairs["kernel_id"].cast(pa.string()))
-    others = sorted(other for other in path.parent.glob("*.csv") if other != path)
+    others = [other for other in journals_in(path.parent) if other != path]
     parts = [read_journal(other, by, kernel_ids=kernel_ids)[0] for other in others]
     return receipt.counted(pa.concat_tables([SCHEMA.empty_table(), *parts]), pairs)
 

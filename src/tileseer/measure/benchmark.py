@@ -53,6 +53,7 @@ def measure_chunk(
         batch = Batch(session, device, lock, entries.to_pandas(), candidates.from_build(built))
         share = repeats.repeat_share(device, parameters)
         done = fill_journal(batch, pairs, journal, budget_s and budget_s * (1 - share))
+        journal.compress()
         seconds = time.monotonic() - begin
     rows, malformed = read_journal(session.journal, batch.by, receipt.COUNTED)
     rows = receipt.counted(rows, pairs)
@@ -89,7 +90,7 @@ def measure_repeats(first: Batch, rows: pa.Table, path: Path, budget_s: float | 
     settings = session.settings
 
     def counted() -> pa.Table:
-        return repeats.counted(read_journal(path, first.by)[0], rows) if path.exists() else repeats.NOTHING
+        return repeats.counted(read_journal(path, first.by)[0], rows)
 
     if not repeats.plan_repeats(rows, counted(), settings.parameters, settings.seed).num_rows:
         return counted()
@@ -99,4 +100,5 @@ def measure_repeats(first: Batch, rows: pa.Table, path: Path, budget_s: float | 
         pending = repeats.plan_repeats(rows, counted(), settings.parameters, settings.seed)
         order = positions_of(batch.problems, batch.candidates, pending)
         measure_pairs(batch, *order, journal, budget_s)
+        journal.compress()
     return counted()

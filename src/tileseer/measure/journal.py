@@ -1,18 +1,21 @@
-"""The measurement journal: an append-only CSV. What is in it was measured and is never measured again.
+"""The measurement journal: a CSV that grows, and Parquet when its job has ended. Nothing in it is measured again.
 
 The first 24 columns are those of the reference's benchmark CSV, in its order; ours follow. The last one in the file,
 ``crc32``, is a checksum of the line before it, since a damaged digit is still a number. A line that does not fit is
-kept in the file, passed over when reading, and reported with its number and the reason.
+kept in the file, passed over when reading, and reported with its number and the reason. The files of a journal:
+``tileseer.core.journal_files``.
 """
 
 from __future__ import annotations
 
 import functools
+import glob
 import io
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,8 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from tileseer.core.atomic import write_text
+from tileseer.core import parquet
+from tileseer.core.atomic import flush, write_text
 from tileseer.core.errors import UserError, printed
+from tileseer.core.journal_files import journal_files, next_part
 from tileseer.measure.claim import Claim
 from tileseer.measure.device import STATUSES, are_speeds, are_times
 from tileseer.problems.problem import DIMS
@@ -46,6 +51,8 @@ BLOCK = 1 << 21
 MALFORMED = pa.schema([("journal", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())])
 """A line that is no measurement: its journal, number in the file (the header is 1), the reason, and its beginning."""
 LONGEST_SHOWN = 500
+BLOCKS = 16
+"""Blocks of lines that make one row group: the memory for it does not depend on the size of the journal."""
 
 
 class MeasuredBy(NamedTuple):
@@ -109,8 +116,48 @@ class Journal(AbstractContextManager["Journal"]):
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
+    def compress(self) -> None:
+        """Replace the lines by columns, which need a twelfth of the space; this process appends no more.
+
+        The lines are renamed before the claim is checked: a process that takes over later appends to another file. One
+        that took over earlier still appends to these lines, which then stay.
+        """
+        if self.path.is_symlink():
+            # Its disk may be another one.
+            return
+        self._claim.check()
+        with suppress(FileNotFoundError):
+            os.rename(self.path, next_part(self.path))
+        self._claim.check()
+        for part in self.path.parent.glob(f"{glob.escape(self.path.stem)}.*.csv"):
+            with suppress(_DamagedError):
+                _compress_part(part)
+
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+class _DamagedError(Exception):
+    """A part has malformed lines."""
+
+
+def _compress_part(part: Path) -> None:
+    columns = part.with_suffix(".parquet")
+    if not columns.exists() and part.stat().st_size > len(HEADER) + 1:
+        blocks = _sound_blocks(part)
+        with parquet.table_writer(columns, SCHEMA) as writer:
+            while group := [*islice(blocks, BLOCKS)]:
+                writer.write_table(pa.concat_tables(group))
+    flush(part.parent)
+    part.unlink(missing_ok=True)
+
+
+def _sound_blocks(part: Path) -> Iterator[pa.Table]:
+    """Yield the rows of a CSV; ``_DamagedError`` at a malformed line, so that it remains for people to read."""
+    for rows, malformed in _parsed_blocks(part):
+        if malformed.num_rows:
+            raise _DamagedError
+        yield rows
 
 
 def is_whole(line: bytes) -> bool:
@@ -132,23 +179,54 @@ def check_header(path: Path) -> None:
 def read_journal(
     path: Path, by: MeasuredBy | None = None, columns: Sequence[str] = COLUMNS, kernel_ids: pa.Array | None = None
 ) -> tuple[pa.Table, pa.Table]:
-    """Measurements of a journal in file order, and its malformed lines; ``UserError`` if it is no journal.
+    """Measurements of a journal in the order of its files, and its malformed lines; ``UserError`` if it is no journal.
 
     Of the measurements, those of one device and of some kernels, if they are given, and these columns.
     """
+    own, ids = (MeasuredBy._fields if by else ()), (("kernel_id",) if kernel_ids is not None else ())
+    needed = [*dict.fromkeys((*columns, *own, *ids))]
+    while True:
+        files = journal_files(path)
+        parts = [(SCHEMA.empty_table().select(columns), MALFORMED.empty_table())]
+        try:
+            for rows, malformed in chain.from_iterable(_read_file(file, needed) for file in files):
+                if kernel_ids is not None:
+                    rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=kernel_ids))
+                parts.append(((by.rows(rows) if by else rows).select(columns), malformed))
+        except FileNotFoundError:
+            if files == journal_files(path):
+                raise
+            continue
+        # If they changed, another process compressed lines, and some may be missing or here twice.
+        if files == journal_files(path):
+            rows, malformed = (pa.concat_tables(tables) for tables in zip(*parts, strict=True))
+            return rows.combine_chunks(), malformed
+
+
+def _read_file(file: Path, columns: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield rows of a file, with these columns, and its malformed lines."""
+    if file.suffix == ".csv":
+        yield from _parsed_blocks(file)
+        return
+    try:
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        yield parquet.read_table(file, schema, columns=[*columns]), MALFORMED.empty_table()
+    except UserError as error:
+        raise UserError(
+            f"{file}: changed or damaged since it was written; restore it from a copy, or move it away, delete the "
+            "receipts of its chunk and run again: its pairs are measured again"
+        ) from error
+
+
+def _parsed_blocks(path: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield measurements of a CSV in file order, and its malformed lines, a block at a time."""
     check_header(path)
-    parts = [(SCHEMA.empty_table().select(columns), MALFORMED.empty_table())]
     with path.open("rb") as stream:
         stream.readline()
         first = 2
         for lines in _lines(stream):
-            rows, malformed = _parsed(path, lines, first)
+            yield _parsed(path, lines, first)
             first += len(lines)
-            if kernel_ids is not None:
-                rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=kernel_ids))
-            parts.append(((by.rows(rows) if by else rows).select(columns), malformed))
-    rows, malformed = (pa.concat_tables(tables) for tables in zip(*parts, strict=True))
-    return rows.combine_chunks(), malformed
 
 
 def _lines(stream: BinaryIO) -> Iterator[pa.Array]:

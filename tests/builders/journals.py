@@ -1,0 +1,21 @@
+"""Journals in tests: their rows as text, and lines again where a test interrupts or damages them."""
+
+from tileseer.core.journal_files import journal_files, journals_in
+from tileseer.measure.journal import Journal, read_journal
+
+
+def journal_rows(folder):
+    """Return the rows of all journals below a folder, as text."""
+    folders = sorted({path.parent for path in folder.rglob("*.*") if path.is_file()})
+    tables = [read_journal(path)[0] for place in folders for path in journals_in(place)]
+    return [str(row) for table in tables for row in table.to_pylist()]
+
+
+def as_lines(journal):
+    """Make a journal one CSV, as an interrupted job leaves it; return its path."""
+    rows, _ = read_journal(journal)
+    for path in journal_files(journal):
+        path.unlink()
+    with Journal(journal) as book:
+        book.append(rows)
+    return journal
