@@ -72,7 +72,10 @@ class Dataset:
     @classmethod
     def read(cls, path: Path) -> Dataset:
         """Read a dataset file; ``UserError`` if it is damaged, or a row is ``ok`` and has no time."""
-        return cls.of_table(schema.read_rows(path), path)
+        dataset = cls.of_table(schema.read_rows(path), path)
+        # Arrow keeps the memory of the rows otherwise, several times that of the dataset.
+        pa.default_memory_pool().release_unused()
+        return dataset
 
     @classmethod
     def of_table(cls, table: pa.Table, path: Path) -> Dataset:
