@@ -6,6 +6,7 @@ import learning_samples as samples
 import lightgbm
 import numpy as np
 import pytest
+from published_models import train_on_recording
 
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import SKIPPED
@@ -207,3 +208,13 @@ def test_nothing_to_learn_from_is_a_user_error():
     empty = dataclasses.replace(data, problems=data.problems.assign(split="validation"))
     with pytest.raises(UserError, match="no training problem"):
         samples.train(empty, samples.product(), samples.SMALL)
+
+
+def test_a_few_dozen_recorded_problems_tell_solvers_apart(tmp_path):
+    data, trained = train_on_recording(
+        tmp_path / "d.parquet", "gfx942_mi300x", "forward_fp16", 40, "gfx942_miopen", min_child_samples=20
+    )
+    assert np.count_nonzero(data.ok) < 200
+    scores = trained.model.predict(data.problems)
+    spread = [np.ptp(row[np.isfinite(row)]) for row in scores]
+    assert np.median(spread) > 0.1

@@ -29,6 +29,12 @@ FLOOR = 0.05
 """Efficiencies below this are raised to it: how bad a bad kernel is does not matter."""
 NEAR_BEST = 2
 """Weight of a row: its efficiency to this power."""
+FEW = 800
+"""Rows to learn from; of fewer, leaves and groups of categories hold fewer: splits between solvers need them."""
+LEAST = 5
+"""Rows that they hold at least, if the settings say no less."""
+GROUP = 100
+"""Rows of the categories that one side of a split has, LightGBM's own number."""
 TRUST = 1.0
 """What a formula's slope of 1 weighs beside the rows: as much as some ten of them."""
 FIXED = {"objective": "regression", "max_bin": 127, "lambda_l2": 1.0}
@@ -130,7 +136,7 @@ def binned_rows(matrix: np.ndarray, recipe: Recipe) -> lightgbm.Dataset:
         np.zeros(len(matrix)),
         feature_name=list(recipe.features.names),
         categorical_feature=recipe.features.categorical,
-        params=parameters(recipe.settings, recipe.threads),
+        params=parameters(recipe.settings, recipe.threads, len(matrix)),
         free_raw_data=not isinstance(recipe.prior, Model),
     ).construct()
 
@@ -152,12 +158,14 @@ def sampled(pairs: Dataset, learn: np.ndarray, per_problem: int, fastest: int, s
     return learn & keep
 
 
-def parameters(settings: TrainingParameters, threads: int) -> dict[str, Any]:
-    """LightGBM's parameters."""
+def parameters(settings: TrainingParameters, threads: int, rows: int = FEW) -> dict[str, Any]:
+    """LightGBM's parameters; ``rows`` are those to learn from, of all folds."""
+    share, least = min(rows / FEW, 1.0), min(LEAST, settings.min_child_samples)
     return FIXED | {
         "num_leaves": settings.num_leaves,
         "learning_rate": settings.learning_rate,
-        "min_data_in_leaf": settings.min_child_samples,
+        "min_data_in_leaf": max(round(settings.min_child_samples * share), least),
+        "min_data_per_group": max(round(GROUP * share), least),
         "feature_fraction": settings.feature_fraction,
         "seed": settings.seed,
         "deterministic": True,
@@ -174,7 +182,7 @@ def grow(
     samples: Samples, learn: np.ndarray, settings: TrainingParameters, progress: Progress | None = None
 ) -> lightgbm.Booster:
     """Trees that learn from the pairs ``learn`` (bool [n]), among those that teach; ``progress`` counts them."""
-    used = parameters(settings, samples.recipe.threads)
+    used = parameters(settings, samples.recipe.threads, samples.binned.num_data())
     part = samples.binned.subset(np.flatnonzero(learn[samples.learn]).tolist(), params=used)
     efficiency = samples.pairs.efficiency[learn]
     weights, label = weight(efficiency), target(efficiency)
