@@ -51,7 +51,7 @@ BLOCK = 1 << 21
 MALFORMED = pa.schema([("journal", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())])
 """A line that is no measurement: its journal, number in the file (the header is 1), the reason, and its beginning."""
 LONGEST_SHOWN = 500
-BLOCKS = 16
+BLOCKS = 4
 """Blocks of lines that make one row group: the memory for it does not depend on the size of the journal."""
 
 
@@ -117,7 +117,7 @@ class Journal(AbstractContextManager["Journal"]):
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def compress(self) -> None:
-        """Replace the lines by columns, which need a twelfth of the space; this process appends no more.
+        """Replace the lines by columns, which need a tenth of the space; this process appends no more.
 
         The lines are renamed before the claim is checked: a process that takes over later appends to another file. One
         that took over earlier still appends to these lines, which then stay.

@@ -8,10 +8,10 @@ from typing import TypeVar
 import pandas as pd
 
 from tileseer.config.operations import VARIANTS
-from tileseer.core import documents
+from tileseer.core import documents, parquet
 from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
-from tileseer.dataset import library_times, schema
+from tileseer.dataset import library_times
 from tileseer.dataset.dataset import Dataset
 from tileseer.dataset.provenance import DatasetProvenance, provenance_of
 from tileseer.gpus.hardware import Hardware
@@ -106,9 +106,8 @@ class Inputs:
         manifests = of_each(
             self.training, lambda folder: documents.read_document(folder / model_files.MANIFEST, Manifest)
         )
-        tables = {path: schema.read_rows(path) for path in self.dataset}
-        origins = of_each(self.dataset, lambda path: provenance_of(tables[path], path))
-        datasets = {name: Dataset.of_table(tables[path], path) for name, path in zip(origins, tables, strict=True)}
+        origins = of_each(self.dataset, lambda path: provenance_of(parquet.read_table(path, columns=[]), path))
+        datasets = dict(zip(origins, self.dataset, strict=True))
         kernels = of_each(self.kernels, lambda path: documents.read_document(path, Kernels))
         evaluations = of_each(self.evaluation, lambda path: documents.read_document(path, Evaluation))
         cudnn = {path.parent.name: library_times.read_library_times([path])["cuDNN"] for path in self.cudnn}
@@ -117,7 +116,10 @@ class Inputs:
                 validations[name],
                 manifests[name],
                 documents.read_document(folder / model_files.IMPORTANCES, Importances).root,
-                measured_of(datasets[name], documents.read_document(folder / model_files.HARDWARE, Hardware)),
+                # One dataset at a time: the largest decides the memory.
+                measured_of(
+                    Dataset.read(datasets[name]), documents.read_document(folder / model_files.HARDWARE, Hardware)
+                ),
                 origins[name],
                 kernels[name],
                 evaluations[name],
