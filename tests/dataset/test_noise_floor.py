@@ -143,7 +143,7 @@ def test_a_problem_far_from_training_is_said_to_be_so():
     far = data.problems.iloc[[3]].assign(C=100_000, K=7)
     same = training.iloc[[4]]
     novelty = explain.Novelty(training, far, samples.features())
-    assert novelty.percentile[0] == 100
+    assert novelty.percentile(0) == 100
     assert any(text.startswith("C 100000, trained on 32 to 256") for text in novelty.outside(0))
     known = explain.Novelty(training, same, samples.features())
-    assert known.nearest[0] == 4 and known.outside(0) == []
+    assert known.nearest(0) == 4 and known.outside(0) == []

@@ -48,7 +48,7 @@ def intervals(values: np.ndarray) -> dict[str, Interval]:
         return {}
     draws = _resampled(
         values.reshape(len(values), -1),
-        lambda x: np.stack([x.mean(axis=1), np.median(x, axis=1), np.percentile(x, 10, axis=1)], axis=1).mean(axis=2),
+        lambda x: np.stack([x.mean(axis=1), *np.percentile(x, (50, 10), axis=1)], axis=1).mean(axis=2),
     )
     return {name: _interval(draws[:, i]) for i, name in enumerate(("mean", "median", "p10"))}
 

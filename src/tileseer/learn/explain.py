@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
+
 import numpy as np
 import pandas as pd
 
@@ -18,6 +21,8 @@ FORMULA = "formula_us"
 """Name of the formula's time among the features: what a score starts from."""
 WORST = 10
 """Problems listed as the worst picks."""
+ROWS = 256
+"""Problems whose distances are computed at a time."""
 
 
 def contributions(
@@ -79,8 +84,8 @@ def worst(scored: Scored, novelty: Novelty, model: Model | None) -> list[WorstPi
             pick_failed=bool(scored.picked[i] == 0),
             spoke_for_the_pick=reason,
             outside_training=novelty.outside(i),
-            distance_percentile=round(float(novelty.percentile[i]), 1),
-            nearest_training_problem=ranking.dims_text(training.iloc[novelty.nearest[i]]),
+            distance_percentile=round(novelty.percentile(i), 1),
+            nearest_training_problem=ranking.dims_text(training.iloc[novelty.nearest(i)]),
         )
         for i, reason in zip(listed, reasons, strict=True)
     ]
@@ -90,27 +95,43 @@ class Novelty:
     """How unlike the training problems other problems are, by the problem features of a model."""
 
     def __init__(
-        self, training: pd.DataFrame, problems: pd.DataFrame, features: Features, apart: np.ndarray | None = None
+        self,
+        training: pd.DataFrame,
+        problems: pd.DataFrame,
+        features: Features,
+        apart: Callable[[int], np.ndarray] | None = None,
     ) -> None:
-        """``apart`` (bool [R, T]): which training problems were known when each problem was held out; default: all."""
+        """``apart``: which training problems were known when a problem was held out, bool [T]; default: all."""
         self._names = [f.name for f in features.set.problem if not f.name.startswith("hw_")]
         self._training, self._values = (_values(table, features, self._names) for table in (training, problems))
         seen, new = np.log2(self._training + 1), np.log2(self._values + 1)
         spread = seen.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0)
-        seen, new = seen / scale, new / scale
-        away = _distances(new, seen)
-        if apart is not None:
-            away[~apart] = np.inf
-        self.away = away
-        """[R, T], how unlike each training problem each problem is."""
-        self.nearest = away.argmin(axis=1)
-        """int [R], the training problem most like each problem."""
-        among = _distances(seen, seen)
-        np.fill_diagonal(among, np.inf)
-        usual = np.sort(among.min(axis=1))
-        self.percentile = 100 * np.searchsorted(usual, away.min(axis=1)) / len(usual)
-        """[R] Share of training problems that are nearer to their nearest neighbour than this one, percent."""
+        self._seen, self._new, self._apart = seen / scale, new / scale, apart
+
+    def away(self, row: int) -> np.ndarray:
+        """How unlike each training problem a problem is, [T]; infinite for those that were not known."""
+        away = np.sqrt(((self._seen - self._new[row]) ** 2).sum(axis=1))
+        return away if self._apart is None else np.where(self._apart(row), away, np.inf)
+
+    def nearest(self, row: int) -> int:
+        """The training problem most like a problem."""
+        return int(self.away(row).argmin())
+
+    def percentile(self, row: int) -> float:
+        """Share of training problems that are nearer to their nearest neighbour than a problem is to its, percent."""
+        return float(100 * np.mean(self._usual < self.away(row).min()))
+
+    @cached_property
+    def _usual(self) -> np.ndarray:
+        """Distance of each training problem from its nearest neighbour, [T], from a few rows at a time."""
+        square, least = (self._seen**2).sum(axis=1), np.empty(len(self._seen))
+        for start in range(0, len(square), ROWS):
+            part = slice(start, start + ROWS)
+            away = square[part, None] + square - 2 * self._seen[part] @ self._seen.T
+            np.fill_diagonal(away[:, start:], np.inf)
+            least[part] = away.min(axis=1)
+        return np.sqrt(np.maximum(least, 0.0))
 
     def outside(self, row: int) -> list[str]:
         """Problem features whose value no training problem reaches, with the range that training covers."""
@@ -126,9 +147,3 @@ def _values(table: pd.DataFrame, features: Features, names: list[str]) -> np.nda
     columns = features.problem_columns(table)
     values = {f.name: np.asarray(f.values(columns), np.float64) for f in features.set.problem}
     return np.stack([values[name] for name in names], axis=1)
-
-
-def _distances(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Euclidean distances, [R, O]."""
-    square = (rows**2).sum(axis=1)[:, None] + (others**2).sum(axis=1)[None, :] - 2 * rows @ others.T
-    return np.sqrt(np.maximum(square, 0.0))

@@ -96,10 +96,9 @@ class Scored:
         several = len(np.unique(self.fold[self.rows])) > 1
         return np.flatnonzero((self.fold == NEVER) | several)
 
-    @property
-    def apart(self) -> np.ndarray:
-        """Which of ``training`` the model of each problem has learnt from, bool [R, T]."""
-        return self.fold[self.rows][:, None] != self.fold[self.training][None, :]
+    def apart(self, row: int) -> np.ndarray:
+        """Which of ``training`` the model of a problem has learnt from, bool [T]."""
+        return np.asarray(self.fold[self.training] != self.fold[self.rows[row]])
 
     @property
     def picked(self) -> np.ndarray:

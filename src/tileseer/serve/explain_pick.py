@@ -144,7 +144,7 @@ def _neighbours(model: Model, folder: Path, problem: Problem) -> dict[str, Any]:
         return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
     novelty = explain.Novelty(training, problem_frame([problem]), model.features)
     rows = []
-    for row in np.argsort(novelty.away[0], kind="stable")[:NEAREST]:
+    for row in np.argsort(novelty.away(0), kind="stable")[:NEAREST]:
         near = training.iloc[row]
         layout = near.get("layout", "")
         reached = picked[near["problem_key"]]
@@ -156,7 +156,7 @@ def _neighbours(model: Model, folder: Path, problem: Problem) -> dict[str, Any]:
             }
         )
     return {
-        "distance_percentile": round(float(novelty.percentile[0]), 1),
+        "distance_percentile": round(novelty.percentile(0), 1),
         "outside_training": novelty.outside(0),
         "nearest_training_problems": rows,
     }
