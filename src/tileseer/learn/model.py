@@ -148,12 +148,19 @@ class Model:
         """Which candidates can run which of P problems, bool [P, Q]."""
         return check_support(problems, self.pool, self.spec.variant, self.hardware) == 0
 
-    def predict(self, problems: pd.DataFrame, candidates: pd.DataFrame | None = None, threads: int = 1) -> np.ndarray:
+    def predict(
+        self,
+        problems: pd.DataFrame,
+        candidates: pd.DataFrame | None = None,
+        threads: int = 1,
+        offered: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Score of every candidate (default: of the pool) on P problems, float64 [P, Q]; higher is faster.
 
         -inf where a candidate cannot run the problem or is not in the pool. Scores compare within a problem: they are
         ln(efficiency), or the same up to a constant of the problem where the model starts from a formula. A
-        candidate far behind (``FAR``) has the score of the first trees.
+        candidate far behind (``FAR``) has the score of the first trees. ``offered`` (bool [P, pool]) is scored instead
+        of what can run, all of it by all trees.
         """
         strange = set(problems["layout"]) - {"", *self.layouts} if "layout" in problems else set()
         if strange:
@@ -163,8 +170,8 @@ class Model:
             )
         scores = np.full((len(problems), len(self.pool)), -np.inf)
         if len(problems):
-            row, candidate = np.nonzero(self.supported(problems))
-            if self.tree_count > FEW:
+            row, candidate = np.nonzero(self.supported(problems) if offered is None else offered)
+            if offered is None and self.tree_count > FEW:
                 scores[row, candidate] = self.score_pairs(problems, row, candidate, threads, FEW)
                 last = -min(NEAREST, len(self.pool))
                 least = np.minimum(np.partition(scores, last, axis=1)[:, last], scores.max(axis=1) - FAR)

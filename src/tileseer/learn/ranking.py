@@ -61,6 +61,13 @@ def positions(dataset: Dataset, model: Model) -> np.ndarray:
     return position
 
 
+def listed(dataset: Dataset, model: Model) -> np.ndarray | None:
+    """What a library lists for each problem, of what can run it, bool [P, pool]; None where no library lists any."""
+    if own_choice.library_choices(dataset) is None:
+        return None
+    return own_choice.offered(dataset)[:, positions(dataset, model)] & model.supported(dataset.problems)
+
+
 @dataclass(frozen=True, eq=False)
 class Scored:
     """The R held-out problems on which something ran, and the picks of a ranking on them."""
@@ -142,14 +149,12 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1) -> Scored:
     sure.
     """
     problems, rows = dataset.problems, validation_rows(dataset)
+    own, lists = own_choice.library_choices(dataset), listed(dataset, model)
     offered = np.zeros((len(problems), len(dataset.candidates)), bool)
-    offered[:, positions(dataset, model)] = model.supported(problems)
+    offered[:, positions(dataset, model)] = model.supported(problems) if lists is None else lists
     scores = np.full(offered.shape, -np.inf)
-    scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, threads)
-    own = own_choice.library_choices(dataset)
-    if own is not None:
-        offered &= own_choice.offered(dataset)
-        scores = np.where(offered, scores, -np.inf)
+    of_rows = None if lists is None else lists[rows]
+    scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, threads, of_rows)
     if own is not None and model.spec.own_margins is not None:
         has = rows[own[rows] != own_choice.NONE]
         grouping = own_choice.grouping(problems["G"].to_numpy()[has], problems["C"].to_numpy()[has])

@@ -141,12 +141,11 @@ class _MeasuredPool:
         """
         problems, trains = self.measurements.problems, np.flatnonzero(self.measurements.trains)
         rows = np.concatenate([self.unseen(), trains[:: max(1, len(trains) // CALIBRATING)]])
+        lists = ranking.listed(self.measurements, self.model)
         scores = np.full((len(problems), len(self.model.pool)), -np.inf)
-        scores[rows] = self.model.predict(problems.iloc[rows], threads=self.threads)
-        if own_choice.library_choices(self.measurements) is None:
-            return scores
-        offered = own_choice.offered(self.measurements)[:, ranking.positions(self.measurements, self.model)]
-        return np.where(offered, scores, -np.inf)
+        of_rows = None if lists is None else lists[rows]
+        scores[rows] = self.model.predict(problems.iloc[rows], threads=self.threads, offered=of_rows)
+        return scores
 
     def cascade(self) -> Cascade:
         """The model with its cuts."""
