@@ -110,7 +110,7 @@ class Novelty:
         self._seen, self._new, self._apart = seen / scale, new / scale, apart
 
     def away(self, row: int) -> np.ndarray:
-        """How unlike each training problem a problem is, [T]; infinite for those that were not known."""
+        """How unlike each training problem a problem is, [T]; infinite where ``apart`` is false."""
         away = np.sqrt(((self._seen - self._new[row]) ** 2).sum(axis=1))
         return away if self._apart is None else np.where(self._apart(row), away, np.inf)
 
