@@ -13,12 +13,13 @@ from collections import Counter
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from journals import journal_rows
 from small_workflow import lay_out, layer_table, square
 from test_hip_modules import FORWARD
 
 from tileseer.core.cache import default_folder
+from tileseer.core.journal_files import journals_in
 from tileseer.measure.harness.details import read_details
+from tileseer.measure.journal import read_journal
 
 MODEL, OPERATION = "results/models/gfx950", "gfx950/forward_bf16"
 POOL = {
@@ -82,6 +83,6 @@ def test_the_way_of_a_real_gpu_up_to_its_runtime(workflow):
     assert {(device["backend"], device["arch"]) for device in told} == {("hip", "gfx950")}
     pairs = [event for event in events if event["event"] == "pair"]
     assert all(pair["check"]["wrong"] == 0 and pair["check"]["elements"] > 0 for pair in pairs)
-    assert len(journal_rows(journal)) == 12
+    assert sum(read_journal(path)[0].num_rows for path in journals_in(journal)) == 12
     assert json.loads(workflow.read(f"{MODEL}/index.json"))["device_kind"] == "measured"
     assert not workflow.make(MODEL).jobs

@@ -18,7 +18,7 @@ _NAME = re.compile(r"([^.].*?)(?:\.(\d+))?\.(csv|parquet)")
 def journal_files(journal: Path) -> list[Path]:
     """Files of a journal that exist, in the order of their rows."""
     parts: dict[int, Path] = {}
-    for path, number, file in _named(journal.parent):
+    for path, number, file in _named(journal.parent, journal.stem):
         # A job that was killed before it removed the lines leaves both.
         if path == journal and number and (file.suffix == ".parquet" or number not in parts):
             parts[number] = file
@@ -32,12 +32,14 @@ def journals_in(folder: Path) -> list[Path]:
 
 def next_part(journal: Path) -> Path:
     """Name of the next part of a journal."""
-    number = 1 + max((number for path, number, _ in _named(journal.parent) if path == journal), default=0)
+    numbers = (number for path, number, _ in _named(journal.parent, journal.stem) if path == journal)
+    number = 1 + max(numbers, default=0)
     return journal.with_suffix(f".{number}.csv")
 
 
-def _named(folder: Path) -> Iterator[tuple[Path, int, Path]]:
-    """Yield journal, number of the part (0: none) and path of each file of a folder."""
+def _named(folder: Path, begin: str = "") -> Iterator[tuple[Path, int, Path]]:
+    """Yield journal, number of the part (0: none) and path of each file of a folder whose name begins like this."""
     for name in os.listdir(folder) if folder.is_dir() else ():
-        if match := _NAME.fullmatch(name):
+        # A folder may have thousands of journals.
+        if name.startswith(begin) and (match := _NAME.fullmatch(name)):
             yield folder / f"{match[1]}.csv", int(match[2] or 0), folder / name
