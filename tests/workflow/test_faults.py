@@ -99,6 +99,13 @@ def test_a_torn_line_is_quarantined_and_its_pair_measured_again(made, copy):
     assert hashes(copy) == hashes(made[0])
 
 
+def test_lines_of_an_earlier_version_become_columns_and_nothing_is_measured_again(made, copy):
+    path = interrupted(copy)
+    run = copy.make("--forcerun", "benchmark", "--", *TARGETS)
+    assert run.measured == 0 and not path.exists()
+    assert sorted(measured_rows(copy)) == sorted(measured_rows(made[0])) and hashes(copy) == hashes(made[0])
+
+
 def test_a_journal_that_lost_rows_is_noticed(copy):
     path = interrupted(copy)
     lines = path.read_text().splitlines(keepends=True)
