@@ -137,6 +137,13 @@ def every(model, problems, data, pick, best):
         explain.SHOWN = shown
 
 
+def test_what_all_training_problems_share_says_nothing_of_distances():
+    problems = samples.measured().problems
+    training = problems[problems["split"] == "train"].assign(N=6)
+    wider = training.iloc[[4]].assign(C=2 * training["C"].iloc[4])
+    assert 0 < explain.Novelty(training, wider, samples.features()).percentile(0) < 100
+
+
 def test_a_problem_far_from_training_is_said_to_be_so():
     data = samples.measured()
     training = data.problems[data.problems["split"] == "train"]

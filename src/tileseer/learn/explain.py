@@ -106,7 +106,8 @@ class Novelty:
         self._training, self._values = (_values(table, features, self._names) for table in (training, problems))
         seen, new = np.log2(self._training + 1), np.log2(self._values + 1)
         spread = seen.std(axis=0)
-        scale = np.where(spread > 0, spread, 1.0)
+        # The spread of equal values may be a rounding error.
+        scale = np.where(spread > 1e-9, spread, 1.0)
         self._seen, self._new, self._apart = seen / scale, new / scale, apart
 
     def away(self, row: int) -> np.ndarray:
