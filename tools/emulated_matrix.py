@@ -13,6 +13,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
@@ -30,7 +31,9 @@ from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 
 NATIVE, KEPT = Path("workflow/native"), "docs/generated/emulated-{level}.tsv"
-COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", "said")
+COVERAGE = ("instances", "launched", "executed", "not_launched")
+"""Empty for what only the executor without exact checks of races and memory has executed."""
+COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", *COVERAGE, "said")
 SHOWN = Path("docs/internals/emulated.md")
 MARKS = ("<!-- matrix -->\n", "<!-- end of matrix -->\n")
 ROUND = 4
@@ -118,7 +121,7 @@ def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
     for case, verdict in verdicts.items():
         # What is wrong for an explained reason is its main loop, or what it is for.
         for kind in kinds(case)[: 1 if pools.api.lack(case.kernel, case.arch) else None]:
-            cells.setdefault(kind, Counter())[SIGNS[verdict.status]] += 1
+            cells.setdefault(kind, Counter())[_sign(verdict)] += 1
     columns = [(arch, variant) for arch in ARCHS for variant in VARIANTS]
     lines = ["|kind|" + "|".join(map(" ".join, columns)) + "|", "|" + "---|" * (len(columns) + 1)]
     for name in sorted({name for _, _, name in cells}):
@@ -127,9 +130,15 @@ def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _sign(verdict: KernelVerdict) -> str:
+    sign = SIGNS[verdict.status]
+    return sign if verdict.instances or sign in (REFUSES, COMPILES_NOT) else f"({sign})"
+
+
 def _cell(counts: Counter[str]) -> str:
     """Verdicts, or if there are none what else is known."""
-    texts = [f"{counts[sign] if counts[sign] > 1 else ''}{sign}" for sign in dict.fromkeys(SIGNS.values())
+    signs = [shown for sign in dict.fromkeys(SIGNS.values()) for shown in (sign, f"({sign})")]
+    texts = [f"{counts[sign] if counts[sign] > 1 else ''}{sign}" for sign in signs
              if counts[sign] and sign not in (REFUSES, COMPILES_NOT)]  # fmt: skip
     return " ".join(texts) or next((sign for sign in (OPEN, REFUSES, LACKS, COMPILES_NOT) if counts[sign]), NONE)
 
@@ -139,20 +148,26 @@ def read_verdicts(path: Path) -> Verdicts:
     if not path.exists():
         return {}
     rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines(), dialect="excel-tab")
-    return {
-        Case(r["arch"], KernelConfig.parse(r["kernel"])): KernelVerdict(
-            r["kernel"], r["verdict"], int(r["right"]), int(r["wrong"]), said=r["said"]
-        )
-        for r in rows
-    }
+    return {Case(row["arch"], KernelConfig.parse(row["kernel"])): _verdict(row) for row in rows}
+
+
+def _verdict(row: dict[str, str]) -> KernelVerdict:
+    return KernelVerdict(
+        row["kernel"], row["verdict"], int(row["right"]), int(row["wrong"]), instances=int(row["instances"] or 0),
+        launched=int(row["launched"] or 0), executed=float(row["executed"] or 0), not_launched=row["not_launched"],
+        said=row["said"],
+    )  # fmt: skip
 
 
 def verdicts_text(verdicts: Verdicts) -> str:
     """Verdicts as a table, sorted."""
     text = io.StringIO()
     writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
-    rows = ((case.arch, v.kernel, v.status, v.right, v.wrong, v.said) for case, v in sorted(verdicts.items()))
-    writer.writerows([COLUMNS, *rows])
+    rows = [
+        asdict(v) | {"arch": case.arch, "verdict": v.status} | ({} if v.instances else dict.fromkeys(COVERAGE, ""))
+        for case, v in sorted(verdicts.items())
+    ]
+    writer.writerows([COLUMNS, *([row[name] for name in COLUMNS] for row in rows)])
     return text.getvalue()
 
 

@@ -234,13 +234,15 @@ def test_kernels_are_executed_that_show_what_no_verdict_shows(tool, emulated_too
     deep = replace(PLAIN, ndim=3, layout="ndhwgc")
     kernels = deep, replace(deep, epilogue="default"), replace(deep, specialization="filter1x1_pad0")
     deep, both, pointwise = (tool.Case("gfx950", kernel) for kernel in kernels)
-    known = {plain: KernelVerdict(PLAIN.name, "ok", 15)}
+    known = {plain: KernelVerdict(PLAIN.name, "ok", 15, instances=3, launched=2, executed=0.5, not_launched="no loop")}
     next_of = emulated_tool.most_informative
     assert next_of([plain, deep, both], known) == [both]
     assert set(next_of([plain, deep, pointwise], known)) == {deep, pointwise}
     assert next_of([plain], {}) == [plain] and next_of([plain], known) == []
     assert emulated_tool.read_verdicts(ROOT / "none.tsv") == {}
-    assert emulated_tool.verdicts_text(known).splitlines()[1] == f"gfx950\t{PLAIN.name}\tok\t15\t0\t"
+    assert (
+        emulated_tool.verdicts_text(known).splitlines()[1] == f"gfx950\t{PLAIN.name}\tok\t15\t0\t3\t2\t0.5\tno loop\t"
+    )
 
 
 @pytest.mark.parametrize(
