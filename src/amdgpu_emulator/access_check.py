@@ -125,26 +125,19 @@ class AccessCheck:
     def note(self, w: Waves, transfer: Transfer) -> None:
         """Keep what an access has touched that was just completed."""
         for allocation, lanes, at, size, what in self.touched:
-            waves = w.waves_of(lanes)
-            if transfer.is_atomic and what != "unwritten":
-                what = "atomic"
+            waves, kind = w.waves_of(lanes), "atomic" if transfer.is_atomic else what.replace("unwritten", "load")
             if what == "unwritten":
-                if self._wants_memory:
-                    kind = "atomic" if transfer.is_atomic else "load"
-                    access = Access(w.group.number, int(waves[0]), transfer.address, kind)
-                    self._note_unwritten(allocation, access, int(at[0]), size)
+                access = Access(w.group.number, int(waves[0]), transfer.address, kind)
+                self._note_unwritten(allocation, access, int(at[0]), size)
             elif self._wants_races and allocation is not w.scratch:
                 epochs = transfer.epoch, w.epoch
-                record = _Record(w.group.number, waves, at, size, transfer.address, what, epochs)
-                if allocation is w.lds:
-                    self._local.append(record)
-                else:
-                    self._global[allocation].append(record)
+                record = _Record(w.group.number, waves, at, size, transfer.address, kind, epochs)
+                (self._local if allocation is w.lds else self._global[allocation]).append(record)
         self.touched.clear()
 
     def _note_unwritten(self, allocation: Allocation, access: Access, offset: int, size: int) -> None:
         key = allocation.name, access.address
-        if key not in self._unwritten:
+        if self._wants_memory and key not in self._unwritten:
             access = replace(access, source=self._source(access.address))
             self._unwritten[key] = UnwrittenLoad(allocation.name, offset, size, access)
 
