@@ -96,6 +96,8 @@ class _Record:
     what: str
     epochs: tuple[int, int]
     """The first and the last one."""
+    swaps: bool
+    """Whether it stores only where memory is as expected."""
 
     def units(self, unit: int) -> tuple[Array, Array]:
         """Numbers of the units of so many bytes that it touched, and the wave of each."""
@@ -125,13 +127,14 @@ class AccessCheck:
     def note(self, w: Waves, transfer: Transfer) -> None:
         """Keep what an access has touched that was just completed."""
         for allocation, lanes, at, size, what in self.touched:
-            waves, kind = w.waves_of(lanes), "atomic" if transfer.is_atomic else what.replace("unwritten", "load")
+            waves, kind = w.waves_of(lanes), "atomic" if transfer.atomic else what.replace("unwritten", "load")
             if what == "unwritten":
                 access = Access(w.group.number, int(waves[0]), transfer.address, kind)
                 self._note_unwritten(allocation, access, int(at[0]), size)
             elif self._wants_races and allocation is not w.scratch:
                 epochs = transfer.epoch, w.epoch
-                record = _Record(w.group.number, waves, at, size, transfer.address, kind, epochs)
+                swaps = transfer.atomic.startswith("CMPSWAP")
+                record = _Record(w.group.number, waves, at, size, transfer.address, kind, epochs, swaps)
                 (self._local if allocation is w.lds else self._global[allocation]).append(record)
         self.touched.clear()
 
@@ -158,7 +161,7 @@ class AccessCheck:
     def races(self) -> list[Race]:
         """All races of the launch, those of the LDS first; at most one for each pair of instructions."""
         for allocation, records in self._global.items():
-            self._report(allocation, records)
+            self._report(allocation, _without_expectations(records))
         self._global.clear()
         return list(self._races.values())[:MOST_FINDINGS]
 
@@ -190,6 +193,25 @@ class AccessCheck:
         if key not in self._races:
             both = [replace(one, source=self._source(one.address)) for one in accesses]
             self._races[key] = Race(allocation.name, offset, *both)
+
+
+def _without_expectations(records: list[_Record]) -> list[_Record]:
+    """Records without loads of what their wave swaps later: they only say what it expects, as in a sum of bf16."""
+    if not any(record.swaps for record in records):
+        return records
+    kept, swapped = [], defaultdict[tuple[object, int], set[int]](set)
+    for record in reversed(records):
+        places, waves = record.units(1)
+        keys = [(record.workgroup, wave) for wave in waves.tolist()]
+        if record.swaps:
+            for key, place in zip(keys, places.tolist(), strict=True):
+                swapped[key].add(place)
+        elif record.what == "load":
+            is_expected = [place in swapped[key] for key, place in zip(keys, places.tolist(), strict=True)]
+            lanes = ~np.array(is_expected).reshape(-1, record.size).all(axis=1)
+            record = replace(record, waves=record.waves[lanes], at=record.at[lanes])
+        kept.append(record)
+    return kept[::-1]
 
 
 def _contested(records: Sequence[_Record], size: int) -> tuple[Array, int]:

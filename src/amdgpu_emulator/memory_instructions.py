@@ -255,7 +255,7 @@ def _atomic(operation: str, row: int, back: int | None, locate: Locate) -> Step:
 
     def step(w: Waves) -> None:
         accesses = locate(w, size)
-        w.issue(w.vm, Transfer((accesses,), complete, w.v[row : row + operands, accesses.lanes], is_atomic=True))
+        w.issue(w.vm, Transfer((accesses,), complete, w.v[row : row + operands, accesses.lanes], operation))
 
     return step
 

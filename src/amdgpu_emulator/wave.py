@@ -33,7 +33,8 @@ class Transfer:
     """Lets the access take place."""
     data: Array = field(default_factory=lambda: _NOTHING)
     """What is stored [rows, active lanes], read from registers at the issue."""
-    is_atomic: bool = False
+    atomic: str = ""
+    """What an atomic access does, such as ``ADD``."""
     address: int = 0
     """Of the instruction, in the code object."""
     epoch: int = 0
@@ -46,7 +47,7 @@ class Transfer:
         lanes = np.searchsorted(which, waves[kept]) * LANES + self.places[0].lanes[kept] % LANES
         places = tuple(place.of_lanes(kept, lanes) for place in self.places)
         data = self.data[:, kept] if self.data.size else self.data
-        return Transfer(places, self.complete, data, self.is_atomic, self.address, self.epoch)
+        return Transfer(places, self.complete, data, self.atomic, self.address, self.epoch)
 
 
 Pending = deque[Transfer]

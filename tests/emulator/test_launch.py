@@ -129,6 +129,24 @@ def test_two_waves_that_store_to_one_byte_race_but_atomic_accesses_do_not(shift,
     assert all(race.memory == "argument 0" and race.first.what == race.second.what == "store" for race in races)
 
 
+@pytest.mark.parametrize(("order", "is_race"), [("load swap", False), ("swap load", True), ("load", True)])
+def test_a_load_of_what_a_swap_then_expects_is_no_race(order, is_race):
+    """Sums of bf16 are made that way."""
+    access = {
+        "load": encode("GLOBAL", GLOBAL.GLOBAL_LOAD_DWORD, addr=1, saddr=12, vdst=5) + WAIT,
+        "swap": encode("GLOBAL", GLOBAL.GLOBAL_ATOMIC_CMPSWAP, addr=1, saddr=12, data=4),
+    }
+    begin = [
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX2, sbase=4, sdata=12, imm=1),
+        encode("VOP2", VOP2.V_LSHLREV_B32_E32, src0=128 + 2, vsrc1=0, vdst=1),
+        WAIT,
+    ]
+    add = [] if "swap" in order else [encode("GLOBAL", GLOBAL.GLOBAL_ATOMIC_ADD, addr=1, saddr=12, data=0)]
+    races = execute(b"".join([*begin, *(access[word] for word in order.split()), *add, END]), groups=2)[1]
+    assert bool(races) == is_race
+    assert all({race.first.what, race.second.what} == {"load", "atomic"} for race in races)
+
+
 def test_a_scalar_load_is_there_only_when_no_access_is_pending():
     code = exchange(BARRIER)
     # The address of the output is loaded first; behind the write to the LDS a weaker wait would let it pass in order.
