@@ -31,9 +31,7 @@ from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 
 NATIVE, KEPT = Path("workflow/native"), "docs/generated/emulated-{level}.tsv"
-COVERAGE = ("instances", "launched", "executed", "not_launched")
-"""Empty for what only the executor without exact checks of races and memory has executed."""
-COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", *COVERAGE, "said")
+COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", "instances", "launched", "executed", "not_launched", "said")
 SHOWN = Path("docs/internals/emulated.md")
 MARKS = ("<!-- matrix -->\n", "<!-- end of matrix -->\n")
 ROUND = 4
@@ -121,7 +119,7 @@ def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
     for case, verdict in verdicts.items():
         # What is wrong for an explained reason is its main loop, or what it is for.
         for kind in kinds(case)[: 1 if pools.api.lack(case.kernel, case.arch) else None]:
-            cells.setdefault(kind, Counter())[_sign(verdict)] += 1
+            cells.setdefault(kind, Counter())[SIGNS[verdict.status]] += 1
     columns = [(arch, variant) for arch in ARCHS for variant in VARIANTS]
     lines = ["|kind|" + "|".join(map(" ".join, columns)) + "|", "|" + "---|" * (len(columns) + 1)]
     for name in sorted({name for _, _, name in cells}):
@@ -130,15 +128,9 @@ def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sign(verdict: KernelVerdict) -> str:
-    sign = SIGNS[verdict.status]
-    return sign if verdict.instances or sign in (REFUSES, COMPILES_NOT) else f"({sign})"
-
-
 def _cell(counts: Counter[str]) -> str:
     """Verdicts, or if there are none what else is known."""
-    signs = [shown for sign in dict.fromkeys(SIGNS.values()) for shown in (sign, f"({sign})")]
-    texts = [f"{counts[sign] if counts[sign] > 1 else ''}{sign}" for sign in signs
+    texts = [f"{counts[sign] if counts[sign] > 1 else ''}{sign}" for sign in dict.fromkeys(SIGNS.values())
              if counts[sign] and sign not in (REFUSES, COMPILES_NOT)]  # fmt: skip
     return " ".join(texts) or next((sign for sign in (OPEN, REFUSES, LACKS, COMPILES_NOT) if counts[sign]), NONE)
 
@@ -153,8 +145,8 @@ def read_verdicts(path: Path) -> Verdicts:
 
 def _verdict(row: dict[str, str]) -> KernelVerdict:
     return KernelVerdict(
-        row["kernel"], row["verdict"], int(row["right"]), int(row["wrong"]), instances=int(row["instances"] or 0),
-        launched=int(row["launched"] or 0), executed=float(row["executed"] or 0), not_launched=row["not_launched"],
+        row["kernel"], row["verdict"], int(row["right"]), int(row["wrong"]), instances=int(row["instances"]),
+        launched=int(row["launched"]), executed=float(row["executed"]), not_launched=row["not_launched"],
         said=row["said"],
     )  # fmt: skip
 
@@ -163,10 +155,7 @@ def verdicts_text(verdicts: Verdicts) -> str:
     """Verdicts as a table, sorted."""
     text = io.StringIO()
     writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
-    rows = [
-        asdict(v) | {"arch": case.arch, "verdict": v.status} | ({} if v.instances else dict.fromkeys(COVERAGE, ""))
-        for case, v in sorted(verdicts.items())
-    ]
+    rows = [asdict(v) | {"arch": case.arch, "verdict": v.status} for case, v in sorted(verdicts.items())]
     writer.writerows([COLUMNS, *([row[name] for name in COLUMNS] for row in rows)])
     return text.getvalue()
 
