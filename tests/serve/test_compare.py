@@ -1,5 +1,6 @@
 """The comparison of two datasets or two models: what it finds is what was changed."""
 
+import dataclasses
 import json
 
 import learning_samples as samples
@@ -108,11 +109,13 @@ def test_it_says_that_nothing_differs_and_ends_with_0(tmp_path, capsys):
 
 def test_models_that_pick_differently_end_with_1_or_3_and_show_where(tmp_path, capsys, monkeypatch):
     times = dataset(tmp_path / "a.parquet", lambda rows: rows.assign(tflops=1 / rows["latency_ms"]))
-    whole = str(publish(tmp_path / "whole"))
-    monkeypatch.setattr(samples, "SMALL", samples.SMALL.model_copy(update={"n_estimators": 1}))
-    stump = str(publish(tmp_path / "stump"))
-    assert main.main(["compare", whole, stump, "--measured", times]) == 3
+    right = str(publish(tmp_path / "right"))
+    world = samples.measured()
+    upside_down = dataclasses.replace(world, latency_ms=1 / world.latency_ms, tflops=1 / world.tflops)
+    monkeypatch.setattr(samples, "measured", lambda variant: upside_down)
+    wrong = str(publish(tmp_path / "wrong"))
+    assert main.main(["compare", right, wrong, "--measured", times]) == 3
     said = capsys.readouterr().out
     assert "no difference" not in said and "gain points" in said
-    assert main.main(["compare", stump, whole, "--measured", times]) == 1
-    assert main.main(["compare", whole, stump]) == 2
+    assert main.main(["compare", wrong, right, "--measured", times]) == 1
+    assert main.main(["compare", right, wrong]) == 2
