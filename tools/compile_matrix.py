@@ -6,6 +6,7 @@ if a kernel of it compiles. From those that fail rules of a few shapes are made 
 and each is tried on further kernels that it would leave out: of each arch, direction, data type and main loop.
 Verdicts are kept in docs/generated; a later run compiles only what they leave open, and kernels whose text changed.
 --random compiles kernels of `full` that no rule leaves out, whole: it says how often the rules are wrong.
+--whole tries all kernels of an arch's default pool that no rule leaves out.
 --built takes the verdicts of a pool that the workflow compiled whole, and writes a page of what that took.
 """
 
@@ -400,6 +401,7 @@ def main(argv: list[str] | None = None) -> None:
         "--random", type=int, default=0, help="compile so many random kernels of `full` on each arch first"
     )
     parser.add_argument("--seed", type=int, default=1, help="of --random")
+    parser.add_argument("--whole", choices=ARCHS, nargs="+", default=[], help="try the whole default pool of these")
     parser.add_argument("--built", type=Path, help="build tables of the default pool: results/build/ARCH of a run")
     args = parser.parse_args(argv)
 
@@ -442,6 +444,13 @@ def main(argv: list[str] | None = None) -> None:
         write_text(Path(DRAWN.format(level=level)), verdicts_text(random, pools))
         old -= set(random)
         verdicts |= random
+    rest = [case for case in cases["default pool"] if case.arch in args.whole and (case in old or case not in verdicts)]
+    rest = [case for case in rest if not pools.api.not_built(case.kernel, case.arch)]
+    for start in range(0, len(rest), ROUND):
+        batch = rest[start : start + ROUND]
+        verdicts |= compiled(batch)
+        old -= set(batch)
+        write_text(tried, verdicts_text(verdicts, pools, old))
     for name in cases:
         rounds = args.rounds
         while rounds and (batch := wanted(cases[name], verdicts, name == "default pool")):

@@ -52,22 +52,27 @@ class Access:
 class Race:
     """Two accesses to the same bytes that nothing orders."""
 
+    kernel: str
     memory: str
     """The allocation."""
     offset: int
     """Of the first byte that both touch."""
+    size: int
+    """Bytes from there on that both touch."""
     first: Access
     second: Access
 
     def __str__(self) -> str:
         """The race in words."""
-        return f"race at byte {self.offset} of {self.memory}: {self.first} and {self.second}"
+        what = f"race in {self.kernel} at bytes {self.offset} to {self.offset + self.size - 1} of {self.memory}"
+        return f"{what}: {self.first} and {self.second}"
 
 
 @dataclass(frozen=True)
 class UnwrittenLoad:
     """A load of bytes that nothing has written."""
 
+    kernel: str
     memory: str
     """The allocation."""
     offset: int
@@ -79,7 +84,7 @@ class UnwrittenLoad:
     def __str__(self) -> str:
         """The load in words."""
         what = f"{self.size} bytes at offset {self.offset} of {self.memory}"
-        return f"{self.access} takes {what} that nothing has written"
+        return f"{self.kernel}: {self.access} takes {what} that nothing has written"
 
 
 @dataclass(slots=True)
@@ -103,6 +108,10 @@ class _Record:
         """Numbers of the units of so many bytes that it touched, and the wave of each."""
         return (self.at[:, None] // unit + np.arange(self.size // unit)).ravel(), self.waves.repeat(self.size // unit)
 
+    def end(self, offset: int) -> int:
+        """Behind the bytes of a lane that touched the one at an offset."""
+        return int(self.at[(self.at <= offset) & (offset < self.at + self.size)].max()) + self.size
+
     def races_with(self, other: _Record) -> bool:
         """Whether nothing orders accesses of two waves to the same byte."""
         begin, end = max(self.epochs[0], other.epochs[0]), min(self.epochs[1], other.epochs[1])
@@ -113,8 +122,8 @@ class _Record:
 class AccessCheck:
     """Watches the accesses of a launch."""
 
-    def __init__(self, source: Callable[[int], str], races: bool = True, memory: bool = True) -> None:
-        self._source = source
+    def __init__(self, kernel: str, source: Callable[[int], str], races: bool = True, memory: bool = True) -> None:
+        self._kernel, self._source = kernel, source
         """File and line of an address."""
         self.touched: list[Touch] = []
         """What the access touches that takes place at this moment; allocations append to it."""
@@ -129,7 +138,7 @@ class AccessCheck:
         for allocation, lanes, at, size, what in self.touched:
             waves, kind = w.waves_of(lanes), "atomic" if transfer.atomic else what.replace("unwritten", "load")
             if what == "unwritten":
-                access = Access(w.group.number, int(waves[0]), transfer.address, kind)
+                access = Access(w.group.number, int(waves[0]), transfer.address, kind, self._source(transfer.address))
                 self._note_unwritten(allocation, access, int(at[0]), size)
             elif self._wants_races and allocation is not w.scratch:
                 epochs = transfer.epoch, w.epoch
@@ -141,8 +150,7 @@ class AccessCheck:
     def _note_unwritten(self, allocation: Allocation, access: Access, offset: int, size: int) -> None:
         key = allocation.name, access.address
         if self._wants_memory and key not in self._unwritten:
-            access = replace(access, source=self._source(access.address))
-            self._unwritten[key] = UnwrittenLoad(allocation.name, offset, size, access)
+            self._unwritten[key] = UnwrittenLoad(self._kernel, allocation.name, offset, size, access)
 
     def unwritten(self) -> list[UnwrittenLoad]:
         """Loads of bytes that nothing has written; at most one for each instruction."""
@@ -183,16 +191,19 @@ class AccessCheck:
             for (one, first), (other, second) in combinations(accesses, 2):
                 pair = records[one], records[other]
                 if pair[0].races_with(pair[1]) and (pair[0].workgroup, first) != (pair[1].workgroup, second):
-                    self._note_race(allocation, place * unit, *(
-                        Access(record.workgroup, wave, record.address, record.what)
-                        for record, wave in zip(pair, (first, second), strict=True)
-                    ))  # fmt: skip
+                    self._note_race(allocation, place * unit, pair, (first, second))
 
-    def _note_race(self, allocation: Allocation, offset: int, *accesses: Access) -> None:
-        key = (allocation.name, *sorted((one.address, one.what) for one in accesses))
+    def _note_race(
+        self, allocation: Allocation, offset: int, records: tuple[_Record, _Record], waves: tuple[int, int]
+    ) -> None:
+        key = (allocation.name, *sorted((record.address, record.what) for record in records))
         if key not in self._races:
-            both = [replace(one, source=self._source(one.address)) for one in accesses]
-            self._races[key] = Race(allocation.name, offset, *both)
+            size = min(record.end(offset) for record in records) - offset
+            first, second = (
+                Access(record.workgroup, wave, record.address, record.what, self._source(record.address))
+                for record, wave in zip(records, waves, strict=True)
+            )
+            self._races[key] = Race(self._kernel, allocation.name, offset, size, first, second)
 
 
 def _without_expectations(records: list[_Record]) -> list[_Record]:

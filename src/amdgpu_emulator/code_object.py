@@ -77,10 +77,10 @@ class CodeObject:
         return EmulatedGpu().launch(self, kernel, grid, block, arguments, **options)
 
 
-def load(content: bytes | Path) -> CodeObject:
+def load(content: bytes | Path | str) -> CodeObject:
     """Read a code object, alone or in the bundle that the compiler puts into a library; else ``ValueError``."""
-    if isinstance(content, Path):
-        content = content.read_bytes()
+    if isinstance(content, Path | str):
+        content = Path(content).read_bytes()
     if content.startswith(_BUNDLE):
         content = _of_bundle(content)
     try:

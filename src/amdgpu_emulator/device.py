@@ -14,7 +14,11 @@ from amdgpu_emulator.faults import EmulationFault
 from amdgpu_emulator.machine_code import MachineCode
 from amdgpu_emulator.memory import Array, GlobalMemory
 
-ARCHS = ("gfx90a", "gfx942", "gfx950")
+_LDS_BYTES = {"gfx90a": 64 << 10, "gfx942": 64 << 10, "gfx950": 160 << 10}
+"""What a workgroup can have."""
+ARCHS = tuple(_LDS_BYTES)
+_MOST_THREADS = 1024
+"""Of a workgroup."""
 Argument = Array | np.generic | bytes
 """An array is a buffer, of which the kernel gets the address; all else is passed by its bytes."""
 _KERNARG, _CODE, _BUFFERS, _STRIDE = 1 << 36, 1 << 40, 1 << 44, 1 << 36
@@ -62,22 +66,30 @@ class EmulatedGpu:
         """
         if kernel not in code.kernels:
             raise ValueError(f"the code object has no kernel {kernel}, but {', '.join(code.kernels)}")
+        check = (check,) if isinstance(check, str) else check
         if others := set(check) - set(KINDS):
             raise ValueError(f"check: {', '.join(map(repr, sorted(others)))}; choose of {', '.join(KINDS)}")
         descriptor, machine_code = code.kernels[kernel], self._load(code)
-        watch = AccessCheck(code.source, "races" in check, "memory" in check) if check else None
-        sizes = _three(grid), _three(block), dynamic_lds
+        lds_bytes = descriptor.lds_bytes + dynamic_lds
+        if lds_bytes > _LDS_BYTES[code.arch]:
+            raise EmulationFault(f"{kernel} takes {lds_bytes} bytes of LDS; {code.arch} has {_LDS_BYTES[code.arch]}")
+        if min(dynamic_lds, seed) < 0:
+            raise ValueError(f"dynamic_lds: {dynamic_lds}, seed: {seed}; both are at least 0")
+        watch = AccessCheck(kernel, code.source, "races" in check, "memory" in check) if check else None
+        sizes = _three("grid", grid), _three("block", block), dynamic_lds
         dispatch = Dispatch(machine_code, descriptor, _KERNARG, *sizes, watch, most_instructions, trace)
-        values, mapped = [], [_KERNARG]
+        buffers = {i: _bytes_of(one, i) for i, one in enumerate(arguments) if isinstance(one, np.ndarray)}
+        if no_buffers := set(unwritten) - set(buffers):
+            raise ValueError(f"unwritten: {sorted(no_buffers)}; the arguments that are buffers are {[*buffers]}")
+        addresses = {number: _BUFFERS + number * _STRIDE for number in buffers}
+        values = [
+            addresses[i].to_bytes(8, "little") if i in buffers else _value(one, i) for i, one in enumerate(arguments)
+        ]
+        mapped = {_KERNARG: (_kernarg(dispatch, values), "the arguments of the kernel", True)}
+        mapped |= {addresses[i]: (buffers[i], f"argument {i}", i not in unwritten) for i in buffers}
         try:
-            for number, argument in enumerate(arguments):
-                if isinstance(argument, np.ndarray):
-                    mapped.append(_BUFFERS + number * _STRIDE)
-                    content = _bytes_of(argument, number)
-                    self.memory.map(mapped[-1], content, f"argument {number}", number not in unwritten)
-                    argument = mapped[-1].to_bytes(8, "little")
-                values.append(argument if isinstance(argument, bytes) else argument.tobytes())
-            self.memory.map(_KERNARG, _kernarg(dispatch, values), "the arguments of the kernel")
+            for address, what in mapped.items():
+                self.memory.map(address, *what)
             self.memory.note_accesses(watch.touched if watch else None)
             with np.errstate(all="ignore"):
                 dispatch.execute(self.memory, seed)
@@ -85,11 +97,11 @@ class EmulatedGpu:
             self.memory.note_accesses(None)
             for address in mapped:
                 self.memory.unmap(address)
-        addresses = machine_code.addresses(dispatch.runs)
+        reached = machine_code.addresses(dispatch.runs)
         if coverage is not None:
-            coverage.add(code, kernel, addresses)
+            coverage.add(code, kernel, reached)
         races, loads = (watch.races(), watch.unwritten()) if watch else ([], [])
-        return Execution(machine_code.opcodes(dispatch.runs), addresses, races, loads)
+        return Execution(machine_code.opcodes(dispatch.runs), reached, races, loads)
 
     def _load(self, code: CodeObject) -> MachineCode:
         """Map the image of a code object, once."""
@@ -103,13 +115,27 @@ class EmulatedGpu:
 
 
 def _bytes_of(argument: Array, number: int) -> Array:
-    if not argument.flags.c_contiguous:
-        raise ValueError(f"argument {number}: the array is not contiguous; pass a copy")
+    if not argument.flags.c_contiguous or argument.dtype.hasobject:
+        raise ValueError(f"argument {number}: the array is not contiguous in C order, or not of numbers; pass a copy")
     return argument.reshape(-1).view(np.uint8)
 
 
-def _three(sizes: Sequence[int]) -> tuple[int, int, int]:
-    x, y, z = (*sizes, 1, 1)[: max(3, len(sizes))]
+def _value(argument: Argument, number: int) -> bytes:
+    if isinstance(argument, bytes):
+        return argument
+    if not isinstance(argument, np.generic):
+        what = type(argument).__name__
+        raise ValueError(f"argument {number} is of type {what}; pass an array, or a number with a size as np.uint32(1)")
+    return argument.tobytes()
+
+
+def _three(what: str, sizes: Sequence[int]) -> tuple[int, int, int]:
+    numbers = np.atleast_1d(sizes)
+    if numbers.shape not in ((1,), (2,), (3,)) or numbers.dtype.kind not in "iu" or numbers.min() < 1:
+        raise ValueError(f"{what}: {sizes}; choose one to three whole numbers of at least 1")
+    x, y, z = (*numbers.tolist(), 1, 1)[:3]
+    if what == "block" and x * y * z > _MOST_THREADS:
+        raise ValueError(f"block: {sizes}; a workgroup has {_MOST_THREADS} threads at most")
     return x, y, z
 
 
@@ -119,6 +145,9 @@ def _kernarg(dispatch: Dispatch, values: Sequence[bytes]) -> Array:
     explicit = kernel.explicit_arguments
     if len(explicit) != len(values):
         raise ValueError(f"{kernel.name} takes {len(explicit)} arguments, not {len(values)}")
+    for number, (row, value) in enumerate(zip(explicit, values, strict=True)):
+        if len(value) != row[".size"]:
+            raise ValueError(f"argument {number} of {kernel.name} has {row['.size']} bytes, not {len(value)}")
     by_offset = {row[".offset"]: value for row, value in zip(explicit, values, strict=True)}
     hidden = {
         **{f"hidden_block_count_{axis}": count for axis, count in zip("xyz", dispatch.grid, strict=True)},
@@ -129,7 +158,5 @@ def _kernarg(dispatch: Dispatch, values: Sequence[bytes]) -> Array:
     for row in kernel.arguments:
         begin, size = row[".offset"], row[".size"]
         value = by_offset.get(begin, hidden.get(row[".value_kind"], 0).to_bytes(size, "little"))
-        if len(value) != size:
-            raise ValueError(f"{kernel.name}: the argument at offset {begin} has {size} bytes, not {len(value)}")
         content[begin : begin + size] = np.frombuffer(value, np.uint8)
     return content

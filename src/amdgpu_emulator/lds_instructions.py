@@ -10,7 +10,7 @@ from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.memory import WORD, Accesses, Array
 from amdgpu_emulator.memory_instructions import Locate, Queue, load_step, store_step, vector_row
 from amdgpu_emulator.operands import operand_reader
-from amdgpu_emulator.wave import LANES, Step, Transfer, Waves
+from amdgpu_emulator.wave import LANES, NOTHING, Step, Transfer, Waves
 
 _LOADS = {
     "READ_B32": (4, "words"), "READ_B64": (8, "words"), "READ_B96": (12, "words"), "READ_B128": (16, "words"),
@@ -64,7 +64,12 @@ def _load_two(words: int, row: int, places: list[Locate]) -> Step:
         for part, accesses in enumerate(transfer.places):
             w.write(row + part * words, accesses.load(words * WORD), accesses.lanes)
 
-    return lambda w: w.issue(w.lgkm, Transfer(tuple(locate(w, words * WORD) for locate in places), complete))
+    def step(w: Waves) -> None:
+        both = tuple(locate(w, words * WORD) for locate in places)
+        w.write(row, NOTHING[: 2 * words], both[0].lanes)
+        w.issue(w.lgkm, Transfer(both, complete))
+
+    return step
 
 
 def _store_two(words: int, rows: list[int], places: list[Locate]) -> Step:
@@ -94,6 +99,7 @@ def _load_transposed(address: Address, offset: int, row: int) -> Step:
             raise UnsupportedInstruction("DS_READ_B64_TR_B16 with lanes disabled")
         starts = (address(w).reshape(w.count, LANES)[:, sources] + np.uint32(offset)).astype(np.int64)
         at = (starts + 2 * (lane & 3)).transpose(1, 0, 2).reshape(len(sources), -1)
+        w.write(row, NOTHING[:2], w.every)
         w.issue(w.lgkm, Transfer(tuple(Accesses(w.lds, w.every, part) for part in at), complete))
 
     return step
@@ -114,6 +120,7 @@ def _permute(address: Address, offset: int, data: int, target: int, is_backward:
         else:
             result = np.zeros_like(values)
             result[other[lanes]] = values[lanes]
+        w.write(target, NOTHING[:1], lanes)
         # It reads no memory, but its result arrives as if it did.
         w.issue(w.lgkm, Transfer((Accesses(w.lds, lanes, lanes),), complete, result[lanes][None]))
 

@@ -120,6 +120,8 @@ class MachineCode:
         block = BasicBlock([], [], [], lambda w: END)
         address = start
         while True:
+            if not 0 <= address - self.base < len(self._image):
+                raise EmulationFault(f"a jump to {address:#x}, where no machine code is")
             inst = decoder.decode(self._image, address - self.base, self._arch)
             name, after = decoder.opcode(inst.op.name, self._arch), address + inst.size()
             block.addresses.append(address)

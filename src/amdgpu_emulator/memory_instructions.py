@@ -15,7 +15,7 @@ from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.memory import WORD, Accesses, Array
 from amdgpu_emulator.operands import ACC, VGPR, operand_reader
 from amdgpu_emulator.vector_operations import bf16
-from amdgpu_emulator.wave import LANES, M0, PAIRS, SGPRS, Pending, Step, Transfer, Waves
+from amdgpu_emulator.wave import LANES, M0, NOTHING, PAIRS, SGPRS, UNWRITTEN, Pending, Step, Transfer, Waves
 
 _NO_SCALAR = (124, 127)
 """Codes of the scalar address that mean none."""
@@ -68,6 +68,7 @@ def translate_scalar_load(inst: Instruction, name: str) -> Step:
         at = w.si64[base // 2 :: PAIRS] + offset
         if index is not None:
             at = at + w.s[index::SGPRS]
+        w.s_by_wave[:, target : target + count] = UNWRITTEN
         # As the lowest lane of each wave.
         w.issue(w.scalar, Transfer((Accesses(w.memory, w.every[::LANES], at & ~3),), complete))
 
@@ -214,12 +215,18 @@ def vector_row(register: int, acc: bool) -> int:
 
 def load_step(size: int, how: str, row: int, locate: Locate, queue: Queue) -> Step:
     """Load ``size`` bytes per lane to registers from ``row`` on; ``how`` as in ``_LOADS``."""
+    nothing = NOTHING[: 0 if how in ("low", "high") else max(1, size // WORD)]
 
     def complete(w: Waves, transfer: Transfer) -> None:
         accesses = transfer.places[0]
         _write_loaded(w, row, how, size, accesses.load(size), accesses.lanes)
 
-    return lambda w: w.issue(queue(w), Transfer((locate(w, size),), complete))
+    def step(w: Waves) -> None:
+        accesses = locate(w, size)
+        w.write(row, nothing, accesses.lanes)
+        w.issue(queue(w), Transfer((accesses,), complete))
+
+    return step
 
 
 def store_step(size: int, high: bool, row: int, locate: Locate, queue: Queue) -> Step:

@@ -92,8 +92,8 @@ class _Session:
         finally:
             for address in memory:
                 self._gpu.memory.unmap(address)
-        if execution.races:
-            raise RuntimeError(f"{execution.races[0]} (kernel {kernel})")
+        if mistakes := [*execution.races, *execution.unwritten]:
+            raise RuntimeError(str(mistakes[0]))
         return _WORD.pack(execution.opcodes.total()) + b"".join(_text(part.tobytes()) for part in memory.values())
 
 

@@ -21,7 +21,9 @@ VCC, M0, EXEC = 106, 124, 126
 EVERY_LANE = (1 << LANES) - 1
 UNWRITTEN = 0xFFFFFFFF
 """What registers hold before they are written: not a number in every float type."""
-_NOTHING: Array = np.empty((0, 0), np.uint32)
+NOTHING: Array = np.full((4, 1), UNWRITTEN, np.uint32)
+"""What a load leaves in its registers from its issue on, up to the wait for it."""
+_NO_DATA: Array = np.empty((0, 0), np.uint32)
 
 
 @dataclass(slots=True)
@@ -31,7 +33,7 @@ class Transfer:
     places: tuple[Accesses, ...]
     complete: Callable[[Waves, Transfer], None]
     """Lets the access take place."""
-    data: Array = field(default_factory=lambda: _NOTHING)
+    data: Array = field(default_factory=lambda: _NO_DATA)
     """What is stored [rows, active lanes], read from registers at the issue."""
     atomic: str = ""
     """What an atomic access does, such as ``ADD``."""

@@ -17,6 +17,7 @@ from amdgpu_emulator import (
     EmulationFault,
     EmulationHang,
     KernelDescriptor,
+    UnsupportedInstruction,
     bundle_bytes,
     load,
 )  # fmt: skip
@@ -101,7 +102,9 @@ def test_a_removed_barrier_and_a_weaker_wait_are_races_in_one_order():
         store, load_ = sorted((race.first, race.second), key=lambda access: access.what, reverse=True)
         assert code[store.address : store.address + 8] == encode("DS", DS.DS_WRITE_B32, addr=1, data0=0)
         assert code[load_.address : load_.address + 8] == encode("DS", DS.DS_READ_B32, addr=2, vdst=3)
-        assert f"race at byte {race.offset} of the LDS of a workgroup: " in str(race) and "by wave " in str(race)
+        assert (race.kernel, race.offset % 256, race.size) == ("exchange", 0, 4)
+        where = f"race in exchange at bytes {race.offset} to {race.offset + 3} of the LDS of a workgroup: "
+        assert where in str(race) and "by wave " in str(race)
 
 
 def store_to(shift, what="GLOBAL_STORE_DWORD"):
@@ -195,8 +198,6 @@ def test_an_output_is_written_before_it_is_read():
     done = code.launch("saxpy", [2], [64], arguments, unwritten=[0])
     assert [(one.memory, one.offset) for one in done.unwritten] == [("argument 0", 0)]
     assert not code.launch("saxpy", [2], [64], arguments).unwritten
-    with pytest.raises(ValueError, match="check: 'race'; choose of races, memory"):
-        code.launch("saxpy", [2], [64], arguments, check=["race"])
 
 
 def test_memory_that_the_host_has_written_counts():
@@ -265,18 +266,47 @@ def test_an_access_beside_a_buffer_and_a_store_to_an_input_are_faults():
         code.launch("saxpy", [2], [64], arguments)
 
 
-def test_wrong_arguments_name_themselves():
-    code, arguments = load(SAXPY), saxpy()
-    with pytest.raises(ValueError, match="no kernel axpy, but saxpy"):
-        code.launch("axpy", [2], [64], arguments)
-    with pytest.raises(ValueError, match="the argument at offset 16 has 4 bytes, not 8"):
-        code.launch("saxpy", [2], [64], [*arguments[:2], np.float64(3), arguments[3]])
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"kernel": "axpy"}, "no kernel axpy, but saxpy"),
+    ({"grid": [0]}, r"grid: \[0\]; choose one to three whole numbers of at least 1"),
+    ({"grid": [2.0]}, "grid: "),
+    ({"grid": [1, 1, 1, 1]}, "grid: "),
+    ({"block": []}, "block: "),
+    ({"block": [64, 32]}, r"block: \[64, 32\]; a workgroup has 1024 threads at most"),
+    ({"dynamic_lds": -4}, "dynamic_lds: -4"),
+    ({"seed": -1}, "seed: -1"),
+    ({"check": "race"}, "check: 'race'; choose of races, memory"),
+    ({"unwritten": [1, 2]}, r"unwritten: \[2\]; the arguments that are buffers are \[0, 1\]"),
+    ({2: np.float64(3)}, "argument 2 of saxpy has 4 bytes, not 8"),
+    ({2: np.ones(1, np.float32)}, "argument 2 of saxpy has 4 bytes, not 8"),
+    ({3: 100}, r"argument 3 is of type int; pass an array, or a number with a size as np.uint32\(1\)"),
+    ({0: None}, "argument 0 is of type NoneType"),
+    ({0: np.ones(200, np.float32)[::2]}, "argument 0: the array is not contiguous"),
+    ({0: np.array([None] * 100)}, "argument 0: the array is not contiguous in C order, or not of numbers"),
+])  # fmt: skip
+def test_what_a_launch_cannot_take_is_named(changes, message):
+    arguments = [changes.get(number, argument) for number, argument in enumerate(saxpy())]
+    options = {name: value for name, value in changes.items() if isinstance(name, str)}
+    with pytest.raises(ValueError, match=message):
+        load(SAXPY).launch(**{"kernel": "saxpy", "grid": [2], "block": [64], "arguments": arguments} | options)
+
+
+def test_what_no_gpu_can_launch_is_a_fault():
+    code = load(str(SAXPY))
     with pytest.raises(ValueError, match="takes 4 arguments, not 3"):
-        code.launch("saxpy", [2], [64], arguments[:3])
-    with pytest.raises(ValueError, match="argument 0: the array is not contiguous"):
-        code.launch("saxpy", [2], [64], [np.ones(200, np.float32)[::2], *arguments[1:]])
+        code.launch("saxpy", [2], [64], saxpy()[:3])
+    with pytest.raises(EmulationFault, match="saxpy takes 200000 bytes of LDS; gfx950 has 163840"):
+        code.launch("saxpy", [2], [64], saxpy(), dynamic_lds=200_000)
     with pytest.raises(EmulationFault, match="gfx1100 is not emulated; gfx90a, gfx942, gfx950 are"):
-        CodeObject("gfx1100", code.kernels, code.image, code.text).launch("saxpy", [2], [64], arguments)
+        CodeObject("gfx1100", code.kernels, code.image, code.text).launch("saxpy", [2], [64], saxpy())
+
+
+def test_a_jump_out_of_the_code_is_a_fault_of_the_kernel():
+    far = encode("SOP1", ins.SOP1Op.S_MOV_B64, sdst=4, ssrc0=128) + encode("SOP1", ins.SOP1Op.S_SETPC_B64, ssrc0=4)
+    for code in (far, WAIT):
+        with pytest.raises(EmulationFault, match=r"a jump to 0x.*, where no machine code is") as caught:
+            execute(code)
+        assert not isinstance(caught.value, UnsupportedInstruction)
 
 
 def test_a_file_that_is_no_code_object_is_refused():

@@ -60,7 +60,10 @@ def some(kernel):
     """Problems with one and with several steps, padding, stride, groups, partial tiles and split-K."""
     pairs = tiny_problems(kernel)
     first = len(STEPS)
-    return [pairs[i] for i in (0, STEPS.index(3), STEPS.index(4), first, first + 2, first + 4, -3, first + 6, -2)]
+    return [
+        pairs[i]
+        for i in (0, STEPS.index(3), STEPS.index(4), first, first + 2, first + 4, -first - 2, first + 6, -first)
+    ]
 
 
 def test_compiled_kernels_compute_the_convolution(built, loaded):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.kernels.support import check_support
 from tileseer.measure.emulated_problems import tiny_problems
+from tileseer.measure.harness.emulated_driver import instance_text
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 
@@ -33,8 +33,6 @@ STATUSES = (
 )
 _LAST = ("hang", "run_timeout", "not_executable")
 """Statuses after which no other problem is executed: it would take as long to end as this one."""
-_TAILS = ("odd", "even", "one", "two", "three", "four", "five", "six", "seven", "empty", "full")
-"""``ck_tile::TailNumber``."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ def execute_kernel(
     return KernelVerdict(
         kernel.name, status, counts["ok"], wrong, opcodes.total(), cycles, len(instances),
         len(instances) - len(missing), round(executed / every, 3) if every else 0.0,
-        "; ".join(sorted(map(_instance_text, missing))), failure[1],
+        "; ".join(sorted(map(instance_text, missing))), failure[1],
     )  # fmt: skip
 
 
@@ -165,14 +163,6 @@ def _chosen(launched: Sequence[Sequence[str]], fewest: int) -> list[int]:
             chosen.append(number)
             seen.update(names)
     return chosen
-
-
-def _instance_text(name: str) -> str:
-    """What an instance is for, by its mangled name."""
-    parts = ["adds to the result" if "memory_operation_enumE1" in name else "sets the result"]
-    if match := re.search(r"Lb([01])ELNS_10TailNumberE(\d+)", name):
-        parts[:0] = ["loop" if match[1] == "1" else "no loop", f"tail {_TAILS[int(match[2])]}"]
-    return ", ".join(parts)
 
 
 def coverage_text(verdict: KernelVerdict) -> str:

@@ -5,8 +5,8 @@ from typing import Any
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.problems.problem import Problem
 
-STEPS = (1, 2, 3, 4, 5, 8)
-"""Steps of the main loop along k: no loop at all, one of each tail, several rounds."""
+STEPS = (1, 2, 3, 4, 5, 6, 7, 8)
+"""Steps of the main loop along k, also of each slice of split-K: no loop at all, then each tail after a loop."""
 DEEP = {3: (1, 3), 4: (2, 2), 5: (1, 5)}
 """Steps of the main loop with groups, stride, padding or dilation: rows and columns of the filter."""
 SPLIT_K = 2
@@ -44,7 +44,8 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
         ]
     shapes += [_deep(kernel, steps, few) for steps in DEEP]
     problems = [Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in shapes]
-    split = [problems[STEPS.index(4)], problems[len(STEPS)]]
+    slices = (_along_k(kernel, SPLIT_K * steps) for steps in STEPS)
+    split = [*(Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in slices), problems[len(STEPS)]]
     return [(problem, 1) for problem in problems] + [(problem, SPLIT_K) for problem in split]
 
 

@@ -5,6 +5,7 @@ import ctypes
 import re
 from collections import Counter
 from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_long, c_size_t, c_uint, c_uint8, c_void_p
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -28,6 +29,8 @@ _MESSAGE_BYTES = 512
 _HEAD_BYTES = 4096
 _INSTANCE = re.compile(r"(?:Lb[01]E)?LNS_10TailNumberE\d+E|memory_operation_enumE\dE")
 """Where the mangled name of a CK Tile kernel has the loop, its tail, and whether the result is set or added."""
+_TAILS = ("odd", "even", "one", "two", "three", "four", "five", "six", "seven", "empty", "full")
+"""``ck_tile::TailNumber``."""
 _BIND = CFUNCTYPE(c_int, c_char_p, c_void_p, POINTER(c_uint), c_size_t, POINTER(c_void_p), POINTER(c_char))
 _RUN = CFUNCTYPE(c_long, c_int, POINTER(c_char))
 _ALLOCATED = CFUNCTYPE(None, c_void_p, c_size_t)
@@ -135,8 +138,9 @@ class EmulatedDriver:
         except Exception as error:
             return self._failure(error, launch[1], message)
         self.opcodes += execution.opcodes
-        self.races += execution.races
-        self.unwritten += execution.unwritten
+        # The name of a kernel is a page long.
+        self.races += [replace(race, kernel=instance_text(race.kernel)) for race in execution.races]
+        self.unwritten += [replace(load_, kernel=instance_text(load_.kernel)) for load_ in execution.unwritten]
         return execution.opcodes.total()
 
     def _failure(self, error: Exception, kernel: str, message: Any) -> int:
@@ -155,3 +159,11 @@ class EmulatedDriver:
 
 def _host_memory(address: int, size: int) -> Any:
     return np.ctypeslib.as_array((c_uint8 * size).from_address(address))
+
+
+def instance_text(name: str) -> str:
+    """What an instance is for, by its mangled name."""
+    parts = ["adds to the result" if "memory_operation_enumE1" in name else "sets the result"]
+    if match := re.search(r"Lb([01])ELNS_10TailNumberE(\d+)", name):
+        parts[:0] = ["loop" if match[1] == "1" else "no loop", f"tail {_TAILS[int(match[2])]}"]
+    return ", ".join(parts)
