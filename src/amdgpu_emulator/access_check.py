@@ -64,8 +64,8 @@ class Race:
 
     def __str__(self) -> str:
         """The race in words."""
-        what = f"race in {self.kernel} at bytes {self.offset} to {self.offset + self.size - 1} of {self.memory}"
-        return f"{what}: {self.first} and {self.second}"
+        what = f"race in {self.kernel}: bytes {self.offset} to {self.offset + self.size - 1} of {self.memory}"
+        return f"{what}, {self.first} and {self.second}"
 
 
 @dataclass(frozen=True)

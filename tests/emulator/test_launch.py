@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +104,7 @@ def test_a_removed_barrier_and_a_weaker_wait_are_races_in_one_order():
         assert code[store.address : store.address + 8] == encode("DS", DS.DS_WRITE_B32, addr=1, data0=0)
         assert code[load_.address : load_.address + 8] == encode("DS", DS.DS_READ_B32, addr=2, vdst=3)
         assert (race.kernel, race.offset % 256, race.size) == ("exchange", 0, 4)
-        where = f"race in exchange at bytes {race.offset} to {race.offset + 3} of the LDS of a workgroup: "
+        where = f"race in exchange: bytes {race.offset} to {race.offset + 3} of the LDS of a workgroup, "
         assert where in str(race) and "by wave " in str(race)
 
 
@@ -299,6 +300,13 @@ def test_what_no_gpu_can_launch_is_a_fault():
         code.launch("saxpy", [2], [64], saxpy(), dynamic_lds=200_000)
     with pytest.raises(EmulationFault, match="gfx1100 is not emulated; gfx90a, gfx942, gfx950 are"):
         CodeObject("gfx1100", code.kernels, code.image, code.text).launch("saxpy", [2], [64], saxpy())
+
+
+def test_scratch_through_a_buffer_is_not_emulated_rather_than_a_fault_of_the_kernel():
+    code = load(SAXPY)
+    spills = replace(code.kernels["saxpy"], scratch_bytes=64, properties=1 | 8)
+    with pytest.raises(UnsupportedInstruction, match="scratch through a buffer"):
+        replace(code, kernels={"saxpy": spills}).launch("saxpy", [2], [64], saxpy())
 
 
 def test_a_jump_out_of_the_code_is_a_fault_of_the_kernel():
