@@ -9,8 +9,8 @@ from amdgpu_emulator import (
     vector_instructions,
 )
 from amdgpu_emulator.decoder import Instruction
-from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.wave import Step
+from amdgpu_emulator.faults import EmulationFault, UnsupportedInstruction
+from amdgpu_emulator.wave import Step, Waves
 
 _MEMORY = {
     "DS": lds_instructions.translate_lds,
@@ -38,6 +38,8 @@ def translate(inst: Instruction, name: str) -> Step:
     encoding = type(inst).__name__
     if name in _NOTHING:
         return lambda w: None
+    if name == "S_TRAP":
+        return _trap
     if encoding in _MEMORY:
         return _MEMORY[encoding](inst, name)
     if encoding.startswith("SOP"):
@@ -49,3 +51,7 @@ def translate(inst: Instruction, name: str) -> Step:
     if name.startswith("V_"):
         return vector_instructions.translate_vector(inst, encoding, name)
     raise UnsupportedInstruction(inst.op.name)
+
+
+def _trap(_: Waves) -> None:
+    raise EmulationFault("the kernel stops itself")

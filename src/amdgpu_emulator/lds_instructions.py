@@ -8,7 +8,7 @@ import numpy as np
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.memory import WORD, Accesses, Array
-from amdgpu_emulator.memory_instructions import Locate, Queue, load_step, store_step, vector_row
+from amdgpu_emulator.memory_instructions import Locate, Queue, atomic_step, load_step, store_step, vector_row
 from amdgpu_emulator.operands import operand_reader
 from amdgpu_emulator.wave import LANES, NOTHING, Step, Transfer, Waves
 
@@ -22,6 +22,12 @@ _STORES = {
     "WRITE_B32": (4, False), "WRITE_B64": (8, False), "WRITE_B96": (12, False), "WRITE_B128": (16, False),
     "WRITE_B8": (1, False), "WRITE_B16": (2, False), "WRITE_B8_D16_HI": (1, True), "WRITE_B16_D16_HI": (2, True),
 }  # fmt: skip
+_ATOMICS = {
+    "ADD_U32": "ADD", "SUB_U32": "SUB", "MIN_I32": "SMIN", "MAX_I32": "SMAX", "MIN_U32": "UMIN", "MAX_U32": "UMAX",
+    "AND_B32": "AND", "OR_B32": "OR", "XOR_B32": "XOR", "WRXCHG_B32": "SWAP", "ADD_F32": "ADD_F32",
+    "PK_ADD_F16": "PK_ADD_F16", "PK_ADD_BF16": "PK_ADD_BF16",
+}  # fmt: skip
+"""What the atomic accesses are called in other memory."""
 _TWO = {"2_B32": (1, 4), "2_B64": (2, 8), "2ST64_B32": (1, 256), "2ST64_B64": (2, 512)}
 """Words of each of two accesses, and the bytes that an offset counts."""
 Address = Callable[[Waves], Array]
@@ -36,6 +42,10 @@ def translate_lds(inst: Instruction, name: str) -> Step:
         return load_step(*_LOADS[what], vector_row(inst.vdst.offset, acc), _locate(address, offset), _lgkm)
     if what in _STORES:
         return store_step(*_STORES[what], vector_row(inst.data0.offset, acc), _locate(address, offset), _lgkm)
+    if (plain := what.replace("_RTN_", "_")) in _ATOMICS:
+        back = vector_row(inst.vdst.offset, acc) if plain != what else None
+        row = vector_row(inst.data0.offset, acc)
+        return atomic_step(_ATOMICS[plain], row, back, _locate(address, offset), _lgkm)
     words, unit = _TWO.get(what.removeprefix("READ").removeprefix("WRITE"), (0, 0))
     both = [_locate(address, inst.offset0 * unit), _locate(address, inst.offset1 * unit)]
     if words and what.startswith("READ"):

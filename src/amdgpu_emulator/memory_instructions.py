@@ -32,7 +32,16 @@ _STORES = {
 """Bytes of a store, and whether they come from the upper half."""
 _ATOMICS: dict[str, tuple[int, int, Callable[[Array, Array], Array]]] = {
     "ADD_F32": (1, 1, lambda old, add: (old.view(np.float32) + add.view(np.float32)).view(np.uint32)),
-    "ADD": (1, 1, lambda old, add: old + add),
+    "ADD": (1, 1, np.add),
+    "SUB": (1, 1, np.subtract),
+    "UMIN": (1, 1, np.minimum),
+    "UMAX": (1, 1, np.maximum),
+    "SMIN": (1, 1, lambda old, new: np.minimum(old.view(np.int32), new.view(np.int32)).view(np.uint32)),
+    "SMAX": (1, 1, lambda old, new: np.maximum(old.view(np.int32), new.view(np.int32)).view(np.uint32)),
+    "AND": (1, 1, np.bitwise_and),
+    "OR": (1, 1, np.bitwise_or),
+    "XOR": (1, 1, np.bitwise_xor),
+    "SWAP": (1, 1, lambda old, new: new),
     "PK_ADD_F16": (1, 1, lambda old, add: (old.view(np.float16) + add.view(np.float16)).view(np.uint32)),
     "PK_ADD_BF16": (1, 1, lambda old, add: _add_packed_bf16(old, add)),
     "CMPSWAP": (1, 2, lambda old, data: np.where(old == data[1:], data[:1], old)),
@@ -104,7 +113,7 @@ def translate_global(inst: Instruction, name: str) -> Step:
     kind, _, what = name.partition("_")[2].partition("_")
     if kind == "ATOMIC" and what in _ATOMICS:
         back = vector_row(inst.vdst.offset, inst.acc) if inst._raw >> 16 & 1 else None
-        return _atomic(what, vector_row(inst.data.offset, inst.acc), back, locate)
+        return atomic_step(what, vector_row(inst.data.offset, inst.acc), back, locate, _vm)
     return _load_or_store(inst, name, locate)
 
 
@@ -156,7 +165,7 @@ def translate_buffer(inst: Instruction, name: str) -> Step:
     if kind == "STORE" and what in _STORES:
         return store_step(*_STORES[what], row, locate, _vm)
     if kind == "ATOMIC" and what in _ATOMICS:
-        return _atomic(what, row, row if inst.sc0 else None, locate)
+        return atomic_step(what, row, row if inst.sc0 else None, locate, _vm)
     raise UnsupportedInstruction(name)
 
 
@@ -245,7 +254,7 @@ def store_step(size: int, high: bool, row: int, locate: Locate, queue: Queue) ->
     return step
 
 
-def _atomic(operation: str, row: int, back: int | None, locate: Locate) -> Step:
+def atomic_step(operation: str, row: int, back: int | None, locate: Locate, queue: Queue) -> Step:
     """An atomic access with data from ``row`` on; ``back``: where the old content goes."""
     words, operands, compute = _ATOMICS[operation]
     size = words * WORD
@@ -262,7 +271,7 @@ def _atomic(operation: str, row: int, back: int | None, locate: Locate) -> Step:
 
     def step(w: Waves) -> None:
         accesses = locate(w, size)
-        w.issue(w.vm, Transfer((accesses,), complete, w.v[row : row + operands, accesses.lanes], operation))
+        w.issue(queue(w), Transfer((accesses,), complete, w.v[row : row + operands, accesses.lanes], operation))
 
     return step
 

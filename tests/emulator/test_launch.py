@@ -302,6 +302,12 @@ def test_what_no_gpu_can_launch_is_a_fault():
         CodeObject("gfx1100", code.kernels, code.image, code.text).launch("saxpy", [2], [64], saxpy())
 
 
+def test_a_trap_is_a_fault_of_the_kernel():
+    with pytest.raises(EmulationFault, match="S_TRAP at 0x0: the kernel stops itself") as caught:
+        execute(encode("SOPP", ins.SOPPOp.S_TRAP, simm16=2) + END)
+    assert not isinstance(caught.value, UnsupportedInstruction)
+
+
 def test_scratch_through_a_buffer_is_not_emulated_rather_than_a_fault_of_the_kernel():
     code = load(SAXPY)
     spills = replace(code.kernels["saxpy"], scratch_bytes=64, properties=1 | 8)

@@ -24,7 +24,7 @@ FIELDS = {
 ACCESSES = [
     *(("DS", f"DS_{what}", {}) for what in ("READ_B32", "READ_B128", "READ_U16_D16_HI", "WRITE_B32", "WRITE_B96")),
     *(("DS", f"DS_{what}", {"offset1": 5}) for what in ("READ2_B64", "WRITE2_B32")),
-    *(("DS", f"DS_{what}", {}) for what in ("READ_B64_TR_B16", "BPERMUTE_B32", "PERMUTE_B32")),
+    *(("DS", f"DS_{what}", {}) for what in ("READ_B64_TR_B16", "BPERMUTE_B32", "PERMUTE_B32", "ADD_RTN_U32")),
     *(("MUBUF", f"BUFFER_{what}", {}) for what in ("LOAD_DWORDX4", "LOAD_UBYTE", "STORE_DWORDX3", "STORE_SHORT")),
     ("MUBUF", "BUFFER_LOAD_DWORD", {"lds": 1}), ("MUBUF", "BUFFER_ATOMIC_ADD", {"sc0": 1}),
     ("GLOBAL", "GLOBAL_LOAD_DWORDX2", {"vdst": 16}), ("GLOBAL", "GLOBAL_STORE_DWORDX4", {"data": 8}),

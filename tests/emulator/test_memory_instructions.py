@@ -19,6 +19,11 @@ LDS_STORES = {
     "DWORD": "B32", "DWORDX2": "B64", "DWORDX3": "B96", "DWORDX4": "B128", "BYTE": "B8", "SHORT": "B16",
     "SHORT_D16_HI": "B16_D16_HI", "BYTE_D16_HI": "B8_D16_HI",
 }  # fmt: skip
+LDS_ATOMICS = {
+    "ADD": "ADD_U32", "SUB": "SUB_U32", "SMIN": "MIN_I32", "UMIN": "MIN_U32", "SMAX": "MAX_I32", "UMAX": "MAX_U32",
+    "AND": "AND_B32", "OR": "OR_B32", "XOR": "XOR_B32", "SWAP": "WRXCHG_B32", "ADD_F32": "ADD_F32",
+    "PK_ADD_F16": "PK_ADD_F16", "PK_ADD_BF16": "PK_ADD_BF16",
+}  # fmt: skip
 
 
 def with_memory(size=4096):
@@ -58,6 +63,10 @@ def atomic(family, w, name):
     """An atomic with its operand in v[4:]; return where the value before is."""
     if family == "GLOBAL":
         execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_{name}"], addr=2, saddr=4, data=4, vdst=8, sc0=1)
+        return 8
+    if family == "DS":
+        operation, _, type_ = LDS_ATOMICS[name.removeprefix("ATOMIC_")].rpartition("_")
+        execute(w, "DS", ins.DSOp[f"DS_{operation}_RTN_{type_}"], addr=2, data0=4, vdst=8)
         return 8
     buffer(w, name, 4, sc0=1)
     return 4
@@ -190,9 +199,10 @@ def test_lanes_exchange_words():
 
 
 @pytest.mark.parametrize("what", ["ADD", "ADD_F32", "PK_ADD_F16", "PK_ADD_BF16"])
-@pytest.mark.parametrize("family", ["GLOBAL", "BUFFER"])
+@pytest.mark.parametrize("family", ["GLOBAL", "BUFFER", "DS"])
 def test_atomic_additions_add_every_lane(what, family):
     w, content = with_memory()
+    content = w.lds.u8 if family == "DS" else content
     content[:] = 0
     w.v[2] = np.arange(LANES) % 4 * 4
     one = {"ADD": 1, "ADD_F32": 0x3F800000, "PK_ADD_F16": 0x40003C00, "PK_ADD_BF16": 0x40003F80}[what]
@@ -201,6 +211,25 @@ def test_atomic_additions_add_every_lane(what, family):
     sums = {"ADD": 16, "ADD_F32": 0x41800000, "PK_ADD_F16": 0x50004C00, "PK_ADD_BF16": 0x42004180}[what]
     assert content[:16].view(np.uint32).tolist() == [sums] * 4
     assert w.v[row, [0, 4]].tolist() == [0, one]
+
+
+@pytest.mark.parametrize(("what", "combine"), [
+    ("SUB", lambda old, new: old - new), ("SMIN", min), ("SMAX", max), ("AND", lambda old, new: old & new),
+    ("OR", lambda old, new: old | new), ("XOR", lambda old, new: old ^ new), ("SWAP", lambda old, new: new),
+    ("UMIN", lambda old, new: min(old % 2**32, new % 2**32)), ("UMAX", lambda old, new: max(old % 2**32, new % 2**32)),
+])  # fmt: skip
+@pytest.mark.parametrize("family", ["GLOBAL", "BUFFER", "DS"])
+def test_atomic_accesses_take_turns(what, combine, family):
+    w, content = with_memory()
+    content = w.lds.u8 if family == "DS" else content
+    content[:4].view(np.int32)[:] = now = 12345
+    w.v[2], w.v[4] = 0, draw("atomic", LANES)
+    before = []
+    for new in w.vi[4].tolist():
+        before.append(now % 2**32)
+        now = combine(now, new)
+    row = atomic(family, w, f"ATOMIC_{what}")
+    assert content[:4].view(np.uint32)[0] == now % 2**32 and w.v[row].tolist() == before
 
 
 @pytest.mark.parametrize(("suffix", "words"), [("", 1), ("_X2", 2)])
