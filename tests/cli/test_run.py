@@ -204,6 +204,23 @@ def test_an_interrupted_run_waits_for_its_snakemake_and_says_so_last(running, se
     assert process.returncode == 130 and not Path(f"/proc/{job}").exists()
 
 
+@pytest.fixture
+def behind_a_shell():
+    """What a shell without a terminal ignores for its commands in the background; they inherit it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_in_the_background_of_a_shell_ends_by_kill(behind_a_shell, running):
+    process, _ = running
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.terminate()
+    assert process.communicate(timeout=30)[1] == "ended after SIGINT\ninterrupted\n"
+
+
 def test_a_run_can_be_stopped_and_goes_on(running):
     process, job = running
     os.kill(process.pid, signal.SIGTSTP)

@@ -136,16 +136,15 @@ def _call(command: Sequence[str], out: IO[bytes], environment: Mapping[str, str]
 
 @contextlib.contextmanager
 def _handled(signals: Sequence[signal.Signals], handler: Callable[[int, object], None]) -> Iterator[None]:
-    """Handle signals, but for those that are ignored, as under nohup."""
+    """Handle signals, but for those that are ignored, as under nohup: a child that begins here takes all of them."""
     before = {number: signal.getsignal(number) for number in signals}
-    ours = [number for number in signals if before[number] is not signal.SIG_IGN]
     try:
-        for number in ours:
-            signal.signal(number, handler)
+        for number, action in before.items():
+            signal.signal(number, handler if action is not signal.SIG_IGN else lambda *_: None)
         yield
     finally:
-        for number in ours:
-            signal.signal(number, before[number])
+        for number, action in before.items():
+            signal.signal(number, action)
 
 
 def _ended(args: argparse.Namespace, counts: dict[str, int], words: Sequence[str]) -> int:
