@@ -31,7 +31,8 @@ PROBLEMS = [
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_line_of_miopen_driver_names_the_layout(problem):
     line = driver_lines.lines_of(problem.with_layout("NHWC"))["MIOpenDriver"]
-    assert driver_lines.layout_of(line) == "NHWC" and driver_lines.layout_of(driver_lines._driver_line(problem)) == ""
+    assert driver_lines.layout_of(line) == {2: "NHWC", 3: "NDHWC"}[problem.ndim]
+    assert driver_lines.layout_of(driver_lines._driver_line(problem)) == ""
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -74,6 +75,12 @@ def test_lines_that_others_write_are_read(line, operation):
         ("MIOpenDriver conv -n 8 -c", "-c has no value"),
         ("ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 1 128", "10 numbers fit no 2D or 3D convolution"),
         ("ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 1 8 8 8 3 3 9 9 2 2 1 1 1 1 1 2", "pad_w is 1 on the left and 2"),
+        ("MIOpenDriver conv -n 8 -c 8 -k 8 -H 9 -W 9 --in_d 1 --fil_d 1 --spatial_dim 3", "a 3D problem without depth"),
+        ("MIOpenDriver conv -n 8 -c 8 -k 8 -H 9 -W 9 -_ 3", "a 3D problem without depth"),
+        (
+            "ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 3 1 8 8 8 1 3 3 1 9 9 1 1 1 1 1 1 0 1 1 0 1 1",
+            "a 3D problem without depth",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_line_is_told(line, told):

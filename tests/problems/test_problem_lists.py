@@ -42,6 +42,7 @@ def test_the_operations_of_a_row_are_those_it_names_or_all(tmp_path, text, expec
         (f"{HEADER}\n8,64,0,28,14,3,3\n", "line 2"),
         ("N,C\n8,64\n", "column K is missing"),
         (LINE.format(7), "MIOpenDriver -F '7'"),
+        (f"{HEADER},layout\n{ROW},NCDHW\n", "line 2: layout NCDHW: a 3D problem without depth"),
     ],
 )
 def test_mistakes_name_the_file(tmp_path, text, message):

@@ -36,8 +36,11 @@ def test_one_layer_in_two_layouts_is_two_problems():
     table = problem_frame([LAYER, other])
     assert problems_of_frame(table) == [LAYER, other] and columns_of_frame(table)["layout"].tolist() == [0, 1]
     assert "layout" not in problem_frame([LAYER])
-    with pytest.raises(UserError, match="layout is 'CHWN'"):
-        LAYER.with_layout("CHWN")
+    deep = Problem.from_dims("forward", "fp32", **dict(zip(DIMS, LAYER.dims, strict=True)) | {"Di": 3})
+    assert deep.with_layout("NDHWC").layout == "NHWC"
+    for layout, told in (("CHWN", "layout is 'CHWN'"), ("NCDHW", "layout NCDHW: a 3D problem without depth")):
+        with pytest.raises(UserError, match=told):
+            LAYER.with_layout(layout)
 
 
 def test_the_layout_is_learnt_and_no_rule_refuses_what_ran(published):

@@ -95,7 +95,7 @@ def problem(args: argparse.Namespace) -> Problem:
     variant: str | None = None
     dtype: str | None = None
     dims: dict[str, int] = {}
-    layout = (getattr(args, "layout", None) or "").replace("D", "")
+    layout = getattr(args, "layout", None) or ""
     if args.problem and driver_lines.is_line(args.problem):
         variant, dtype, dims = driver_lines.parse_line(args.problem)
         layout = layout or ("layout" in args and driver_lines.layout_of(args.problem)) or ""

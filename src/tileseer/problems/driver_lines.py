@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, NO_DEPTH, Problem
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -50,7 +50,7 @@ def parse_line(text: str) -> Line:
 
 
 def layout_of(text: str) -> str:
-    """Layout of the tensors of a MIOpenDriver line, one of ``LAYOUTS``; empty if it names none.
+    """Layout of the tensors of a MIOpenDriver line, of ``LAYOUTS`` or ``DEEP_LAYOUTS``; empty if it names none.
 
     ``UserError`` for another layout, or for several. MIOpenDriver takes a tensor without a layout as NCHW.
     """
@@ -63,7 +63,15 @@ def layout_of(text: str) -> str:
     one = {(word or LAYOUTS[0]).replace("CDHW", "CHW").replace("NDHW", "NHW") for word in named}
     if len(one) > 1 or not one <= set(LAYOUTS):
         raise UserError(f"--problem: layouts {', '.join(filter(None, named))}: give all tensors one of NCHW and NHWC")
-    return one.pop()
+    own = one.pop()
+    return DEEP_LAYOUTS[own] if any("D" in word for word in named) else own
+
+
+def _check_depth(program: str, ndim: int, dims: Mapping[str, int]) -> None:
+    """``UserError`` for 3D tensors without depth, whose dimensions are those of a 2D problem."""
+    flat = dict.fromkeys(_DEPTH, 1) | {"pad_d": 0}
+    if ndim == 3 and flat == flat | {name: dims[name] for name in _DEPTH if name in dims}:
+        raise UserError(f"--problem: {program}: {NO_DEPTH}; write it as a 2D one")
 
 
 def lines_of(problem: Problem) -> dict[str, str]:
@@ -120,6 +128,7 @@ def _parse_driver(words: Sequence[str]) -> Line:
         raise UserError("--problem: MIOpenDriver -m trans: give the convolution that a transposed one runs as")
     dim_of = {flag: name for both in (SHORT_FLAGS, LONG_FLAGS) for name, flag in both.items()}
     dims = {dim_of[flag]: _number(flag, value) for flag, value in flags.items() if flag in dim_of}
+    _check_depth("MIOpenDriver", _number("--spatial_dim", flags.get("-_", flags.get("--spatial_dim", "2"))), dims)
     direction = flags.get("-F", flags.get("--forw", "0"))
     return _known("MIOpenDriver -F", direction, DRIVER_DIRECTIONS), dtype, dims
 
@@ -143,6 +152,7 @@ def _parse_profiler(words: Sequence[str]) -> Line:
     for name, value in zip(_profiler_axes(ndim), values, strict=False):
         if dims.setdefault(name, value) != value:
             raise UserError(f"--problem: ckProfiler: {name} is {dims[name]} on the left and {value} on the right")
+    _check_depth("ckProfiler", ndim, dims)
     return variant, dtype, dims
 
 

@@ -27,6 +27,7 @@ LAYOUTS = ("NCHW", "NHWC")
 """Orders of the axes of all three tensors, by the number that features and selectors compare."""
 DEEP_LAYOUTS = {"NCHW": "NCDHW", "NHWC": "NDHWC"}
 """What the layouts are called of 3D tensors."""
+NO_DEPTH = "a 3D problem without depth (Di and Z are 1) is none that a model knows"
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,11 @@ class Problem:
         return cls(variant=variant, dtype=dtype, ndim=ndim, layout="", **full)
 
     def with_layout(self, layout: str) -> Self:
-        """The same convolution of tensors of another layout."""
-        return replace(self, layout=layout) if layout != self.layout else self
+        """The same convolution of tensors of another layout; ``UserError`` for one of 3D tensors without depth."""
+        own = layout.replace("D", "")
+        if own != layout and self.ndim == 2:
+            raise UserError(f"layout {layout}: {NO_DEPTH}; for a 2D problem give {own}")
+        return replace(self, layout=own) if own != self.layout else self
 
 
 _AXES = [

@@ -13,10 +13,10 @@ from pathlib import Path
 from tileseer.core.errors import UserError
 from tileseer.problems import driver_lines, layers, problem_csv
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, Problem
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 
 LINE = re.compile(r"\S*(?:MIOpenDriver|ckProfiler)\s.*")
-LAYOUT_WORDS = {"": "", **{name: one for one, deep in DEEP_LAYOUTS.items() for name in (one, deep)}}
+LAYOUT_WORDS = (*LAYOUTS, *DEEP_LAYOUTS.values())
 
 
 @dataclass
@@ -81,13 +81,16 @@ def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
     words = [table[name].str.strip() if name in table else [""] * len(table) for name in names]
     rows = zip(dims[list(DIMS)].to_numpy().tolist(), *words, strict=True)
     for line, (row, direction, dtype, layout) in enumerate(rows, start=problem_csv.FIRST_LINE):
-        if layout not in LAYOUT_WORDS:
-            words_of_layouts = ", ".join(filter(None, LAYOUT_WORDS))
-            raise UserError(f"{path}, line {line}: layout is {layout!r}; use one of {words_of_layouts}")
+        if layout not in ("", *LAYOUT_WORDS):
+            raise UserError(f"{path}, line {line}: layout is {layout!r}; use one of {', '.join(LAYOUT_WORDS)}")
         for one in operations:
             if direction in ("", one.variant) and dtype in ("", one.dtype):
                 sizes = dict(zip(DIMS, row, strict=True))
-                yield Problem.from_dims(one.variant, one.dtype, **sizes).with_layout(LAYOUT_WORDS[layout])
+                problem = Problem.from_dims(one.variant, one.dtype, **sizes)
+                try:
+                    yield problem.with_layout(layout)
+                except UserError as error:
+                    raise UserError(f"{path}, line {line}: {error}") from error
 
 
 def _of_line(line: str, operations: Sequence[Operation], layout: str) -> list[Problem]:
