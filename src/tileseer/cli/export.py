@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from tileseer.cli import options
+from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS
@@ -16,6 +17,8 @@ EXAMPLES = (
     "tileseer export miopen results/models/gfx90a_miopen --problems training.log \\\n"
     "      --user gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt --system gfx90a68.HIP.fdb.txt --output miopen-db",
 )
+SUFFIX = ".ufdb.txt"
+"""Of user find-dbs."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     meaning = "CSV of layers or problems, lines of MIOpenDriver, or a log with such lines (MIOPEN_ENABLE_LOGGING_CMD=1)"
     own.add_argument("--problems", nargs="+", required=True, type=Path, metavar="FILE", help=meaning)
     meaning = "user find-db that your MIOpen wrote: its name is that of the output, its records stay"
-    own.add_argument("--user", required=True, type=Path, metavar="UFDB", help=meaning)
+    own.add_argument("--user", type=Path, metavar="UFDB", help=f"{meaning} (needed; --like UFDB is the same)")
     own.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder for the file")
     meaning = "find-db of the installation (share/miopen/db): what it has measured is left out"
     own.add_argument("--system", nargs="+", default=[], type=Path, metavar="FDB", help=meaning)
@@ -41,6 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file and print how MIOpen finds it; return 1 if the models add nothing to it."""
+    if args.user is None and args.like and args.like.endswith(SUFFIX):
+        args.user, args.like = Path(args.like), None
+    if args.user is None:
+        raise UserError("--user is missing: give a user find-db that your MIOpen wrote below ~/.config/miopen")
     models, borrowed = borrow(args.models, args.like) if args.like else (args.models, None)
     index = model_files.read_index(models)
     # MIOpenDriver takes tensors whose layout a line leaves open as NCHW.

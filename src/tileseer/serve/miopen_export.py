@@ -18,6 +18,7 @@ import numpy as np
 
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
 from tileseer.dataset.find_db import Entry, parse_entry, read_lines
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.miopen.solvers import algorithm_prefix, algorithm_word
@@ -222,13 +223,15 @@ class _Writer:
         """Add the lines of problems."""
         listed = self._to_rank(problems, export)
         times = self._times.milliseconds(listed)
-        for problem, fastest in zip(listed, times.tolist(), strict=True):
-            entries = self._entries(problem, fastest)
-            if not entries:
-                export.left_out["no solver of the model runs it with a workspace that is sure"] += 1
-                continue
-            export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
-            export.entries += len(entries)
+        with Progress(self._selector.about.operation, len(listed), "problems") as progress:
+            for problem, fastest in zip(listed, times.tolist(), strict=True):
+                progress.add()
+                entries = self._entries(problem, fastest)
+                if not entries:
+                    export.left_out["no solver of the model runs it with a workspace that is sure"] += 1
+                    continue
+                export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
+                export.entries += len(entries)
 
     def _to_rank(self, problems: Sequence[Problem], export: Export) -> list[Problem]:
         """Distinct problems of one layout each that get a line."""
