@@ -110,10 +110,40 @@ def test_the_next_process_reads_the_choice_from_the_file(model, h200):
     plans.choose(Shape(offers=[]), operands())
     again = plans_of(model, None)
     assert plans.save() == model.with_name("model.plans.tsv") and not again.chosen
+    again.save()  # a process that saw nothing does not undo what another one saved
     again = plans_of(model, None)
     assert again.chosen == plans.chosen and again.choose(Shape(), operands()) == "eng2_k2=1"
     (model / "index.json").write_text((model / "index.json").read_text() + "\n")
-    assert not Plans(model).chosen  # the file of another model
+    with pytest.warns(UserWarning, match="is not used .it is of another model"):
+        assert not Plans(model).chosen
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda text: text[: len(text) // 2], lambda text: text[:3], lambda text: text.replace("\t32\t", "\tmany\t")],
+)
+def test_a_damaged_file_of_plans_is_not_used(model, h200, damage):
+    plans = plans_of(model, Selector(1))
+    plans.choose(Shape(), operands())
+    path = plans.save()
+    path.write_text(damage(path.read_text()))
+    with pytest.warns(UserWarning, match="is not used"):
+        again = plans_of(model, Selector(1))
+    assert again.choose(Shape(), operands()) == "eng2_k2=1"
+    again.save()
+    assert Plans(model).chosen == plans.chosen
+
+
+def test_a_damaged_file_of_tuned_choices_ends_no_training(model, h200, monkeypatch):
+    monkeypatch.setattr(plans_module, "fastest_in_turns", lambda shape, names, operands: (names[-1], 0.25))
+    path = tuned.tuned_path(model, "forward_bf16")
+    path.parent.mkdir()
+    path.write_text("no table\n")
+    plans = plans_of(model, Selector(-1))
+    plans.verify = 3
+    with pytest.warns(UserWarning, match="cannot be remembered"):
+        assert plans.choose(Shape(), operands()) == "eng2_k2=1"
+    assert path.read_text() == "no table\n"
 
 
 def test_verified_choices_are_remembered_beside_the_model(model, h200, monkeypatch):

@@ -62,6 +62,19 @@ def test_another_table_is_refused_and_not_written_over(tmp_path):
     assert path.read_text() == "N\tC\n"
 
 
+def test_a_model_picks_without_a_file_that_cannot_be_read(models, selector, capsys):
+    path = tuned_path(models, "forward_bf16")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("another table\n")
+    try:
+        assert main.main(["select", str(models), "--problem", WORD, "--top", "1"]) == 0
+        printed = capsys.readouterr()
+        assert selector.rank(PROBLEM)[0]["kernel"] in printed.out
+        assert printed.err.count("warning:") == 1 and "its choices are not used" in printed.err
+    finally:
+        path.unlink()
+
+
 REMEMBERS = """
 import sys
 from pathlib import Path

@@ -154,6 +154,15 @@ def test_mistakes_are_one_line(call, options, message, capsys):
     assert message in error and len(error.splitlines()) == 1
 
 
+def test_nothing_is_timed_where_no_choice_can_be_remembered(call, own, capsys):
+    path = tuned_path(own, OPERATION)
+    path.parent.mkdir()
+    path.write_text("another table\n")
+    assert main.main(call[0]) == 2
+    assert "line 1: the columns are not those of tuned choices; move the file away" in capsys.readouterr().err
+    assert [*path.parent.iterdir()] == [path]
+
+
 def test_simulated_times_are_not_for_a_model_of_real_ones(recorded, capsys, tmp_path):
     models, problems, _ = recorded
     call = ["tune", str(models), "--problems", problems_file(tmp_path, problems[:2]), "--config", str(samples.CONFIG)]

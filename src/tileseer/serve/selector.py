@@ -194,7 +194,7 @@ class Selector:
             source, lambda: cls._read_folder(model_files.operation_folder(source, operation, arch))
         )
         selector.borrowed = borrowed
-        selector.use_tuned(tuned_choices.read_choices(tuned_choices.tuned_path(models, operation)), device)
+        selector.use_tuned(tuned_choices.usable_choices(tuned_choices.tuned_path(models, operation)), device)
         return selector
 
     @classmethod

@@ -74,6 +74,15 @@ def read_choices(path: Path) -> list[Choice]:
     return [choice for choice in read if choice]
 
 
+def usable_choices(path: Path) -> list[Choice]:
+    """As ``read_choices``, for who picks without the file if he must: a file that cannot be read is a warning."""
+    try:
+        return read_choices(path)
+    except (UserError, OSError) as error:
+        print(f"warning: {error}; its choices are not used", file=sys.stderr)
+        return []
+
+
 def remember(path: Path, choices: Iterable[Choice]) -> None:
     """Add choices to the file, behind those that are there; what it has already is not repeated."""
     path.parent.mkdir(parents=True, exist_ok=True)

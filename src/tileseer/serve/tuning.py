@@ -39,7 +39,7 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem, problem_frame
 from tileseer.serve.provenance import read_provenance
 from tileseer.serve.selector import NO_CANDIDATE, SIMULATED, Ranked, Selector
-from tileseer.serve.tuned import Choice, remember, tuned_path
+from tileseer.serve.tuned import Choice, read_choices, remember, tuned_path
 
 DEVICES = ("simulated", "recorded", "gpu", "emulated")
 PREDICTION = 0.05
@@ -178,6 +178,7 @@ def tune(
     path = tuned_path(models, selector.about.operation)
     session = timer.session
     assert session.journal is not None
+    read_choices(path)  # a file that is none is refused before anything is timed
     with Journal(session.journal, session.lock_timeout_s) as journal:
         for problem in problems:
             if time.monotonic() >= until:

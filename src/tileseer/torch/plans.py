@@ -65,11 +65,12 @@ class Plans:
         operators.set_chooser(_choose)
 
     def save(self) -> Path:
-        """Write the plans of all shapes to the file; return its path."""
-        with self._lock:
+        """Write the plans of all shapes to the file, with those that others saved since; return its path."""
+        with self._lock, atomic.alone(self.file.parent):
+            self.chosen = self._read() | self.chosen
             rows = [f"# model {self._identity}", "\t".join(HEADER)]
             rows += ["\t".join(map(str, (*key[:3], *key[3], plan))) for key, plan in sorted(self.chosen.items())]
-        atomic.write_text(self.file, "".join(f"{row}\n" for row in rows))
+            atomic.write_text(self.file, "".join(f"{row}\n" for row in rows))
         return self.file
 
     def choose(self, shape: Any, operands: Sequence[torch.Tensor]) -> str:
@@ -124,7 +125,7 @@ class Plans:
         row = tuned.Choice(problem.dims, candidate, milliseconds, len(names), device, MEASURED)
         try:
             tuned.remember(tuned.tuned_path(self.model, operation), [row])
-        except OSError as error:
+        except (OSError, UserError) as error:
             self._warn(f"the choice cannot be remembered ({error})")
         return best
 
@@ -175,15 +176,19 @@ class Plans:
             warnings.warn(f"tileseer: {text}", stacklevel=2)
 
     def _read(self) -> dict[tuple[Any, ...], str]:
-        """The plans of the file: none without it, and where another model wrote it."""
+        """The plans of the file: none without it, and with a warning where it is damaged or another model wrote it."""
         try:
-            first, header, *lines = self.file.read_text(encoding="utf-8").splitlines()
-        except (FileNotFoundError, ValueError):
+            first, *lines = self.file.read_text(encoding="utf-8").splitlines()
+            header, *rows = [tuple(line.split("\t")) for line in lines]
+            if (first, header) == (f"# model {self._identity}", HEADER):
+                return {(*row[:3], tuple(map(int, row[3:-1]))): row[len(HEADER) - 1] for row in rows}
+            reason = "it is of another model, or of another verify"
+        except FileNotFoundError:
             return {}
-        if first != f"# model {self._identity}" or tuple(header.split("\t")) != HEADER:
-            return {}
-        rows = [line.split("\t") for line in lines]
-        return {(*row[:3], tuple(map(int, row[3:-1]))): row[-1] for row in rows if len(row) == len(HEADER)}
+        except (OSError, ValueError, IndexError) as error:
+            reason = str(error)
+        self._warn(f"{self.file} is not used ({reason}); plans are chosen anew")
+        return {}
 
 
 def _choose(number: int, shape: Any, *operands: torch.Tensor) -> str:
