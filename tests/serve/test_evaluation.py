@@ -12,7 +12,14 @@ from tileseer.learn import model_files
 from tileseer.learn.model_schema import Summary
 from tileseer.learn.validation_report import Validation
 from tileseer.serve import publication
-from tileseer.serve.evaluation import Evaluation, LibraryComparison, NetworkEvaluation, Picks, evaluate_picks
+from tileseer.serve.evaluation import (
+    Evaluation,
+    LayerEvaluation,
+    LibraryComparison,
+    NetworkEvaluation,
+    Picks,
+    evaluate_picks,
+)
 from tileseer.serve.verdict import faults, verdict_words
 
 GOOD = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
@@ -104,6 +111,10 @@ def test_what_is_evaluated_is_what_ships(made, report):
     assert found.layers == report.n_problems
 
 
+NAMELESS = LayerEvaluation(network="", layer="", problem="N=8 C=64", pick="kernel", efficiency=49.0)
+"""A recorded problem, which is of no network."""
+
+
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -111,6 +122,10 @@ def test_what_is_evaluated_is_what_ships(made, report):
         ({"first": GOOD.model_copy(update={"mean": 96.9})}, "mean 96.9 %, 99.0 % is possible"),
         ({"first": GOOD.model_copy(update={"p10": 92.9})}, "10th percentile 92.9 %"),
         ({"first": GOOD.model_copy(update={"min": 49.0})}, "the pick of net conv has 49.0 %"),
+        (
+            {"first": GOOD.model_copy(update={"min": 49.0}), "worst_layer": NAMELESS},
+            "the pick of N=8 C=64 has 49.0 %",
+        ),
         ({"without_model": GOOD}, "the best fixed choice"),
         ({"covered_time": 94.0, "without_candidate": 98}, "98 of 100 layers, 6 % of the time, have no candidate"),
         (

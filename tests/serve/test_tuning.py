@@ -10,7 +10,14 @@ import learning_samples as samples
 import numpy as np
 import pytest
 from host_library import COMPILER, ROOT, build
-from published_models import PAGE, SMALL_SERVING, evaluation_inputs, let_the_hashes_fit, train_on_recording
+from published_models import (
+    PAGE,
+    SMALL_SERVING,
+    evaluation_inputs,
+    let_the_hashes_fit,
+    publish_recording,
+    train_on_recording,
+)
 
 from tileseer.cli import main
 from tileseer.core import documents
@@ -161,6 +168,14 @@ def test_nothing_is_timed_where_no_choice_can_be_remembered(call, own, capsys):
     assert main.main(call[0]) == 2
     assert "line 1: the columns are not those of tuned choices; move the file away" in capsys.readouterr().err
     assert [*path.parent.iterdir()] == [path]
+
+
+def test_solvers_are_timed_by_miopen_itself(tmp_path, capsys):
+    publish_recording(tmp_path, "gfx90a_mi210", "forward_fp32", 48, "gfx90a_miopen")
+    problem = Problem.from_dims("forward", "fp32", N=5, C=64, K=64, Hi=56, Wi=56)
+    call = ["tune", str(tmp_path / "models"), "--problems", problems_file(tmp_path, [problem]), "--device", "gpu"]
+    assert main.main([*call, "--config", str(samples.CONFIG)]) == 2
+    assert "has solvers of MIOpen, whose own find step times them" in capsys.readouterr().err
 
 
 def test_simulated_times_are_not_for_a_model_of_real_ones(recorded, capsys, tmp_path):

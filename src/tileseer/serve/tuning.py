@@ -24,7 +24,7 @@ from tileseer.core.script import Settings
 from tileseer.dataset.recorded_device import RecordedDevice
 from tileseer.kernels.candidates import with_fields
 from tileseer.kernels.kernel_table import chunk_of
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.registry import MIOPEN, family_of_arch
 from tileseer.learn import model_files
 from tileseer.measure import turns
 from tileseer.measure.batch import Batch, journal_rows
@@ -113,6 +113,10 @@ def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
     about = selector.about
     if where.device == "emulated":
         raise UserError(f"--device: {NO_TIMES.partition(';')[0]}, nor to choose by; use gpu, simulated or recorded")
+    if where.device == "gpu" and family_of_arch(about.arch) is MIOPEN:
+        raise UserError(
+            f"--device gpu: {about.arch} has solvers of MIOpen, whose own find step times them (docs/amd.md)"
+        )
     if where.device == SIMULATED and about.device_kind != SIMULATED:
         raise UserError(f"{models}: the model is of {about.device_kind} times, which simulated ones are not for")
     session = _session(selector, where, models)

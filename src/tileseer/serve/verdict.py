@@ -54,7 +54,8 @@ def faults(evaluation: Evaluation) -> Iterator[str]:
         yield f"{network.network} ({network.run}) runs at {network.efficiency:.1f} % (limit: {NETWORK:g} %)"
     if first.min < LAYER:
         layer = evaluation.worst_layer
-        yield f"the pick of {layer.network} {layer.layer} has {first.min:.1f} % (limit: {LAYER:g} %)"
+        name = f"{layer.network} {layer.layer}".strip() or layer.problem
+        yield f"the pick of {name} has {first.min:.1f} % (limit: {LAYER:g} %)"
     if evaluation.covered_time < COVERED_TIME:
         yield (
             f"{evaluation.without_candidate} of {evaluation.without_candidate + evaluation.layers} layers, "
