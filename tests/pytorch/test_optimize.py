@@ -183,6 +183,13 @@ def test_what_the_model_does_not_know_is_said_once(model, h200, monkeypatch, ver
     assert not plans.chosen
 
 
+def test_models_of_other_kernels_are_refused(model):
+    path = model / "index.json"
+    path.write_text(path.read_text().replace("sm_90_cudnn", "sm_90"))
+    with pytest.raises(UserError, match="its models are of sm_90, not of cuDNN's plans"):
+        Plans(model)
+
+
 def test_the_problem_of_a_shape():
     problem = problem_of(Shape(), "bf16")
     assert (problem.N, problem.C, problem.K, problem.Hi, problem.stride_w, problem.pad_h) == (32, 64, 128, 56, 2, 1)

@@ -41,7 +41,7 @@ class Selector:
 def stand_ins(monkeypatch):
     gpu = SimpleNamespace(hbm_tb_per_s=4.8, peak_tflops_16bit=1000.0)
     operations = {f"{name}_bf16": SimpleNamespace(folder=name) for name in ("forward", "bwd_data", "bwd_weight")}
-    index = SimpleNamespace(operations=operations)
+    index = SimpleNamespace(operations=operations, arch="sm_90_cudnn")
     cudnn = SimpleNamespace(version="cudnn 91900", offered=lambda problem: ["eng1", "eng2"])
     monkeypatch.setattr(predictions, "Cudnn", lambda: cudnn)
     monkeypatch.setattr(predictions.model_files, "read_index", lambda models: index)

@@ -15,7 +15,9 @@ import torch
 from tileseer.config.operations import VARIANTS
 from tileseer.core import atomic, documents
 from tileseer.core.errors import UserError
+from tileseer.kernels.registry import CUDNN, family_of_arch
 from tileseer.learn import model_files
+from tileseer.learn.model_files import Index
 from tileseer.measure.device import DeviceKind
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve import tuned
@@ -46,7 +48,7 @@ class Plans:
 
     def __init__(self, model: Path | str, verify: int = 0, file: Path | str | None = None) -> None:
         self.model, self.verify = Path(model), verify
-        self.index = model_files.parse_index(self.model)
+        self.index = check_cudnn(self.model, model_files.parse_index(self.model))
         self.file = Path(file) if file else self.model.with_name(f"{self.model.name}.plans.tsv")
         self.number = len(_PLANS)
         _PLANS.append(self)
@@ -189,6 +191,13 @@ class Plans:
             reason = str(error)
         self._warn(f"{self.file} is not used ({reason}); plans are chosen anew")
         return {}
+
+
+def check_cudnn(models: Path, index: Index) -> Index:
+    """The index of a model directory; ``UserError`` where its models are not of cuDNN's plans."""
+    if family_of_arch(index.arch) is not CUDNN:
+        raise UserError(f"{models}: its models are of {index.arch}, not of cuDNN's plans, such as sm_90_cudnn")
+    return index
 
 
 def _choose(number: int, shape: Any, *operands: torch.Tensor) -> str:

@@ -23,6 +23,7 @@ from tileseer.problems.crawl.torch_record import META, record_torch
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.torch.listing import Cudnn
+from tileseer.torch.plans import check_cudnn
 
 BYTES = 2
 """Of an element in bf16 and fp16."""
@@ -95,7 +96,7 @@ def report(network: Path, models: Path, dtype: str, trained: bool) -> Report:
 
     ``network`` is a Python file that defines ``model``, a module, and ``inputs``, a tensor or a tuple of them.
     """
-    index, cudnn = model_files.read_index(models), Cudnn()
+    index, cudnn = check_cudnn(models, model_files.read_index(models)), Cudnn()
     model, inputs = _defined(network)
     traffic = _Traffic()
 
