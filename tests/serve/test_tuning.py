@@ -151,7 +151,7 @@ def test_what_was_tuned_before_a_kill_stays(call, own, capsys):
         (["--device", "emulated"], "an emulated GPU has no times"),
         (["--device", "gpu"], "there is no driver.so; give --libraries"),
         (["--device", "recorded", "--recording", "absent"], "absent/recording.json"),
-        (["--dtype", "fp32"], "there is no problem"),
+        (["--dtype", "fp32"], "there is no model of fp32; it has forward_bf16"),
         (["--problems", "absent.csv"], "absent.csv: cannot be read"),
     ],
 )

@@ -11,6 +11,7 @@ import numpy as np
 
 from tileseer.cli import options
 from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.learn import model_files
@@ -61,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
         for name in index.operations
         if name.startswith(args.variant or "") and name.endswith(f"_{args.dtype}" if args.dtype else "")
     ]
+    if not operations:
+        words = " ".join(filter(None, (args.variant, args.dtype)))
+        raise UserError(f"{args.models}: there is no model of {words}; it has {', '.join(index.operations)}")
     problems = read_problems(args.problems, operations)
     libraries = args.libraries or args.models.resolve().parent.parent / "libraries" / index.arch
     where = tuning.Where(
