@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from statistics import median
 
 from compile_matrix import API, ARCHS, POOLS, Case, Pools
 from tileseer.compile import registry
@@ -106,7 +107,7 @@ def execute(arch: str, kernels: list[KernelConfig], pools: Pools) -> list[Kernel
 
 
 def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
-    """Verdicts on each kind: one row per kind, one column per arch and direction."""
+    """Coverage, and verdicts on each kind: one row per kind, one column per arch and direction."""
     cells: dict[tuple[str, str, str], Counter[str]] = {}
     for case in cases:
         if case not in verdicts:
@@ -125,7 +126,24 @@ def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
     for name in sorted({name for _, _, name in cells}):
         row = (_cell(cells.get((*column, name), Counter())) for column in columns)
         lines.append(f"|{name}|{'|'.join(row)}|")
-    return "\n".join(lines) + "\n"
+    return coverage_text(verdicts) + "\n".join(lines) + "\n"
+
+
+def coverage_text(verdicts: Verdicts) -> str:
+    """How much of the kernels was launched and executed."""
+    right = [verdict for verdict in verdicts.values() if verdict.status == "ok"]
+    launched, instances = (sum(getattr(verdict, name) for verdict in right) for name in ("launched", "instances"))
+    return (
+        f"All problems of {len(verdicts)} kernels launch {launched} of the {instances} instances of the\n"
+        f"{len(right)} right ones, and execute {executed_text(verdicts)} of their instructions "
+        f"(median {100 * median(verdict.executed for verdict in right):.0f} %).\n\n"
+    )
+
+
+def executed_text(verdicts: Verdicts) -> str:
+    """The range of the share that was executed of the right kernels' instructions."""
+    shares = [100 * verdict.executed for verdict in verdicts.values() if verdict.status == "ok"]
+    return f"{min(shares):.0f} to {max(shares):.0f} %"
 
 
 def _cell(counts: Counter[str]) -> str:

@@ -229,6 +229,11 @@ def test_the_page_shows_the_matrix_of_the_verdicts(emulated_tool, pools, execute
     assert shown == emulated_tool.matrix(pools, {*pools.cases(*chain(*emulated_tool.POOLS.values()))}, executed)
 
 
+def test_the_readme_says_how_much_was_executed(emulated_tool, executed):
+    told = f"executed {len(executed)} ({emulated_tool.executed_text(executed)} of their instructions)"
+    assert told in " ".join((ROOT / "README.md").read_text().split())
+
+
 def test_kernels_are_executed_that_show_what_no_verdict_shows(tool, emulated_tool):
     plain = tool.Case("gfx950", PLAIN)
     deep = replace(PLAIN, ndim=3, layout="ndhwgc")
@@ -250,7 +255,8 @@ def test_kernels_are_executed_that_show_what_no_verdict_shows(tool, emulated_too
     [
         ({"split_image": True}, "image.pieces[0]     = {0, static_cast<index_t>(grid.x), 0, 0, 0,"),
         ({"num_groups_to_merge": 2}, "kargs.GemmM *= Config::NumGroupsToMerge;"),
-        ({"variant": "bwd_data", "pipeline": "mem"}, "LoopPipeline::BlockHasHotloop(num_loop), TailNumber::Full);"),
+        ({"variant": "bwd_data", "pipeline": "mem"}, "TailHandler(choose, has_hot_loop, TailNumber::Full);"),
+        ({"pipeline": "compv4", "double_smem_buffer": True}, "has_hot_loop = num_loop > 3;"),
     ],
 )
 def test_launchers_pass_what_the_emulated_gpu_found_missing(change, line):
