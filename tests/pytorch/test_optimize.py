@@ -204,7 +204,8 @@ def test_the_problem_of_a_shape():
 def network():
     return torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3, padding=1),
-        torch.nn.Conv2d(8, 8, 3, padding="same"),
+        torch.nn.Conv2d(8, 8, (1, 5), padding="same", dilation=(1, 2)),
+        torch.nn.Conv2d(8, 8, (2, 3), padding="same"),
         torch.nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect"),
         torch.nn.ConvTranspose2d(8, 4, 2),
         torch.nn.Conv2d(4, 4, 1, bias=False),
@@ -231,13 +232,13 @@ def test_convolutions_are_replaced_and_put_back(model, network, operators):
     expected, state, kinds = network(x), network.state_dict().keys(), [type(module) for module in network]
     plans = Plans(model)
     with optimize(network, plans) as optimized:
-        assert optimized.replaced == 2 and sum(optimized.left.values()) == 3
-        assert torch.equal(network(x), expected) and operators == [plans.number] * 2
+        assert optimized.replaced == 3 and sum(optimized.left.values()) == 3
+        assert torch.equal(network(x), expected) and operators == [plans.number] * 3
         assert network.state_dict().keys() == state and isinstance(network[0], torch.nn.Conv2d)
         assert optimize(network, plans).replaced == 0
         network[0](x[0])  # one image without a batch is PyTorch's own
     assert [type(module) for module in network] == kinds
-    assert torch.equal(network(x), expected) and len(operators) == 2
+    assert torch.equal(network(x), expected) and len(operators) == 3
 
 
 def test_without_a_gpu_the_model_stays_as_it_is(model, network, monkeypatch):

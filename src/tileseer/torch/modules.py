@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +17,7 @@ from tileseer.torch import extension
 from tileseer.torch.plans import Plans
 
 ATTRIBUTE = "tileseer_plans"
-"""Of a replaced convolution: the number of its ``Plans``."""
+"""Of a replaced convolution: the number of its ``Plans``, and its padding of each axis."""
 
 
 class _Planned:
@@ -28,7 +29,8 @@ class _Planned:
     def _conv_forward(self: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         if x.dim() != weight.dim():  # one image without a batch
             return super()._conv_forward(x, weight, bias)  # type: ignore[misc]
-        arguments = x, weight, bias, self.stride, self.padding, self.dilation, self.groups, getattr(self, ATTRIBUTE)
+        plans, padding = getattr(self, ATTRIBUTE)
+        arguments = x, weight, bias, self.stride, padding, self.dilation, self.groups, plans
         if torch.compiler.is_compiling():
             return torch.ops.tileseer.convolution.default(*arguments)
         # The same operator, by a shorter way through Python.
@@ -98,7 +100,7 @@ def optimize(model: nn.Module, plans: Plans | Path | str) -> Optimized:
         if reason := _not_replaced(module):
             left[reason] += 1
         elif type(module) in REPLACED:
-            setattr(module, ATTRIBUTE, plans.number)
+            setattr(module, ATTRIBUTE, (plans.number, _padding(module)))
             module.__class__ = REPLACED[type(module)]
             replaced.append(module)
     return Optimized(replaced, left)
@@ -114,6 +116,14 @@ def _not_replaced(module: Any) -> str:
         return ""
     if type(module) not in REPLACED:
         return f"{type(module).__name__} has code of its own"
-    if isinstance(module.padding, str):
-        return f"padding {module.padding!r}"
+    if _padding(module) is None:
+        return f"padding {module.padding!r} that is not alike on both sides"
     return "" if module.padding_mode == "zeros" else f"padding mode {module.padding_mode!r}"
+
+
+def _padding(module: Any) -> Sequence[int] | None:
+    """Padding of each axis, also where it is ``same`` or ``valid``; None where the two sides differ."""
+    if not isinstance(module.padding, str):
+        return module.padding  # type: ignore[no-any-return]
+    both: list[int] = module._reversed_padding_repeated_twice  # PyTorch's own, from the last axis to the first
+    return tuple(both[::-2]) if both[::2] == both[1::2] else None
