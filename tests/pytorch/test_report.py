@@ -24,6 +24,8 @@ inputs = torch.empty(8, 64, 28, 28)
 class Selector:
     """Picks the second plan, which is twice as fast, for the backward weight pass alone."""
 
+    library = "cudnn 91900"
+
     def __init__(self, operation):
         self.gain = 2.0 if operation.startswith("bwd_weight") else 1.0
         self.kernels = [f"cudnn_conv_x_bf16_2d_{name}" for name in ("eng1", "eng2")]
@@ -78,6 +80,15 @@ def test_the_last_line_is_the_verdict(stand_ins, tmp_path, capsys, monkeypatch):
     assert main([*command, "--inference", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["predicted_gain"] == 1.0 and not content["worth_it"] and len(content["layers"]) == 1
+
+
+def test_plans_of_another_cudnn_are_no_prediction(stand_ins, tmp_path, monkeypatch):
+    network = tmp_path / "network.py"
+    network.write_text(NETWORK.replace("inputs = torch.empty(8, 64, 28, 28)", "inputs = [torch.empty(8, 64, 28, 28)]"))
+    assert predictions.report(network, tmp_path, "bf16", trained=True).layers
+    monkeypatch.setattr(Selector, "library", "cudnn 92000")
+    with pytest.raises(UserError, match="is for cudnn 92000, and this is cudnn 91900"):
+        predictions.report(network, tmp_path, "bf16", trained=True)
 
 
 @pytest.mark.parametrize(

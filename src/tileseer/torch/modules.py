@@ -124,6 +124,6 @@ def _not_replaced(module: Any) -> str:
 def _padding(module: Any) -> Sequence[int] | None:
     """Padding of each axis, also where it is ``same`` or ``valid``; None where the two sides differ."""
     if not isinstance(module.padding, str):
-        return module.padding  # type: ignore[no-any-return]
+        return module.padding
     both: list[int] = module._reversed_padding_repeated_twice  # PyTorch's own, from the last axis to the first
     return tuple(both[::-2]) if both[::2] == both[1::2] else None

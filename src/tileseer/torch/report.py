@@ -134,7 +134,7 @@ def _defined(network: Path) -> tuple[Any, tuple[Any, ...]]:
     model, inputs = values.get("model"), values.get("inputs")
     if not isinstance(model, torch.nn.Module) or inputs is None:
         raise UserError(f"{network}: define model, a module, and inputs, a tensor or a tuple of tensors")
-    tensors = inputs if isinstance(inputs, tuple) else (inputs,)
+    tensors = inputs if isinstance(inputs, tuple | list) else (inputs,)
     return model.to(META), tuple(value.to(META) if isinstance(value, torch.Tensor) else value for value in tensors)
 
 
@@ -151,11 +151,21 @@ def _layers(
             if operation not in operations:
                 raise UserError(f"{models}: there is no model of {operation}")
             if operation not in selectors:
-                selectors[operation] = Selector.read(models, operation)
+                selectors[operation] = _of_version(Selector.read(models, operation), cudnn.version, models)
             problem = Problem.from_dims(variant, dtype, **dict(zip(DIMS, row.dims, strict=True)))
             gain, pick = _pick(selectors[operation], problem, cudnn)
             layers.append(Layer(row.layer, problem, row.occurrences, _milliseconds(problem, gpu), gain, pick))
     return layers, +left_out
+
+
+def _of_version(selector: Selector, version: str, models: Path) -> Selector:
+    """The selector; ``UserError`` where its plans are not those of this cuDNN, whose gain nobody knows."""
+    if selector.library != version:
+        raise UserError(
+            f"{models}: is for {selector.library}, and this is {version}, whose plans may be others; install that "
+            "version (91900 is nvidia-cudnn-cu13==9.19.*), or measure yours (docs/nvidia.md)"
+        )
+    return selector
 
 
 def _pick(selector: Selector, problem: Problem, cudnn: Cudnn) -> tuple[float, str]:
