@@ -75,6 +75,10 @@ class Timer:
     library: str
     """What offers the candidates, with its version; empty where the model has all of them."""
 
+    def without_times(self, reason: str) -> str:
+        """Why a problem has no times: ``reason``, but of a recording that it is not in."""
+        return "the recording has no times of it" if isinstance(self.device, RecordedDevice) else reason
+
     def offered(self, problem: Problem) -> list[str]:
         """What the library offers for a problem, by its own names in its own order."""
         if isinstance(self.device, RecordedDevice):
@@ -204,7 +208,7 @@ def _tuned(selector: Selector, problem: Problem, timer: Timer, top: int, journal
         return LeftOut(problem, f"choices are of tensors in {layout} alone")
     offered = timer.offered(problem) if timer.library else []
     if timer.library and not offered:
-        return LeftOut(problem, f"{timer.library} offers no candidate for it on this device")
+        return LeftOut(problem, timer.without_times(f"{timer.library} offers no candidate for it on this device"))
     for _ in range(GONE):
         listed = selector.shortlist(problem, top, offered, timer.library)
         if not listed:
@@ -223,7 +227,7 @@ def _tuned(selector: Selector, problem: Problem, timer: Timer, top: int, journal
         if not offered:
             break
     if not ran.any():
-        return LeftOut(problem, "no candidate of its short list ran on this device")
+        return LeftOut(problem, timer.without_times("no candidate of its short list ran on this device"))
     best = choice_of(compared.time_ms, np.array([row["score"] for row in listed]), compared.noise)
     choice = Choice(
         problem.dims, listed[best]["candidate"], float(compared.time_ms[best]),
