@@ -91,7 +91,9 @@ class Plans:
             if reason := self._unsupported(operation, x.device):
                 return self._leave(reason)
             plan = self.chosen[key] = self._pick(shape, problem, operation, device, operands)
-            return plan or self._leave(f"{self.model} knows no plan that cuDNN offers for some shapes of {operation}")
+            return plan or self._leave(
+                f"{self.model} has none of the plans that cuDNN offers for some shapes of {operation}"
+            )
 
     def _pick(self, shape: Any, problem: Problem, operation: str, device: str, operands: Sequence[torch.Tensor]) -> str:
         selector = self._selector(operation, device)
