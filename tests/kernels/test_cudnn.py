@@ -156,6 +156,17 @@ def test_the_own_choice_is_a_candidate_of_the_model(measured, trained):
     assert trained.model.spec.library == recording.read_recording(FOLDER).library
 
 
+def test_a_layer_whose_first_plan_was_wrong_is_left_to_the_library_and_has_no_figure(measured, trained):
+    data = measured[0]
+    own = own_choice.library_choices(data)
+    row = np.flatnonzero(data.held_out & (own != own_choice.NONE))[0]
+    status = np.where((data.problem == row) & (data.candidate == own[row]), own_choice.WRONG, data.status)
+    changed = replace(data, status=status)
+    assert own_choice.library_choices(changed)[row] == own_choice.NONE and changed.best_tflops[row] > 0
+    before, after = (ranking.rank_held_out(trained.model, one).rows.tolist() for one in (data, changed))
+    assert after == [one for one in before if one != row]
+
+
 @pytest.fixture(scope="module")
 def published(measured, trained, tmp_path_factory):
     """A folder with the header of the model, and its selector."""

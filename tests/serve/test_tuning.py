@@ -25,6 +25,7 @@ from tileseer.core.errors import UserError
 from tileseer.kernels.kernel_table import chunk_of
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.model import Model
+from tileseer.learn.ranking import has_pick
 from tileseer.learn.validation import validate_model
 from tileseer.measure.journal import read_journal
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
@@ -209,7 +210,7 @@ def test_the_figures_of_two_and_three_are_those_of_short_lists(recorded):
     selector = Selector.read(models, "bwd_weight_bf16")
     (path,) = models.glob("*/evaluation.json")
     found = documents.read_document(path, Evaluation)
-    rows = np.flatnonzero(data.held_out & (data.best_tflops > 0))
+    rows = np.flatnonzero(data.held_out & has_pick(data))
     achieved, own = data.grid(rows), own_choice.library_choices(data)
     place = {name: number for number, name in enumerate(data.candidates["candidate"])}
     offered = own_choice.offered(data)[rows] & data.proven

@@ -49,9 +49,7 @@ def score_baselines(scored: Scored, hardware: Hardware, noise_floor: Selectors[S
     }
     own = own_choice.library_choices(scored.dataset)
     if own is not None:
-        first = own[scored.rows]
-        reached = np.where(first == own_choice.NONE, 0.0, scored.achieved[everything, first])
-        table["own_choice"] = baseline(OWN_CHOICE, reached)
+        table["own_choice"] = baseline(OWN_CHOICE, scored.achieved[everything, own[scored.rows]])
     # Of a solver that picks its own kernels, no tile is known.
     if "tile_m" in scored.dataset.candidates:
         rule = hand_rule(scored.dataset, scored.rows, hardware)

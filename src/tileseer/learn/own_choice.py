@@ -1,16 +1,18 @@
 """What a library offers for a problem, and which of it the library would run itself.
 
 A library such as cuDNN lists its candidates for a problem, in its own order. Nothing else is a candidate there, and its
-own choice is the first of the list that runs and is right. A model replaces it only where it is sure to gain.
+own choice is the first of the list that runs. A model replaces it only where it is sure to gain.
 """
 
 import numpy as np
 
 from tileseer.costmodel.scores import UNIT
 from tileseer.dataset.dataset import Dataset
+from tileseer.measure.device import STATUSES
 
 NONE = -1
 """No candidate."""
+WRONG = STATUSES.index("wrong_result")
 LOSS = 0.02
 """A pick that is slower than the library's own choice by more than this share loses."""
 FAILED = 1e-3
@@ -32,12 +34,16 @@ def grouping(groups: np.ndarray, channels: np.ndarray) -> np.ndarray:
 
 
 def library_choices(dataset: Dataset) -> np.ndarray | None:
-    """The candidate that the library would run itself for each problem, int [P], or ``NONE``; None without an order."""
+    """The candidate that the library would run itself for each problem, int [P], or ``NONE``; None without an order.
+
+    ``NONE`` also where that candidate was wrong: it has no time, and a selector leaves the problem to the library.
+    """
     if np.isnan(dataset.rank).all():
         return None
-    rows = np.flatnonzero(dataset.ok & ~np.isnan(dataset.rank))
+    rows = np.flatnonzero((dataset.ok | (dataset.status == WRONG)) & ~np.isnan(dataset.rank))
     rows = rows[np.lexsort((dataset.rank[rows], dataset.problem[rows]))]
     first = rows[np.diff(dataset.problem[rows], prepend=-1) != 0]
+    first = first[dataset.ok[first]]
     own = np.full(len(dataset.problems), NONE)
     own[dataset.problem[first]] = dataset.candidate[first]
     return own

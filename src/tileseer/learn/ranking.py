@@ -52,6 +52,12 @@ def validation_rows(dataset: Dataset) -> np.ndarray:
     return np.flatnonzero(held_out)
 
 
+def has_pick(dataset: Dataset) -> np.ndarray:
+    """On which problems something ran, bool [P]; without those that a selector leaves to a library."""
+    own = own_choice.library_choices(dataset)
+    return dataset.best_tflops > 0 if own is None else own != own_choice.NONE
+
+
 def positions(dataset: Dataset, model: Model) -> np.ndarray:
     """Row in ``dataset.candidates`` of each candidate of the pool, int [Q]; ``UserError`` if one has none."""
     position = pd.Index(dataset.candidates["candidate"]).get_indexer(model.pool["candidate"])
@@ -132,7 +138,7 @@ def score_ranking(dataset: Dataset, scores: np.ndarray, offered: np.ndarray, fol
     if fold is None:
         fold = np.full(len(dataset.problems), NEVER)
         fold[validation_rows(dataset)] = 0
-    rows = np.flatnonzero((fold != NEVER) & (dataset.best_tflops > 0))
+    rows = np.flatnonzero((fold != NEVER) & has_pick(dataset))
     if not len(rows):
         raise UserError(f"{dataset.operation}: no validation problem has a measured time")
     achieved, pool = dataset.grid(rows), offered[rows]
@@ -149,6 +155,7 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1) -> Scored:
     sure.
     """
     problems, rows = dataset.problems, validation_rows(dataset)
+    rows = rows[has_pick(dataset)[rows]]
     own, lists = own_choice.library_choices(dataset), listed(dataset, model)
     offered = np.zeros((len(problems), len(dataset.candidates)), bool)
     offered[:, positions(dataset, model)] = model.supported(problems) if lists is None else lists
@@ -156,10 +163,9 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1) -> Scored:
     of_rows = None if lists is None else lists[rows]
     scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, threads, of_rows)
     if own is not None and model.spec.own_margins is not None:
-        has = rows[own[rows] != own_choice.NONE]
-        grouping = own_choice.grouping(problems["G"].to_numpy()[has], problems["C"].to_numpy()[has])
-        scores[has] = own_choice.kept(scores[has], own[has], np.array(model.spec.own_margins)[grouping])
-        offered[has, own[has]] = True
+        grouping = own_choice.grouping(problems["G"].to_numpy()[rows], problems["C"].to_numpy()[rows])
+        scores[rows] = own_choice.kept(scores[rows], own[rows], np.array(model.spec.own_margins)[grouping])
+        offered[rows, own[rows]] = True
     return score_ranking(dataset, scores, offered)
 
 

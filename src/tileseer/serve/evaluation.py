@@ -71,7 +71,8 @@ class Evaluation(Origin):
     layers: int
     """With a measured candidate: the efficiencies are of these."""
     without_candidate: int
-    """Layers that no candidate ran: no efficiency includes them."""
+    """Layers that no candidate ran, or that the model leaves to a library whose own choice was wrong: no efficiency
+    includes them."""
     covered_layers: float
     covered_time: float
     """Share of the time of all layers in those with a candidate. Where nothing was measured, the time is estimated by
@@ -134,7 +135,7 @@ def evaluate_picks(
     problems = problems.assign(best_us=_best_us(dataset))
     evaluated = problems.loc[picks.first.index]
     judged = dataset.held_out if dataset.held_out.any() else np.ones(len(problems), bool)
-    missing = problems[judged & (dataset.best_tflops <= 0)]
+    missing = problems[judged & ~problems.index.isin(picks.first.index)]
     best = evaluated["best_us"]
     taken = best / picks.first.where(picks.first > 0)
     occurrences = uses.groupby("problem_key")["occurrences"].sum()

@@ -186,11 +186,11 @@ class _MeasuredPool:
         return pa.table(columns, schema=pa.schema(fields.items()))
 
     def unseen(self) -> np.ndarray:
-        """Rows of the validation problems that something ran."""
+        """Rows of the validation problems with a pick that can be judged."""
         if not ranking.has_validation_split(self.measurements):
             return np.empty(0, np.int64)
         rows = ranking.validation_rows(self.measurements)
-        return rows[self.measurements.best_tflops[rows] > 0]
+        return rows[ranking.has_pick(self.measurements)[rows]]
 
 
 def serve_training(
@@ -284,7 +284,7 @@ def _offered_picks(pool: _MeasuredPool, report: Validation, rows: np.ndarray) ->
     own = own_choice.library_choices(pool.measurements)
     assert own is not None
     achieved = pool.measurements.grid(rows)
-    first = np.where(own[rows] >= 0, achieved[np.arange(len(rows)), own[rows]], 0.0)
+    first = achieved[np.arange(len(rows)), own[rows]]
     has = np.isin(own[rows], ranking.positions(pool.measurements, pool.model))
     # Without the own choice in the pool, the list is that choice alone.
     lists = [np.where(has, pool.listed(rows, first, count), first) for count in (2, 3)]
