@@ -4,6 +4,7 @@ The figure is the efficiency of the pick: its measured TFLOPS over the best meas
 that was not measured, failed or cannot run counts 0; nothing is left out because it is inconvenient.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -200,6 +201,6 @@ def within(picked: np.ndarray) -> float:
     return efficiency.percent(np.mean(picked >= WITHIN))
 
 
-def dims_text(problem: pd.Series) -> str:
+def dims_text(problem: pd.Series | Mapping[str, int]) -> str:
     """The 19 dimensions of a problem as one line."""
     return " ".join(f"{name}={problem[name]}" for name in DIMS)

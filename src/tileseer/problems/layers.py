@@ -18,7 +18,7 @@ import pandas as pd
 from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError, shown
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, Problem, ndim_of
 from tileseer.problems.problem_csv import check_problems, of_distinct, read_csv, require_cells, whole_numbers
 
 SPLITS = ("train", "validation", "test")
@@ -57,6 +57,11 @@ class Layer:
     def problem(self) -> Problem:
         """The forward bf16 problem, for what does not depend on direction and data type."""
         return self.problem_for(Operation("forward", "bf16"))
+
+    @property
+    def ndim(self) -> int:
+        """Spatial dimensions."""
+        return ndim_of(dict(zip(DIMS, self.dims, strict=True)))
 
     @property
     def family(self) -> tuple[int, ...]:

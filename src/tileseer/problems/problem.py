@@ -143,9 +143,7 @@ class Problem:
         if unknown:
             raise UserError(f"problem: unknown field {unknown[0]!r}; the fields are {', '.join(DIMS)}")
         full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
-        depth = (full["Di"], full["Z"], full["stride_d"], full["dilation_d"], full["pad_d"])
-        ndim = 2 if depth == (1, 1, 1, 1, 0) else 3
-        return cls(variant=variant, dtype=dtype, ndim=ndim, layout="", **full)
+        return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), layout="", **full)
 
     def with_layout(self, layout: str) -> Self:
         """The same convolution of tensors of another layout; ``UserError`` for one of 3D tensors without depth."""
@@ -159,6 +157,11 @@ _AXES = [
     (image, extent, *(f"{name}_{axis}" for name in ("stride", "pad", "dilation")))
     for axis, image, extent in zip("dhw", ("Di", "Hi", "Wi"), "ZYX", strict=True)
 ]
+
+
+def ndim_of(dims: Mapping[str, int]) -> int:
+    """Spatial dimensions of a convolution: 3 when one of its depth fields says so, else 2."""
+    return 2 if (dims["Di"], dims["Z"], dims["stride_d"], dims["dilation_d"], dims["pad_d"]) == (1, 1, 1, 1, 0) else 3
 
 
 def _output(dims: Mapping[str, Any]) -> Iterator[Any]:

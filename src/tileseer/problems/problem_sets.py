@@ -181,7 +181,7 @@ def sample_runs(
     whole = [
         run
         for run in runs_of(layers, operation.variant)
-        if (run.network, run.run) not in elsewhere and all(layer.problem.ndim in ndims for layer in run.layers)
+        if (run.network, run.run) not in elsewhere and all(layer.ndim in ndims for layer in run.layers)
     ]
     whole.sort(key=lambda run: _order(seed, "run", run.network, run.run))
     chosen: list[NetworkRun] = []

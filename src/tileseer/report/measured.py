@@ -145,6 +145,7 @@ def _shapes(measurements: Dataset, rows: np.ndarray, speed: np.ndarray, peak: fl
     problems = measurements.problems.iloc[rows].reset_index(drop=True)
     gemm = implicit_gemm(problems, measurements.operation.rpartition("_")[0])
     tflops = speed.max(axis=1)
+    dims = problems[list(DIMS)].to_numpy()
     flops = gemm["flops"].to_numpy(np.float64)
     intensity = flops / (gemm["bytes_read"].to_numpy(np.float64) + gemm["bytes_written"].to_numpy(np.float64))
     return pd.DataFrame(
@@ -152,7 +153,7 @@ def _shapes(measurements: Dataset, rows: np.ndarray, speed: np.ndarray, peak: fl
             "problem_key": problems["problem_key"].astype(str),
             "network": problems["network"].astype(str),
             "layer": problems["layer"].astype(str),
-            "problem": [dims_text(row) for _, row in problems[list(DIMS)].iterrows()],
+            "problem": [dims_text(dict(zip(DIMS, row, strict=True))) for row in dims.tolist()],
             "candidate": measurements.candidates["candidate"].to_numpy()[speed.argmax(axis=1)],
             "equal": (speed == tflops[:, None]).sum(axis=1),
             "tflops": tflops,
