@@ -63,21 +63,24 @@ def exchange_kernels(value: np.ndarray, chosen: list[int]) -> list[int]:
     return chosen
 
 
-def covering_value(efficiency: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """The value [P, K] of kernels by which a problem that can run at all counts more than all efficiencies together.
+def covering_value(efficiency: np.ndarray, weight: np.ndarray, floor: float = 0.0) -> np.ndarray:
+    """The value [P, K] of kernels by which a problem that is covered counts more than all efficiencies together.
 
-    ``efficiency`` [P, K] is 0 where a kernel cannot run a problem; ``weight`` [P] sums to 1.
+    ``efficiency`` [P, K] is 0 where a kernel cannot run a problem; ``weight`` [P] sums to 1. A kernel covers a problem
+    that it runs above ``floor`` times the best efficiency.
     """
-    return efficiency * weight[:, None] + (efficiency > 0)
+    return efficiency * weight[:, None] + (efficiency > floor * efficiency.max(axis=1, keepdims=True, initial=0.0))
 
 
-def smallest_set(efficiency: np.ndarray, weight: np.ndarray, loss: float, most: int | None = None) -> list[int]:
-    """The columns of a small set, best first, that runs every problem that one of all columns runs.
+def smallest_set(
+    efficiency: np.ndarray, weight: np.ndarray, loss: float, most: int | None = None, floor: float = 0.0
+) -> list[int]:
+    """The columns of a small set, best first, that runs every problem that one of all columns runs, above ``floor``.
 
-    The weighted mean of the best in the set is at least (1 - ``loss``) times that of all columns, if ``most`` columns
-    are enough for that.
+    The weighted mean of the best in the set is at least (1 - ``loss``) times that of all columns. Both hold if ``most``
+    columns are enough for them.
     """
-    value = covering_value(efficiency, weight)
+    value = covering_value(efficiency, weight, floor)
     least = efficiency.max(axis=1).astype(bool).sum() + (1 - loss) * weight @ efficiency.max(axis=1)
     chosen = greedy_order(value)
     sums = np.maximum.accumulate(value[:, chosen], axis=1).sum(axis=0)
