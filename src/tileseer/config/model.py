@@ -99,7 +99,7 @@ class ServingParameters(Section):
     """How few kernels are enough."""
 
     pruned_loss: float = Field(0.01, gt=0, lt=1, strict=False)
-    """Mean efficiency that the pruned kernel set may lose on the training problems."""
+    """Mean efficiency that the pruned kernels may lose on training problems; each problem keeps 70 %."""
 
 
 class ServingSettings(Section):
