@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 from tileseer.config.operations import DTYPES, VARIANTS
@@ -100,7 +101,8 @@ class Problem:
     @property
     def dims(self) -> tuple[int, ...]:
         """The 19 dimensions in the order of ``DIMS``."""
-        return tuple(getattr(self, name) for name in DIMS)
+        dims: tuple[int, ...] = _DIMS_OF(self)
+        return dims
 
     @property
     def output(self) -> tuple[int, int, int]:
@@ -201,6 +203,7 @@ FIELDS = tuple(field.name for field in fields(Problem) if field.name != "layout"
 """Columns of every table of problems. A table with several layouts has a column ``layout`` too."""
 DIMS = FIELDS[3:]
 """The 19 dimensions in the order of the benchmark CSV."""
+_DIMS_OF = attrgetter(*DIMS)
 
 
 def problems_of_rows(
