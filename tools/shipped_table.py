@@ -15,7 +15,8 @@ HEAD = """# How good the picks are that ship
 Written by `make figures` from `evaluation.json` of the models. Efficiency in percent: time of the fastest candidate
 over time of the pick. "Best of 2" and "best of 3" are of the recorded times, as if each pick were timed without error.
 "By time" weights every layer by its time and its uses in the networks. Layers without a candidate are in none of the
-other figures; the share of time in them is estimated from other libraries' times, or by the roofline.
+other figures; the share of time in them is estimated from other libraries' times, or by the roofline. Of cuDNN they are
+those whose first plan was wrong when it was timed: the model leaves them to cuDNN.
 Simulated figures do not describe a real GPU.
 """
 

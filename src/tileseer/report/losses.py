@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 
-from tileseer.kernels.registry import library_arch
+from tileseer.kernels.registry import family_of_arch, library_arch
 from tileseer.learn.validation_report import Distance, Stratum, WorstPick
 from tileseer.report import kernels, tables
 from tileseer.report.measured import records, short
@@ -100,7 +100,8 @@ def _advice(result: OperationResult) -> Iterator[tuple[str, str]]:
             yield MORE, f"the last step, from {before:,} to {after:,}, gained {high - low:.1f} points"
     if failed := sum(pick.pick_failed for pick in report.worst):
         yield "repair the kernels that fail", f"{failed} of the worst picks did not run"
-    if missing := result.evaluation.without_candidate:
+    missing = result.evaluation.without_candidate
+    if missing and not family_of_arch(result.evaluation.arch).offered:
         library = library_arch(result.evaluation.arch)
         remedy = f"use cuDNN's plans for them (tileseer run --arch {library})" if library else ADD_KERNELS
         yield remedy, f"{missing} layers have no candidate"
