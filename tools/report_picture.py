@@ -55,7 +55,7 @@ def _take(browser: Browser, picture: Path, report: Path, shown: tuple[str, ...],
     boxes = [box for place in found if place.count() and (box := place.first.bounding_box())]
     if len(boxes) < len(shown):
         raise UserError(f"{report}: does not show {' and '.join(shown)}; is it a report of this version?")
-    top, bottom = boxes[0]["y"], boxes[-1]["y"] + boxes[-1]["height"] + 8
+    top, bottom = boxes[0]["y"], boxes[-1]["y"] + boxes[-1]["height"]
     clip = {"x": 0, "y": top, "width": WIDTH, "height": bottom - top}
     page.screenshot(path=picture, full_page=True, clip=clip)  # type: ignore[arg-type]
     print(f"{picture}: {picture.stat().st_size:,} bytes")
