@@ -38,6 +38,7 @@ from tileseer.serve.tuned import read_choices, tuned_path
 OPERATION = "forward_bf16"
 GOOD = ("eng0_k2=0", "eng0_k2=1", "eng1_k2=0", "eng1_k2=1", "eng2")
 """Plans of the stand-in, of which the second is the fastest."""
+UNRECORDED = Problem.from_dims("bwd_weight", "bf16", N=3, C=40, K=48, Hi=17, Wi=19)
 
 
 @pytest.fixture
@@ -229,11 +230,10 @@ def test_the_figures_of_two_and_three_are_those_of_short_lists(recorded):
 
 def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsys):
     models, problems, _ = recorded
-    odd = problems[0].from_dims("bwd_weight", "bf16", N=3, C=40, K=48, Hi=17, Wi=19)
-    path = problems_file(tmp_path, [*problems[:20], odd])
+    path = problems_file(tmp_path, [*problems[:20], UNRECORDED])
     status, printed = tune(capsys, "tune", str(models), "--problems", path, "--config", str(samples.CONFIG))
     assert status == 0 and printed["device_kind"] == "recorded" and printed["tuned"] >= 15
-    assert {"problem": options_word(odd), "reason": "the recording has no times of it"} in printed["left_out"]
+    assert {"problem": options_word(UNRECORDED), "reason": "the recording has no times of it"} in printed["left_out"]
     assert printed["mean_gain"] >= 1 and printed["changed"] >= 0
     selector = Selector.read(models, "bwd_weight_bf16")
     for row in printed["problems"]:
@@ -246,6 +246,14 @@ def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsy
         plan = name.partition(f"_{problem.ndim}d_")[2]
         chosen = selector.choose(problem, ["eng0_k99=1", plan], selector._parsed("feature_spec.json")["library"])
         assert selector.candidates[selector.row.tolist().index(chosen)] == name
+
+
+def test_a_recording_without_times_leaves_nothing(recorded, tmp_path, capsys):
+    own = shutil.copytree(recorded[0], tmp_path / "models")
+    path = problems_file(tmp_path, [UNRECORDED])
+    status, printed = tune(capsys, "tune", str(own), "--problems", path, "--config", str(samples.CONFIG))
+    assert status == 1 and [one["reason"] for one in printed["left_out"]] == ["the recording has no times of it"]
+    assert not tuned_path(own, "bwd_weight_bf16").parent.exists()
 
 
 @pytest.fixture
@@ -290,6 +298,7 @@ def test_another_version_of_the_library_is_refused(plans_of_a_driver, monkeypatc
         tuning.claimed(selector, where, models),
     ):
         pass
+    assert not tuned_path(models, "bwd_weight_bf16").parent.exists()
 
 
 def options_word(problem):

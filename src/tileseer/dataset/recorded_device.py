@@ -41,6 +41,10 @@ class RecordedDevice:
         """The recording's digest."""
         return self._identity
 
+    def has_times(self, key: str) -> bool:
+        """Whether any candidate of a problem has a time."""
+        return key in self._rows.index.get_level_values("problem_key")
+
     def offered(self, key: str) -> list[str]:
         """Kernels that the library offered for a problem, in its order; none where it was not recorded."""
         return self._offers.get_group(key).astype(str).tolist() if key in self._offers.groups else []

@@ -6,11 +6,12 @@ prediction by their errors, so that noise does not undo what the model is sure o
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,10 +75,6 @@ class Timer:
     lock: Lock | None
     library: str
     """What offers the candidates, with its version; empty where the model has all of them."""
-
-    def without_times(self, reason: str) -> str:
-        """Why a problem has no times: ``reason``, but of a recording that it is not in."""
-        return "the recording has no times of it" if isinstance(self.device, RecordedDevice) else reason
 
     def offered(self, problem: Problem) -> list[str]:
         """What the library offers for a problem, by its own names in its own order."""
@@ -184,10 +181,12 @@ def tune(
     None for a problem that was tuned on this device before. Ends at ``until`` of the monotonic clock.
     """
     path = tuned_path(models, selector.about.operation)
-    session = timer.session
-    assert session.journal is not None
+    session, journal_path = timer.session, timer.session.journal
+    assert journal_path is not None
     read_choices(path)  # a file that is none is refused before anything is timed
-    with Journal(session.journal, session.lock_timeout_s) as journal:
+    with ExitStack() as held:
+        # Opened before the first timing: where nothing is timed, nothing is left.
+        journal = functools.cache(lambda: held.enter_context(Journal(journal_path, session.lock_timeout_s)))
         for problem in problems:
             if time.monotonic() >= until:
                 return
@@ -201,21 +200,25 @@ def tune(
             yield result
 
 
-def _tuned(selector: Selector, problem: Problem, timer: Timer, top: int, journal: Journal) -> Tuned | LeftOut:
+def _tuned(
+    selector: Selector, problem: Problem, timer: Timer, top: int, journal: Callable[[], Journal]
+) -> Tuned | LeftOut:
     """Time one short list; without a library's own choices that do not run."""
     layout = selector.about.layouts[0]
     if problem.layout not in ("", layout):
         return LeftOut(problem, f"choices are of tensors in {layout} alone")
+    if isinstance(timer.device, RecordedDevice) and not timer.device.has_times(problem.key):
+        return LeftOut(problem, "the recording has no times of it")
     offered = timer.offered(problem) if timer.library else []
     if timer.library and not offered:
-        return LeftOut(problem, timer.without_times(f"{timer.library} offers no candidate for it on this device"))
+        return LeftOut(problem, f"{timer.library} offers no candidate for it on this device")
     for _ in range(GONE):
         listed = selector.shortlist(problem, top, offered, timer.library)
         if not listed:
             return LeftOut(problem, "no candidate of the model supports it")
         if listed[0]["candidate"] not in selector.candidates:
             return LeftOut(problem, f"the model does not have the own choice of {timer.library}")
-        compared = turns.compare(_measure(problem, listed, timer, journal), len(listed), _differs(timer.device))
+        compared = turns.compare(_measure(problem, listed, timer, journal()), len(listed), _differs(timer.device))
         if not compared.rounds:
             return LeftOut(problem, "the device was throttled or shared; run again")
         ran = np.isfinite(compared.time_ms)
@@ -227,7 +230,7 @@ def _tuned(selector: Selector, problem: Problem, timer: Timer, top: int, journal
         if not offered:
             break
     if not ran.any():
-        return LeftOut(problem, timer.without_times("no candidate of its short list ran on this device"))
+        return LeftOut(problem, "no candidate of its short list ran on this device")
     best = choice_of(compared.time_ms, np.array([row["score"] for row in listed]), compared.noise)
     choice = Choice(
         problem.dims, listed[best]["candidate"], float(compared.time_ms[best]),
