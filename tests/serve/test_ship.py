@@ -236,6 +236,21 @@ def test_a_limit_of_kernels_is_that_of_the_folder(three, tmp_path, capsys):
     assert sum(chosen["set"]["bytes"] for chosen in told.values()) <= 60_000
 
 
+def test_a_loss_above_its_limit_is_printed_with_both(three, capsys):
+    few = "--operation", "forward_bf16", "--max-kernels", "2"
+    assert ship_three(three, *few, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    loss = told["operations"]["forward_bf16"]["set"]["loss"]
+    assert loss > told["max_loss"] == 1
+    line = "the other limits win over --max-loss: forward_bf16 loses {:g} %, more than {:g} %"
+    assert ship_three(three, *few) == 0
+    assert line.format(loss, 1) in capsys.readouterr().out.splitlines()
+    # A loss within the limit is no matter for a line.
+    for words in ([*few, "--max-loss", f"{loss + 0.0001}%"], few[:2]):
+        assert ship_three(three, *words) == 0
+        assert "win over" not in capsys.readouterr().out
+
+
 def test_a_limit_that_leaves_problems_out_says_how_many_kernels_are_needed(three, capsys):
     assert ship_three(three, "--max-kernels", "4") == 2
     told = capsys.readouterr().err

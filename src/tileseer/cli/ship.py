@@ -16,6 +16,7 @@ from tileseer.gpus.hardware import target
 from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.registry import family_of_arch, parse_kernels
 from tileseer.learn import model_files
+from tileseer.learn.efficiency import percent
 from tileseer.learn.model import Model
 from tileseer.serve import shipped_folder, shipped_project, shipping
 
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
     emitter = shipped_project.emitter_of(listed.arch, args.ck_api)
     pools = [_pool(args, listed.arch, operation, emitter) for operation in operations]
-    content, shipped = {}, {}
+    content, shipped, max_loss = {}, {}, percent(args.max_loss)
     lines = [f"{listed.arch}, {listed.device_kind} times"]
     for operation, pool, columns in zip(operations, pools, shipping.smallest_sets(pools, limits), strict=True):
         names = [pool.names[column] for column in columns]
@@ -96,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
             shipped_folder.write_selector(args.output / operation, pool.measurements, own, args.threads)
             shipped[operation] = own, pool.example(columns)
         content[operation] = chosen
-        lines += _lines(operation, chosen, pool)
-    about = {"arch": listed.arch, "device_kind": listed.device_kind, "operations": content}
+        lines += _lines(operation, chosen, pool, max_loss)
+    about = {"arch": listed.arch, "device_kind": listed.device_kind, "max_loss": max_loss, "operations": content}
     if args.output:
         every = [name for chosen in content.values() for name in chosen["kernels"]]
         shipped_folder.write_names(args.output, every)
@@ -127,10 +128,12 @@ def _pool(args: argparse.Namespace, arch: str, operation: str, emitter: Emitter 
     return shipping.KernelPool.of(measurements, results, weight, without)
 
 
-def _lines(operation: str, chosen: Mapping[str, Any], pool: shipping.KernelPool) -> list[str]:
+def _lines(operation: str, chosen: Mapping[str, Any], pool: shipping.KernelPool, max_loss: float) -> list[str]:
     """The set, and the sets of other sizes, as text."""
     rows = [{column: _cell(figures.get(column)) for column in COLUMNS} for figures in chosen["curve"]]
     lines = [shipping.set_line(operation, chosen["set"], chosen["pool"]), *options.table_lines(rows)]
+    if (loss := chosen["set"]["loss"]) > max_loss:
+        lines.append(f"the other limits win over --max-loss: {operation} loses {loss:g} %, more than {max_loss:g} %")
     if pool.without:
         lines.append(f"without {len(pool.without)} kernels that this level of the library's API does not have")
     if chosen.get("model"):
