@@ -17,24 +17,21 @@ from typing import Any
 
 
 class Details:
-    """An open log; without a path it keeps nothing. A session without another event leaves nothing."""
+    """An open log; without a path it keeps nothing."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._begin = time.monotonic()
-        self._session = ""
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, event: str, content: Mapping[str, Any]) -> None:
         """Append one event."""
         if self._path is None:
             return
         at = round(time.monotonic() - self._begin, 4)
-        line = self._session + json.dumps({"event": event, "at": at, **content}, allow_nan=False) + "\n"
-        self._session = line if event == "session" else ""
-        if self._session:
-            return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        # One write to a file opened for appending: a killed writer loses at most its last line.
+        line = json.dumps({"event": event, "at": at, **content}, allow_nan=False) + "\n"
+        # One write of a line to a file opened for appending: a killed writer loses at most its last line.
         with self._path.open("a") as log:
             log.write(line)
 
