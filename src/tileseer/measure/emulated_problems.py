@@ -50,12 +50,13 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
 
 
 def _along_k(kernel: GemmKernel, steps: int) -> dict[str, Any]:
-    """A 1x1 convolution whose implicit GEMM is so many steps deep."""
-    depth = steps * kernel.tile_k
+    """A 1x1 convolution whose implicit GEMM is so many steps deep, of as many groups as the kernel merges."""
+    depth, groups = steps * kernel.tile_k, getattr(kernel, "num_groups_to_merge", 1)
     if kernel.variant == "bwd_weight":
         pixels = {"Di": 2, "Hi": 4} if kernel.ndim == 3 else {"Hi": 8}
-        return {"N": 1, "C": 64, "K": 64, "Wi": depth // 8, **pixels}
-    channels = {"C": depth, "K": 64} if kernel.variant == "forward" else {"C": 64, "K": depth}
+        return {"N": 1, "G": groups, "C": 64 * groups, "K": 64 * groups, "Wi": depth // 8, **pixels}
+    first, other = ("C", "K") if kernel.variant == "forward" else ("K", "C")
+    channels = {"G": groups, first: depth * groups, other: 64 * groups}
     return {"N": 1, "Hi": 5, "Wi": 5, **channels, **({"Di": 2} if kernel.ndim == 3 else {})}
 
 
