@@ -16,7 +16,7 @@ def given(efficiency, x, trees=None):
     data = samples.table_of(efficiency, "train")
     # As they are, whatever the best of the problem.
     vars(data)["efficiency"] = efficiency.ravel()
-    features = Features.of("tileseer", samples.product(), ["N"])
+    features = Features.of("tileseer", samples.product(), ["K"])
     matrix = np.asarray(x, float).reshape(-1, 1)
     recipe = Recipe(features, samples.SMALL)
     # With their values, as the trees of a prior read them.

@@ -4,6 +4,7 @@ The parts are shares of the training problems, the first rounds of active measur
 another model, shares of the training pairs. A curve has a point per part, with the efficiency on validation problems.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,9 @@ from tileseer.problems.problem import problems_of_frame
 
 SHARES = (0.1, 0.3, 1.0)
 """Shares of the training problems whose models the learning curve shows."""
+JUDGES = 300
+"""At most so many validation problems, evenly spaced, evaluate these models: a step then has an uncertainty of a tenth
+of a point."""
 PRIOR_SHARES = (0.0, 0.01, 0.05, 0.15)
 """Shares of the training pairs, drawn by the names of problem and candidate."""
 
@@ -67,6 +71,7 @@ def of_shares(dataset: Dataset, shares: Sequence[float], recipe: Recipe) -> list
     """
     problems = dataset.problems
     drawn = draws.shares(draws.of_names(problems["layer_family"].astype(str)))
+    judging = _some_judges(dataset)
     points = []
     for share in sorted(shares):
         used = dataset.trains & (drawn < share)
@@ -78,10 +83,19 @@ def of_shares(dataset: Dataset, shares: Sequence[float], recipe: Recipe) -> list
                 share=efficiency.percent(share),
                 problems=int(used.sum()),
                 pairs=len(few.problem),
-                **_judged(dataset, fit(few, recipe.small), recipe),
+                **_judged(judging, fit(few, recipe.small), recipe),
             )
         )
     return points
+
+
+def _some_judges(dataset: Dataset) -> Dataset:
+    """The dataset with the times of at most ``JUDGES`` validation problems."""
+    rows = ranking.validation_rows(dataset)
+    timed = np.ones(len(dataset.problems), bool)
+    timed[rows] = False
+    timed[rows[:: math.ceil(len(rows) / JUDGES)]] = True
+    return dataset.only(timed[dataset.problem])
 
 
 def of_prior(dataset: Dataset, recipe: Recipe) -> Transfer:

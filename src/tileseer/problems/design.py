@@ -4,7 +4,8 @@ Layers are of one kind when filter, stride, dilation, padding, grouping and dime
 box, in logarithms, of batch, channels and filters a group, groups, image height, image shape and depth between the
 5th and the 95th percentile of its layers. Each kind gets points of a scrambled Sobol sequence, as many as the square
 root of its number of layers commands: rare kinds are learnt too. Channels are rounded to multiples of 8 for most
-points, and to multiples of 4, of 2 or of 1 for the others: such channels leave other kernels to choose from.
+points, and to multiples of 4, of 2 or of 1 for the others: such channels leave other kernels to choose from, and one
+layer of them can cost a network more than all its others.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ MAX_GFLOP = 1500.0
 MAX_TENSOR_MIB = 1900.0
 LEAST_LAYERS = 3
 """Kinds of fewer layers are the oddities of one network: they span no space."""
-MULTIPLES = ((0.08, 1), (0.16, 2), (0.24, 4), (1.0, 8))
+MULTIPLES = ((0.15, 1), (0.30, 2), (0.45, 4), (1.0, 8))
 """What channels are multiples of: up to each share of the points."""
 TRIES = 64
 """Sobol points tried for each one requested, before a kind gives up: most fall out for their size."""

@@ -17,25 +17,19 @@ from tileseer.problems.implicit_gemm import element_bytes
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
 from tileseer.problems.problem import DIMS
 
-MIB = 2**20
 LEAST_OCCUPANCY = np.float32(0.1)
 """Resident blocks of a kernel of which the estimate says that none fits, or says nothing."""
 
 PROBLEM = (
     *raw(
         "1",
-        N="batch size",
         C="input channels over all groups",
         K="output channels over all groups",
         G="groups",
         Di="input depth",
-        Hi="input height",
         Wi="input width",
         Y="filter height",
-        X="filter width",
         stride_h="stride along height",
-        stride_w="stride along width",
-        ndim="2 or 3 spatial dimensions",
     ),
     *raw(
         "1",
@@ -45,22 +39,13 @@ PROBLEM = (
         sub_gemms="independent GEMMs a strided bwd_data problem falls into",
     ),
     Feature("filter_volume", "1", "Z * Y * X", lambda p: p["Z"] * p["Y"] * p["X"]),
-    Feature("max_dilation", "1", "largest dilation", lambda p: _largest(p, "dilation")),
-    Feature("max_padding", "1", "largest padding", lambda p: _largest(p, "pad")),
     Feature("channels_a", "elements", "contiguous channels of A", column("run_a")),
     Feature("channels_b", "elements", "contiguous channels of B", column("run_b")),
-    Feature("channels_c", "elements", "contiguous channels of C", column("run_c")),
-    Feature("useful_gflop", "GFLOP", "2 * N * Do * Ho * Wo * K * C/G * Z * Y * X / 1e9", lambda p: p["flops"] / 1e9),
-    Feature("unique_bytes", "B", "bytes read once plus bytes written", column("unique_bytes")),
-    Feature("intensity", "FLOP/B", "useful FLOP / unique bytes", lambda p: p["flops"] / p["unique_bytes"]),
     Feature(
-        "roofline_ratio", "1", "intensity / (peak FLOP rate / memory bandwidth): above 1 the problem is compute bound",
+        "roofline_ratio", "1",
+        "useful FLOP / unique bytes / (peak FLOP rate / memory bandwidth): above 1 the problem is compute bound",
         lambda p: p["flops"] / p["unique_bytes"] / p["balance"],
     ),
-    Feature("footprint_l2", "1", "unique bytes / L2 of all dies", lambda p: p["unique_bytes"] / p["l2_bytes"]),
-    Feature("footprint_llc", "1", "unique bytes / last cache before memory",
-            lambda p: p["unique_bytes"] / p["llc_bytes"]),
-    Feature("gemm_aspect", "1", "gemm_m / gemm_n", lambda p: p["gemm_m"] / p["gemm_n"]),
     Feature(
         "gemm_k_aspect", "1", "gemm_k / sqrt(gemm_m * gemm_n)",
         lambda p: p["gemm_k"] / np.sqrt(p["gemm_m"] * p["gemm_n"]),
@@ -70,6 +55,7 @@ PROBLEM = (
         lambda p: p["gemm_m"] * p["gemm_n"] * p["gemm_batch"] * p["sub_gemms"] / p["compute_units"],
     ),
 )  # fmt: skip
+"""Of problems. Trees need neither two features of one order nor what the features of pairs imply (N, useful FLOP)."""
 
 TILES = (
     *raw(
@@ -79,10 +65,8 @@ TILES = (
         tile_k="block tile k",
         warp_tile_m="matrix instruction m",
         warp_tile_n="matrix instruction n",
-        warp_tile_k="matrix instruction k",
         vec_a="vector load of A",
         vec_b="vector load of B",
-        vec_c="vector store of C",
     ),
     *raw("1", wave_m="waves along m", wave_n="waves along n"),
 )
@@ -92,20 +76,11 @@ BUILT = (
     *raw("registers", vgprs="vector registers of a lane, from the build"),
     *raw("B", lds_bytes="LDS of a block, from the build"),
     *raw("1", occupancy="blocks resident on a compute unit, from the build"),
-    Feature("waves_per_block", "1", "wave_m * wave_n * wave_k", column("waves")),
-    *raw("elements", tile_area="tile_m * tile_n"),
-    Feature("tile_aspect", "1", "tile_m / tile_n", lambda c: c["tile_m"] / c["tile_n"]),
     Feature(
         "tile_intensity",
         "FLOP/element",
         "tile_m * tile_n / (tile_m + tile_n): reuse of a loaded element",
         lambda c: c["tile_area"] / (c["tile_m"] + c["tile_n"]),
-    ),
-    Feature(
-        "accumulators",
-        "elements",
-        "tile_m * tile_n / threads of a block",
-        lambda c: c["tile_area"] / c["threads"],
     ),
     *raw("1", loads_a="vector loads of A a thread and k step", loads_b="vector loads of B a thread and k step"),
 )
@@ -133,32 +108,31 @@ def _add_pair_columns(x: PairColumns) -> None:
     # Of the busiest compute unit.
     x["unit_blocks"] = np.ceil(x["blocks"] / x["compute_units"])
     x["unit_steps"] = x["unit_blocks"] * x["k_steps"]
-    x["tile_traffic"] = x["blocks"] * x["k_steps"] * x["step_bytes"]
     for operand in "abc":
         x[f"vector_runs_{operand}"] = x[f"run_{operand}"] * merged / x[f"vec_{operand}"]
 
 
 PAIR = (
-    *raw("1", tiles_m="ceil(gemm_m * merged groups / tile_m)", tiles_n="ceil(gemm_n * merged groups / tile_n)"),
-    *raw("1", k_steps="reduction steps of one block: ceil(output tiles * k tiles / blocks)"),
-    Feature("fill_m", "1", "gemm_m / (tiles_m * tile_m): 1 - padding waste",
+    *raw(
+        "1",
+        tiles_n="ceil(gemm_n * merged groups / tile_n)",
+        k_steps="reduction steps of one block: ceil(output tiles * k tiles / blocks)",
+    ),
+    Feature("fill_m", "1", "gemm_m * merged groups / (tiles_m * tile_m): 1 - padding waste",
             lambda x: x["rows"] / (x["tiles_m"] * x["tile_m"])),
-    Feature("fill_n", "1", "gemm_n / (tiles_n * tile_n)", lambda x: x["columns"] / (x["tiles_n"] * x["tile_n"])),
+    Feature("fill_n", "1", "gemm_n * merged groups / (tiles_n * tile_n)",
+            lambda x: x["columns"] / (x["tiles_n"] * x["tile_n"])),
     Feature("fill_k", "1", "gemm_k / (tiles_k * tile_k)", lambda x: x["gemm_k"] / (x["tiles_k"] * x["tile_k"])),
-    *raw("1", blocks="blocks of the launch, split-K and stream-K included"),
-    Feature("blocks_per_cu", "1", "blocks / compute units", lambda x: x["blocks"] / x["compute_units"]),
+    Feature("blocks_per_cu", "1", "blocks of the launch, split-K and stream-K included / compute units",
+            lambda x: x["blocks"] / x["compute_units"]),
     Feature("waves", "1", "blocks / (compute units * occupancy)", lambda x: x["blocks"] / x["slots"]),
     Feature("wave_fill", "1", "waves / ceil(waves): wave quantisation",
             lambda x: x["blocks"] / (x["slots"] * x["rounds"])),
     Feature("unit_fill", "1", "blocks / (compute units * blocks of the busiest): balance over compute units",
             lambda x: x["blocks"] / (x["compute_units"] * x["unit_blocks"])),
-    Feature("chain_steps", "1", "rounds * k_steps: reduction steps one after the other",
-            lambda x: x["rounds"] * x["k_steps"]),
     Feature("chain_loads", "1", "rounds * k_steps * (loads_a + loads_b): vector loads of a thread one after the other",
             lambda x: x["rounds"] * x["k_steps"] * x["loads"]),
-    Feature("unit_loads", "1", "k steps of the busiest compute unit * wave loads of a step",
-            lambda x: x["unit_steps"] * x["wave_loads"]),
-    Feature("loads_overhead", "1/FLOP", "unit_loads * compute units / useful FLOP",
+    Feature("loads_overhead", "1/FLOP", "wave loads of the busiest compute unit * compute units / useful FLOP",
             lambda x: x["unit_steps"] * x["wave_loads"] / x["flops_per_cu"]),
     Feature("matrix_overhead", "1", "matrix work of the busiest compute unit * compute units / useful FLOP",
             lambda x: x["unit_steps"] * x["step_flops"] / x["flops_per_cu"]),
@@ -168,8 +142,8 @@ PAIR = (
             lambda x: x["unit_blocks"] * x["tile_area"]),
     Feature("epilogue_share", "1", "tile_area / (k_steps * (tile_m + tile_n) * tile_k): stores per load",
             lambda x: x["tile_area"] / (x["k_steps"] * x["step_elements"])),
-    *raw("B", tile_traffic="blocks * k_steps * (tile_m + tile_n) * tile_k * element bytes"),
-    Feature("reload_factor", "1", "tile_traffic / unique bytes", lambda x: x["tile_traffic"] / x["unique_bytes"]),
+    Feature("reload_factor", "1", "blocks * k_steps * (tile_m + tile_n) * tile_k * element bytes / unique bytes",
+            lambda x: x["blocks"] * x["k_steps"] * x["step_bytes"] / x["unique_bytes"]),
     Feature("partial_bytes", "B", "fp32 partial results of split-K: 4 * output elements * slices",
             lambda x: x["output_elements"] * x["slices"]),
     *(
@@ -177,10 +151,6 @@ PAIR = (
         for x in "abc"
     ),
 )  # fmt: skip
-
-
-def _largest(p: Columns, what: str) -> np.ndarray:
-    return np.maximum(np.maximum(p[f"{what}_d"], p[f"{what}_h"]), p[f"{what}_w"])
 
 
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
@@ -192,13 +162,7 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
     columns = {name: dims[name].astype(np.float64) for name in ("ndim", *DIMS)}
     columns |= {name: values.astype(np.float64) for name, values in gemm.items()}
     peak = hardware.peak_tflops_fp32 if operation.dtype == "fp32" else hardware.peak_tflops_16bit
-    l2_mib = hardware.l2_mib * hardware.xcds
-    constants = {
-        "balance": peak / hardware.hbm_tb_per_s,
-        "l2_bytes": l2_mib * MIB,
-        "llc_bytes": max(hardware.llc_mib, l2_mib) * MIB,
-        "compute_units": hardware.compute_units,
-    }
+    constants = {"balance": peak / hardware.hbm_tb_per_s, "compute_units": hardware.compute_units}
     columns |= {name: np.ones_like(columns["N"]) * float(value) for name, value in constants.items()}
     columns["unique_bytes"] = columns["bytes_read"] + columns["bytes_written"]
     columns["flops_per_cu"] = columns["flops"] / hardware.compute_units

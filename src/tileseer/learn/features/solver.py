@@ -13,32 +13,30 @@ from tileseer.learn.features import gemm
 from tileseer.learn.features.table import Columns, Feature, FeatureSet, column, raw
 from tileseer.problems.operation import Operation
 
-TILES = {
-    "out_h": (2, 3, 4, 6),
-    "out_w": (2, 3, 4, 6),
-    "group_c": (4, 8, 16, 32, 64),
-    "group_k": (4, 8, 16, 32, 64),
-    "pixels": (32, 64, 128, 256),
-    "batch_pixels": (32, 64, 128, 256),
-}
-"""Sizes that an extent is cut into: output tiles of Winograd kernels, channels and pixels of GEMMs."""
-POWERS = ("group_c", "group_k", "N", "Wi", "in_pixels", "out_w")
+TILES = {"group_c": (8, 32, 64), "group_k": (8, 32, 64), "batch_pixels": (256,)}
+"""Sizes that channels and pixels are cut into."""
+POWERS = ("group_c", "group_k", "N")
 LARGEST_POWER = 4096
 
 PROBLEM = (
     *gemm.PROBLEM,
     *raw(
         "1",
-        out_h="output height",
-        out_w="output width",
-        pixels="output pixels of an image",
-        batch_pixels="output pixels of the batch",
-        group_c="input channels of a group",
-        group_k="output channels of a group",
+        N="batch size",
+        Hi="input height",
+        stride_w="stride along width",
         pad_h="padding along height",
-        pad_w="padding along width",
+        pixels="output pixels of an image",
     ),
-    *raw("B", input_bytes="input tensor", filter_bytes="filter tensor", output_bytes="output tensor"),
+    *raw(
+        "B",
+        input_bytes="input tensor",
+        filter_bytes="filter tensor",
+        output_bytes="output tensor",
+        unique_bytes="bytes read once plus bytes written",
+    ),
+    Feature("useful_gflop", "GFLOP", "2 * N * Do * Ho * Wo * K * C/G * Z * Y * X / 1e9", lambda p: p["flops"] / 1e9),
+    Feature("gemm_aspect", "1", "gemm_m / gemm_n", lambda p: p["gemm_m"] / p["gemm_n"]),
     *raw(
         "1",
         **{
@@ -49,6 +47,7 @@ PROBLEM = (
         **{f"power_{name}": f"largest power of 2 that divides {name}, at most {LARGEST_POWER}" for name in POWERS},
     ),
 )
+"""Of problems: group_c and group_k are the channels of a group, batch_pixels the output pixels of the batch."""
 
 
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
@@ -59,12 +58,9 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
         reach = dims[f"dilation_{axis}"] * (dims[extent] - 1)
         outputs.append((dims[image] + 2 * dims[f"pad_{axis}"] - reach - 1) // dims[f"stride_{axis}"] + 1)
     sizes = {
-        "out_h": outputs[1],
-        "out_w": outputs[2],
         "group_c": dims["C"] // dims["G"],
         "group_k": dims["K"] // dims["G"],
         "pixels": outputs[0] * outputs[1] * outputs[2],
-        "in_pixels": dims["Di"] * dims["Hi"] * dims["Wi"],
     }
     sizes["batch_pixels"] = dims["N"] * sizes["pixels"]
     columns |= {name: values.astype(np.float64) for name, values in sizes.items()}
