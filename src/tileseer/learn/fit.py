@@ -33,6 +33,8 @@ FEW = 800
 """Rows to learn from; of fewer, leaves and groups of categories hold fewer: splits between solvers need them."""
 LEAST = 5
 """Rows that they hold at least, if the settings say no less."""
+FEW_LEAVES, ROWS_A_LEAF = 15, 400
+"""A tree has as many leaves as there are times ``ROWS_A_LEAF`` rows, at least ``FEW_LEAVES``, at most the settings'."""
 GROUP = 100
 """Rows of the categories that one side of a split has, LightGBM's own number."""
 TRUST = 1.0
@@ -162,7 +164,7 @@ def parameters(settings: TrainingParameters, threads: int, rows: int = FEW) -> d
     """LightGBM's parameters; ``rows`` are those to learn from, of all folds."""
     share, least = min(rows / FEW, 1.0), min(LEAST, settings.min_child_samples)
     return FIXED | {
-        "num_leaves": settings.num_leaves,
+        "num_leaves": min(settings.num_leaves, max(rows // ROWS_A_LEAF, FEW_LEAVES)),
         "learning_rate": settings.learning_rate,
         "min_data_in_leaf": max(round(settings.min_child_samples * share), least),
         "min_data_per_group": max(round(GROUP * share), least),
