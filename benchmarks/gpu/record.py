@@ -82,6 +82,8 @@ def _row(event: dict[str, Any], batch: dict[str, Any] | None) -> dict[str, Any]:
         "brief": result.get("stop") == 3,
         "noise": result.get("noise", np.nan),
         "worst": check.get("worst", np.nan),
+        "error": check.get("relative_error", np.nan),
+        "workspace": result.get("workspace_bytes", 0),
         "sm_clock_mhz": result.get("clock_mhz", np.nan),
         "sentinel": (batch or {}).get("drift") or np.nan,
         "power_w": after.get("power_w") or np.nan,
