@@ -50,7 +50,9 @@ def measured_pairs(results: Path, arch: str, operation: str) -> pd.DataFrame:
     return pairs
 
 
-def add(recording: Path, results: Path, arch: str, operation: str, tables: list[Path], offered: list[Path], gpu: int) -> str:
+def add(
+    recording: Path, results: Path, arch: str, operation: str, tables: list[Path], offered: list[Path], gpu: int
+) -> str:
     """Write the three tables of one operation with the new rows; return a line about them."""
     own = recording / operation
     old = {name: pq.read_table(own / f"{name}.parquet") for name in ("kernels", "problems", "pairs")}
@@ -59,7 +61,11 @@ def add(recording: Path, results: Path, arch: str, operation: str, tables: list[
     pairs = pairs[pairs["problem_key"].isin(problems["problem_key"])]
     if offered:
         plans = pd.concat(
-            [pq.read_table(path).to_pandas() for root in offered for path in root.glob(f"support/{arch}/{operation}/*.parquet")]
+            [
+                pq.read_table(path).to_pandas()
+                for root in offered
+                for path in root.glob(f"support/{arch}/{operation}/*.parquet")
+            ]
         )[["kernel_id", "problem_key", "rank"]].astype({"kernel_id": object, "problem_key": object})
         plans = plans.drop_duplicates(["kernel_id", "problem_key"])
         pairs = pairs.astype({"kernel_id": object}).merge(plans, on=["kernel_id", "problem_key"])
@@ -68,8 +74,10 @@ def add(recording: Path, results: Path, arch: str, operation: str, tables: list[
     else:
         wanted = pairs.groupby("problem_key")["kernel"].transform("size")
     bad = pairs["status"].astype(str).isin(receipt.PASSING)
-    whole = pairs.assign(bad=bad, wanted=wanted).groupby("problem_key").agg(
-        n=("kernel", "size"), wanted=("wanted", "first"), bad=("bad", "any")
+    whole = (
+        pairs.assign(bad=bad, wanted=wanted)
+        .groupby("problem_key")
+        .agg(n=("kernel", "size"), wanted=("wanted", "first"), bad=("bad", "any"))
     )
     whole = set(whole.index[(whole["n"] == whole["wanted"]) & ~whole["bad"]])
     pairs = pairs[pairs["problem_key"].isin(whole)]
@@ -83,19 +91,32 @@ def add(recording: Path, results: Path, arch: str, operation: str, tables: list[
         had = old["kernels"].to_pandas().set_index("kernel")
         both = had.index.intersection(built.index)
         same = (had.loc[both, "object_sha256"] == built.loc[both, "object_sha256"]).sum()
-        resources = (had.loc[both, ["registers", "shared_bytes", "blocks"]] == built.loc[both, ["registers", "shared_bytes", "blocks"]]).all(axis=1).sum()
+        resources = (
+            (
+                had.loc[both, ["registers", "shared_bytes", "blocks"]]
+                == built.loc[both, ["registers", "shared_bytes", "blocks"]]
+            )
+            .all(axis=1)
+            .sum()
+        )
         note = f", {same} of {len(both)} kernels with the same code, {resources} with the same resources"
         if fresh:
             raise SystemExit(f"{operation}: kernels that the recording lacks: {fresh}")
     kernels = pa.concat_tables(
         [old["kernels"], pa.table({"kernel": fresh, "build_status": ["ok"] * len(fresh)}, old["kernels"].schema)]
-        if fresh else [old["kernels"]]
+        if fresh
+        else [old["kernels"]]
     )
     more = problems[old["problems"].column_names]
-    table = pa.concat_tables([old["problems"], pa.Table.from_pandas(more, old["problems"].schema, preserve_index=False)])
+    table = pa.concat_tables(
+        [old["problems"], pa.Table.from_pandas(more, old["problems"].schema, preserve_index=False)]
+    )
     numbers = {name: {text: i for i, text in enumerate(part[column].to_pylist())} for name, part, column in
                (("kernel", kernels, "kernel"), ("problem", table, "problem_key"))}  # fmt: skip
-    pairs["problem"], pairs["kernel"] = pairs["problem_key"].map(numbers["problem"]), pairs["kernel"].map(numbers["kernel"])
+    pairs["problem"], pairs["kernel"] = (
+        pairs["problem_key"].map(numbers["problem"]),
+        pairs["kernel"].map(numbers["kernel"]),
+    )
     pairs["gpu"] = gpu
     pairs["samples"] = pairs["samples"].fillna(0)
     pairs["brief"] = pairs["brief"].fillna(False).astype(bool)
@@ -121,11 +142,15 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--arch", required=True)
     parser.add_argument("--problems", type=Path, nargs="+", required=True)
-    parser.add_argument("--offered", type=Path, nargs="*", default=[], help="results folders with the support tables of all parts")
+    parser.add_argument(
+        "--offered", type=Path, nargs="*", default=[], help="results folders with the support tables of all parts"
+    )
     parser.add_argument("--gpu", type=int, required=True, help="number of the board")
     args = parser.parse_args()
     for folder in sorted((args.results / "journals" / args.arch).iterdir()):
-        print(add(args.recording, args.results, args.arch, folder.name, args.problems, args.offered, args.gpu), flush=True)
+        print(
+            add(args.recording, args.results, args.arch, folder.name, args.problems, args.offered, args.gpu), flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -18,8 +18,16 @@ from tileseer.problems.problem import DIMS, Problem
 SEED = 20261124
 
 
-def draw(generator: Path, operation: Operation, count: int, known: set[tuple[int, ...]], barred: set[tuple[int, ...]], table: list,
-         share: float, limits: tuple[float, float]) -> list[Problem]:
+def draw(
+    generator: Path,
+    operation: Operation,
+    count: int,
+    known: set[tuple[int, ...]],
+    barred: set[tuple[int, ...]],
+    table: list,
+    share: float,
+    limits: tuple[float, float],
+) -> list[Problem]:
     """``count`` new problems of one operation, about ``share`` of them drawn from the train split's space."""
     train = [layer for layer in table if layer.split == "train"]
     listed = [entry.problem for entry in problem_sets.generate_problems(generator, operation, (2, 3), SEED)]
@@ -65,13 +73,28 @@ def main() -> None:
     for asked in args.draw:
         generator, direction, *counts = asked.split(":")
         directions = direction.split("+")
-        drawn = draw(Path(generator), Operation.parse(f"{directions[0]}_bf16"), sum(map(int, counts)), known, barred,
-                     table, args.share, (args.gflop, args.mib))
+        drawn = draw(
+            Path(generator),
+            Operation.parse(f"{directions[0]}_bf16"),
+            sum(map(int, counts)),
+            known,
+            barred,
+            table,
+            args.share,
+            (args.gflop, args.mib),
+        )
         for part, count in enumerate(map(int, counts), start=1):
             mine, drawn = drawn[:count], drawn[count:]
             rows.setdefault(part, []).extend(
-                {"network": "design", "run": "more", "layer": f"{part}.{number}", "directions": direction, "occurrences": 1,
-                 **dict(zip(DIMS, problem.dims, strict=True))} for number, problem in enumerate(mine, start=1)
+                {
+                    "network": "design",
+                    "run": "more",
+                    "layer": f"{part}.{number}",
+                    "directions": direction,
+                    "occurrences": 1,
+                    **dict(zip(DIMS, problem.dims, strict=True)),
+                }
+                for number, problem in enumerate(mine, start=1)
             )
     for part, lines in rows.items():
         pd.DataFrame(lines).to_csv(f"{args.output}.{part}.csv", index=False)
