@@ -38,7 +38,7 @@ class TrainingParameters(Section):
     """Fewest rows in a leaf."""
     feature_fraction: float = Field(0.7, gt=0, le=1, strict=False)
     """Share of the features that a tree may use."""
-    folds: int = Field(3, ge=2)
+    folds: int = Field(5, ge=2)
     """Folds of the cross-validation."""
     cv_group: Literal["layer_family", "problem_key"] = "layer_family"
     """What is never in two folds: a layer at any batch size, or one exact problem."""
