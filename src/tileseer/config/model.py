@@ -20,9 +20,9 @@ class TrainingParameters(Section):
     """As ``model.features``."""
     prior: RelativePath = "auto"
     """As ``model.prior``."""
-    rows_per_problem: int = Field(192, ge=0)
+    rows_per_problem: int = Field(128, ge=0)
     """Training rows kept of each problem, 0 for all; the fastest ``top_rows`` always, the rest drawn by seed."""
-    top_rows: int = Field(96, ge=0)
+    top_rows: int = Field(64, ge=0)
     """Fastest rows of each problem that sampling never drops."""
     n_estimators: int = Field(600, ge=1)
     """Trees of the published model."""
@@ -31,7 +31,7 @@ class TrainingParameters(Section):
     cv_rows_per_problem: int = Field(64, ge=0)
     """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
     num_leaves: int = Field(63, ge=2, le=64)
-    """Most leaves of a tree; a selection has a bit for each. Of few rows a tree has fewer: one for 400 rows, at least 15."""
+    """Most leaves of a tree; a selection has a bit for each. Few rows: a leaf for 400 of them, but at least 15."""
     learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
     """Shrinkage of each tree."""
     min_child_samples: int = Field(20, ge=1)

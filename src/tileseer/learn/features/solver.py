@@ -13,11 +13,23 @@ from tileseer.learn.features import gemm
 from tileseer.learn.features.table import Columns, Feature, FeatureSet, column, raw
 from tileseer.problems.operation import Operation
 
-TILES = {"group_c": (8, 32, 64), "group_k": (8, 32, 64), "batch_pixels": (256,)}
-"""Sizes that channels and pixels are cut into."""
-POWERS = ("group_c", "group_k", "N")
+Tiles = dict[str, tuple[int, ...]]
+"""Sizes that an extent is cut into."""
 LARGEST_POWER = 4096
 
+
+def _fits(tiles: Tiles, powers: tuple[str, ...]) -> tuple[Feature, ...]:
+    """How well extents fit tiles of some sizes, and powers of 2."""
+    fills = {f"fill_{name}_{size}": (name, size) for name, sizes in tiles.items() for size in sizes}
+    return raw(
+        "1",
+        **{name: f"{what} / (tiles of {size} * {size}): 1 - padding waste" for name, (what, size) in fills.items()},
+        **{f"power_{name}": f"largest power of 2 that divides {name}, at most {LARGEST_POWER}" for name in powers},
+    )
+
+
+PROBLEM_TILES: Tiles = {"group_c": (8, 32, 64), "group_k": (8, 32, 64), "batch_pixels": (256,)}
+PROBLEM_POWERS = ("group_c", "group_k", "N")
 PROBLEM = (
     *gemm.PROBLEM,
     *raw(
@@ -37,17 +49,42 @@ PROBLEM = (
     ),
     Feature("useful_gflop", "GFLOP", "2 * N * Do * Ho * Wo * K * C/G * Z * Y * X / 1e9", lambda p: p["flops"] / 1e9),
     Feature("gemm_aspect", "1", "gemm_m / gemm_n", lambda p: p["gemm_m"] / p["gemm_n"]),
-    *raw(
-        "1",
-        **{
-            f"fill_{name}_{size}": f"{name} / (tiles of {size} * {size}): 1 - padding waste"
-            for name, sizes in TILES.items()
-            for size in sizes
-        },
-        **{f"power_{name}": f"largest power of 2 that divides {name}, at most {LARGEST_POWER}" for name in POWERS},
-    ),
+    *_fits(PROBLEM_TILES, PROBLEM_POWERS),
 )
 """Of problems: group_c and group_k are the channels of a group, batch_pixels the output pixels of the batch."""
+
+SOLVER_TILES: Tiles = {
+    "out_h": (2, 3, 4, 6),
+    "out_w": (2, 3, 4, 6),
+    "group_c": (4, 16),
+    "group_k": (4, 16),
+    "pixels": (32, 64, 128, 256),
+    "batch_pixels": (32, 64, 128),
+}
+SOLVER_POWERS = ("Wi", "in_pixels", "out_w")
+_OF_SOLVERS = (
+    *PROBLEM,
+    *raw(
+        "1",
+        X="filter width",
+        out_h="output height",
+        out_w="output width",
+        batch_pixels="output pixels of the batch",
+        group_c="input channels of a group",
+        group_k="output channels of a group",
+        pad_w="padding along width",
+    ),
+    Feature("channels_c", "elements", "contiguous channels of C", column("run_c")),
+    Feature("max_dilation", "1", "largest dilation", lambda p: _largest(p, "dilation")),
+    Feature("max_padding", "1", "largest padding", lambda p: _largest(p, "pad")),
+    *_fits(SOLVER_TILES, SOLVER_POWERS),
+)
+"""Solvers are of more kinds than GEMMs, and there are times of a hundred thousand problems: what cuDNN's models are as
+good without."""
+
+
+def _largest(p: Columns, what: str) -> np.ndarray:
+    return np.maximum(np.maximum(p[f"{what}_d"], p[f"{what}_h"]), p[f"{what}_w"])
 
 
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
@@ -58,17 +95,21 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
         reach = dims[f"dilation_{axis}"] * (dims[extent] - 1)
         outputs.append((dims[image] + 2 * dims[f"pad_{axis}"] - reach - 1) // dims[f"stride_{axis}"] + 1)
     sizes = {
+        "out_h": outputs[1],
+        "out_w": outputs[2],
         "group_c": dims["C"] // dims["G"],
         "group_k": dims["K"] // dims["G"],
         "pixels": outputs[0] * outputs[1] * outputs[2],
+        "in_pixels": dims["Di"] * dims["Hi"] * dims["Wi"],
     }
     sizes["batch_pixels"] = dims["N"] * sizes["pixels"]
     columns |= {name: values.astype(np.float64) for name, values in sizes.items()}
     columns["layout"] = dims["layout"].astype(np.float64)
-    for name, tiles in TILES.items():
-        for tile in tiles:
-            columns[f"fill_{name}_{tile}"] = columns[name] / (np.ceil(columns[name] / tile) * tile)
-    for name in POWERS:
+    for tiles in (PROBLEM_TILES, SOLVER_TILES):
+        for name, sizes_of_tiles in tiles.items():
+            for tile in sizes_of_tiles:
+                columns[f"fill_{name}_{tile}"] = columns[name] / (np.ceil(columns[name] / tile) * tile)
+    for name in (*PROBLEM_POWERS, *SOLVER_POWERS):
         columns[f"power_{name}"] = np.gcd((sizes | dict(dims))[name], LARGEST_POWER).astype(np.float64)
     return columns
 
@@ -82,5 +123,5 @@ def _solvers(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarr
 
 
 _LAYOUT = raw("code", layout="0: NCHW, 1: NHWC, of all tensors and also with depth")
-MIOPEN = FeatureSet(PROBLEM, _CANDIDATE, (), problem_columns, _solvers)
-MIOPEN_LAYOUTS = FeatureSet((*PROBLEM, *_LAYOUT), _CANDIDATE, (), problem_columns, _solvers)
+MIOPEN = FeatureSet(_OF_SOLVERS, _CANDIDATE, (), problem_columns, _solvers)
+MIOPEN_LAYOUTS = FeatureSet((*_OF_SOLVERS, *_LAYOUT), _CANDIDATE, (), problem_columns, _solvers)
