@@ -188,12 +188,13 @@ def test_features_of_a_candidate_mean_what_they_say():
     problem = problem_tables.problem_frame(
         [Problem.from_dims("forward", "bf16", N=2, C=64, K=96, Hi=28, Wi=28, Y=3, X=3)]
     )
-    names = ("tiles_m", "stages", "fill_n", "loads_a")
+    names = ("fill_m", "stages", "fill_n", "loads_a")
     index = np.zeros(len(pool), int), np.arange(len(pool))
     table = features.Features.of("cutlass", H200, names).matrix(problem, pool, *index)
     fill = 96 / (np.ceil(96 / pool["tile_n"]) * pool["tile_n"])
     loads = np.ceil(pool["tile_m"] * pool["tile_k"] / (32 * pool["wave_m"] * pool["wave_n"] * pool["vec_a"]))
-    expected = [np.ceil(2 * 26 * 26 / pool["tile_m"]), pool["stages"], fill, loads]
+    rows = 2 * 26 * 26
+    expected = [rows / (np.ceil(rows / pool["tile_m"]) * pool["tile_m"]), pool["stages"], fill, loads]
     np.testing.assert_allclose(table.T, expected, rtol=1e-6)
 
 

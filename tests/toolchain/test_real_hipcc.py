@@ -104,7 +104,10 @@ def test_the_library_and_our_rules_agree_on_what_can_run(hip):
     launches = tool_modules.load("host_support").launches_of(checks, problems, theirs)
     rows = np.flatnonzero(theirs[:, 0])
     gpu = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
-    blocks = Features.of("tileseer", gpu, ["blocks"]).matrix(frame, candidates, rows, np.zeros_like(rows))[:, 0]
+    per_unit = Features.of("tileseer", gpu, ["blocks_per_cu"]).matrix(frame, candidates, rows, np.zeros_like(rows))[
+        :, 0
+    ]
+    blocks = np.rint(per_unit.astype(float) * gpu.compute_units)
     same = launches.blocks[rows, 0] == blocks
     # The library splits N where a tensor comes near 2 GiB; the parts then end in the middle of a tile.
     split = implicit_gemm(frame, "forward")["input_bytes"].to_numpy()[rows] > 2**30
