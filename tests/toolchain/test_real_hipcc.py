@@ -104,7 +104,8 @@ def test_the_library_and_our_rules_agree_on_what_can_run(hip):
     launches = tool_modules.load("host_support").launches_of(checks, problems, theirs)
     rows = np.flatnonzero(theirs[:, 0])
     gpu = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
-    per_unit = Features.of("tileseer", gpu, ["blocks_per_cu"]).matrix(frame, candidates, rows, np.zeros_like(rows))[
+    features = Features.of("tileseer", gpu, ["blocks_per_cu"])
+    per_unit = features.matrix(frame, candidates, rows, np.zeros_like(rows))[
         :, 0
     ]
     blocks = np.rint(per_unit.astype(float) * gpu.compute_units)
