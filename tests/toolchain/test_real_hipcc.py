@@ -105,9 +105,7 @@ def test_the_library_and_our_rules_agree_on_what_can_run(hip):
     rows = np.flatnonzero(theirs[:, 0])
     gpu = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     features = Features.of("tileseer", gpu, ["blocks_per_cu"])
-    per_unit = features.matrix(frame, candidates, rows, np.zeros_like(rows))[
-        :, 0
-    ]
+    per_unit = features.matrix(frame, candidates, rows, np.zeros_like(rows))[:, 0]
     blocks = np.rint(per_unit.astype(float) * gpu.compute_units)
     same = launches.blocks[rows, 0] == blocks
     # The library splits N where a tensor comes near 2 GiB; the parts then end in the middle of a tile.
