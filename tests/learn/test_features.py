@@ -68,7 +68,7 @@ def test_merged_groups_enlarge_the_gemm_and_waste_the_rest():
     merging = replace(BIG, num_groups_to_merge=4)
     found = row(merging, N=2, C=64, K=64, G=8, Hi=16, Wi=16)
     # c = k = 8: M' = 512*4, N' = 32, two batches of merged groups.
-    assert found["tiles_n"] == 1
+    assert found["fill_m"] == found["tiles_n"] == 1
     assert blocks(found) == 128
     assert found["vector_runs_a"] == 8 * 4 / 4
     assert found["useful_fraction"] == pytest.approx(2 * 512 * 64 * 8 / (128 * 2 * 32 * 128 * 64))

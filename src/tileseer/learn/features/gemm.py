@@ -156,10 +156,10 @@ PAIR = (
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
     """What problem and pair features are made of, float64 [P] by name.
 
-    ``dims`` are ``ndim`` and the 19 dimensions, int64 [P] each. Plain arithmetic, as ``implicit_gemm.gemm_columns``.
+    ``dims`` are the 19 dimensions, int64 [P] each. Plain arithmetic, as ``implicit_gemm.gemm_columns``.
     """
     gemm = implicit_gemm.gemm_columns(dims, operation.variant, ELEMENT_BYTES[operation.dtype])
-    columns = {name: dims[name].astype(np.float64) for name in ("ndim", *DIMS)}
+    columns = {name: dims[name].astype(np.float64) for name in DIMS}
     columns |= {name: values.astype(np.float64) for name, values in gemm.items()}
     peak = hardware.peak_tflops_fp32 if operation.dtype == "fp32" else hardware.peak_tflops_16bit
     constants = {"balance": peak / hardware.hbm_tb_per_s, "compute_units": hardware.compute_units}

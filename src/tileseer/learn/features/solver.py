@@ -20,16 +20,23 @@ LARGEST_POWER = 4096
 
 def _fits(tiles: Tiles, powers: tuple[str, ...]) -> tuple[Feature, ...]:
     """How well extents fit tiles of some sizes, and powers of 2."""
-    fills = {f"fill_{name}_{size}": (name, size) for name, sizes in tiles.items() for size in sizes}
-    return raw(
-        "1",
-        **{name: f"{what} / (tiles of {size} * {size}): 1 - padding waste" for name, (what, size) in fills.items()},
-        **{f"power_{name}": f"largest power of 2 that divides {name}, at most {LARGEST_POWER}" for name in powers},
+    return (
+        *(_fill(name, size) for name, sizes in tiles.items() for size in sizes),
+        *(_power(name) for name in powers),
     )
 
 
+def _fill(name: str, size: int) -> Feature:
+    meaning = f"{name} / (tiles of {size} * {size}): 1 - padding waste"
+    return Feature(f"fill_{name}_{size}", "1", meaning, lambda p: p[name] / (np.ceil(p[name] / size) * size))
+
+
+def _power(name: str) -> Feature:
+    meaning = f"largest power of 2 that divides {name}, at most {LARGEST_POWER}"
+    return Feature(f"power_{name}", "1", meaning, lambda p: np.gcd(p[name].astype(np.int64), LARGEST_POWER))
+
+
 PROBLEM_TILES: Tiles = {"group_c": (8, 32, 64), "group_k": (8, 32, 64), "batch_pixels": (256,)}
-PROBLEM_POWERS = ("group_c", "group_k", "N")
 PROBLEM = (
     *gemm.PROBLEM,
     *raw(
@@ -49,7 +56,7 @@ PROBLEM = (
     ),
     Feature("useful_gflop", "GFLOP", "2 * N * Do * Ho * Wo * K * C/G * Z * Y * X / 1e9", lambda p: p["flops"] / 1e9),
     Feature("gemm_aspect", "1", "gemm_m / gemm_n", lambda p: p["gemm_m"] / p["gemm_n"]),
-    *_fits(PROBLEM_TILES, PROBLEM_POWERS),
+    *_fits(PROBLEM_TILES, ("group_c", "group_k", "N")),
 )
 """Of problems: group_c and group_k are the channels of a group, batch_pixels the output pixels of the batch."""
 
@@ -61,7 +68,6 @@ SOLVER_TILES: Tiles = {
     "pixels": (32, 64, 128, 256),
     "batch_pixels": (32, 64, 128),
 }
-SOLVER_POWERS = ("Wi", "in_pixels", "out_w")
 _OF_SOLVERS = (
     *PROBLEM,
     *raw(
@@ -77,7 +83,7 @@ _OF_SOLVERS = (
     Feature("channels_c", "elements", "contiguous channels of C", column("run_c")),
     Feature("max_dilation", "1", "largest dilation", lambda p: _largest(p, "dilation")),
     Feature("max_padding", "1", "largest padding", lambda p: _largest(p, "pad")),
-    *_fits(SOLVER_TILES, SOLVER_POWERS),
+    *_fits(SOLVER_TILES, ("Wi", "in_pixels", "out_w")),
 )
 """Solvers are of more kinds than GEMMs, and there are times of a hundred thousand problems: what cuDNN's models are as
 good without."""
@@ -105,12 +111,6 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
     sizes["batch_pixels"] = dims["N"] * sizes["pixels"]
     columns |= {name: values.astype(np.float64) for name, values in sizes.items()}
     columns["layout"] = dims["layout"].astype(np.float64)
-    for tiles in (PROBLEM_TILES, SOLVER_TILES):
-        for name, sizes_of_tiles in tiles.items():
-            for tile in sizes_of_tiles:
-                columns[f"fill_{name}_{tile}"] = columns[name] / (np.ceil(columns[name] / tile) * tile)
-    for name in (*PROBLEM_POWERS, *SOLVER_POWERS):
-        columns[f"power_{name}"] = np.gcd((sizes | dict(dims))[name], LARGEST_POWER).astype(np.float64)
     return columns
 
 
