@@ -95,7 +95,8 @@ def rounds(parameters: np.ndarray, speed: np.ndarray, count: int, seed: int) -> 
         score = np.random.default_rng([seed, number]).random(len(speed))
         if len(at):
             achieved = speed[at] / speed[at].max()
-            used, label, weight = fit.parameters(settings, 1), fit.target(achieved), fit.weight(achieved)
+            used, label = fit.parameters(settings, 1), fit.target(achieved)
+            weight = fit.weight(np.zeros(len(at), int), achieved)
             data = lightgbm.Dataset(parameters[at], label, weight=weight, feature_name=names, params=used)
             booster = lightgbm.train(used, data, num_boost_round=TREES)
             score = np.asarray(booster.predict(parameters, num_threads=1))

@@ -69,6 +69,13 @@ def test_the_target_is_relative_to_the_best_of_the_problem():
     np.testing.assert_allclose(found.tflops, [100, 50, 1, 3, 6])
 
 
+def test_an_awful_kernel_counts_where_few_others_were_measured():
+    problem = np.repeat([0, 1], [4, 200])
+    weights = fits.weight(problem, np.r_[1.0, 0.5, 1e-4, 1e-4, np.full(200, 0.5)])
+    np.testing.assert_allclose(weights[:4], [1, 0.25, 0.025, 0.025])
+    assert (weights[4:] == 0.25).all()
+
+
 def test_sampling_keeps_the_fastest_rows_of_each_problem():
     rng = np.random.default_rng(0)
     data = samples.table_of(rng.random((6, 12)) + 0.1, "train")

@@ -1,6 +1,7 @@
 """Fit a model: LightGBM on how fast a pair is within its problem, on top of what a prior says.
 
-The label is ln(efficiency), the weight efficiency squared: what decides a pick is the order of the fast candidates.
+The label is ln(efficiency), the weight efficiency squared, as the order of the fast candidates decides a pick; where few
+were measured, slow ones count a little.
 With a prior, trees learn what its scores miss, and a problem's level is left out: the best of a few measured rows need
 not be its best candidate. The same data, settings and LightGBM release give the same bytes, whatever the threads.
 """
@@ -29,6 +30,9 @@ FLOOR = 0.05
 """Efficiencies below this are raised to it: how bad a bad kernel is does not matter."""
 NEAR_BEST = 2
 """Weight of a row: its efficiency to this power."""
+AWFUL = 0.1
+"""The rows of a problem weigh at least this together, in equal parts. Where a library offers few kernels, one of them
+may take a thousand times as long as the others; a model that does not learn it picks that kernel for some layers."""
 FEW = 800
 """Rows to learn from; of fewer, leaves and groups of categories hold fewer: splits between solvers need them."""
 LEAST = 5
@@ -186,11 +190,11 @@ def grow(
     """Trees that learn from the pairs ``learn`` (bool [n]), among those that teach; ``progress`` counts them."""
     used = parameters(settings, samples.recipe.threads, samples.binned.num_data())
     part = samples.binned.subset(np.flatnonzero(learn[samples.learn]).tolist(), params=used)
-    efficiency = samples.pairs.efficiency[learn]
-    weights, label = weight(efficiency), target(efficiency)
+    problem, efficiency = samples.pairs.problem[learn], samples.pairs.efficiency[learn]
+    weights, label = weight(problem, efficiency), target(efficiency)
     if samples.start is not None:
         start = samples.start[learn]
-        label = centred(samples.pairs.problem[learn], label - start, weights)
+        label = centred(problem, label - start, weights)
         if samples.trees is not None:
             # LightGBM itself takes the scores of the trees that it starts from away.
             label = start + label
@@ -207,9 +211,9 @@ def scores_of(booster: lightgbm.Booster, samples: Samples, at: np.ndarray) -> np
     return score if samples.formula is None or samples.start is None else score + samples.start[at]
 
 
-def weight(efficiency: np.ndarray) -> np.ndarray:
-    """What rows of these efficiencies (0..1) weigh."""
-    return np.asarray(efficiency**NEAR_BEST)
+def weight(problem: np.ndarray, efficiency: np.ndarray) -> np.ndarray:
+    """What rows of these problems and efficiencies (0..1) weigh."""
+    return np.maximum(efficiency**NEAR_BEST, AWFUL / np.bincount(problem)[problem])
 
 
 def target(efficiency: np.ndarray) -> np.ndarray:
@@ -222,7 +226,8 @@ def slope(pairs: Dataset, learn: np.ndarray, scores: np.ndarray) -> float:
 
     Few rows leave it near 1.
     """
-    problem, weights = pairs.problem[learn], weight(pairs.efficiency[learn])
+    problem = pairs.problem[learn]
+    weights = weight(problem, pairs.efficiency[learn])
     predicted = centred(problem, scores[learn], weights)
     label = centred(problem, target(pairs.efficiency[learn]), weights)
     fitted = (np.sum(weights * predicted * label) + TRUST) / (np.sum(weights * predicted**2) + TRUST)
