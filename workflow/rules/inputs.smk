@@ -4,7 +4,7 @@ from functools import cache
 from tileseer.core.documents import read_json
 from tileseer.core.errors import shown
 from tileseer.gpus.hardware import target
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.registry import MIOPEN, family_of_arch
 from tileseer.measure.device import NO_TIMES
 from tileseer.measure.harness.telemetry import refuse_other_gpus
 
@@ -107,6 +107,13 @@ def library_times(wildcards):
     names = chosen if os.path.exists(f"{folder}/rivals.parquet") else []
     names += ["cudnn.csv"] if os.path.exists(f"{folder}/cudnn.csv") else []
     return [local(f"{folder}/{name}") for name in names]
+
+
+def network_uses(wildcards):
+    """Which network needs which problem; MIOpen's databases say nothing of networks."""
+    if family_of_arch(wildcards.arch) is MIOPEN:
+        return []
+    return f"results/problems/{wildcards.operation}.uses.parquet"
 
 
 def cudnn_times(wildcards):

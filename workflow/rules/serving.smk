@@ -5,7 +5,7 @@ rule serving:
         dataset="results/datasets/{arch}/{operation}.parquet",
         training=rules.model.output,
         validation=rules.validation.output.validation,
-        uses="results/problems/{operation}.uses.parquet",
+        uses=network_uses,
         library_times=library_times,
         template=source("workflow/templates/serving/selector.hpp.j2"),
         api=API,

@@ -8,7 +8,7 @@ rule validation:
         training=rules.model.output,
         baseline=rules.baseline.output if COMPARED else [],
         chosen=CHOSEN,
-        uses="results/problems/{operation}.uses.parquet",
+        uses=network_uses,
         layers=VALIDATION_LAYERS,
         coefficients=COEFFICIENTS,
         settings=stage_file("validation", ["validation", "benchmark"]),

@@ -3,9 +3,9 @@ from tileseer.core.script import Input, Output, Resource, Settings, stage_script
 
 @stage_script()
 def main(
-    dataset: Input, training: Input, validation: Input, uses: Input, template: Input, api: Input, coefficients: Input,
-    output: Output, settings: Settings, library_times: list[Input] = (), layers: Input | None = None,
-    threads: Resource = 1,
+    dataset: Input, training: Input, validation: Input, template: Input, api: Input, coefficients: Input,
+    output: Output, settings: Settings, uses: Input | None = None, library_times: list[Input] = (),
+    layers: Input | None = None, threads: Resource = 1,
 ) -> str:  # fmt: skip
     """Make what a dispatcher runs of a trained model: C++ header, arrays for Python, known problems, kernel list.
 

@@ -1,9 +1,9 @@
 """Fit a model: LightGBM on how fast a pair is within its problem, on top of what a prior says.
 
-The label is ln(efficiency), the weight efficiency squared, as the order of the fast candidates decides a pick; where few
-were measured, slow ones count a little.
-With a prior, trees learn what its scores miss, and a problem's level is left out: the best of a few measured rows need
-not be its best candidate. The same data, settings and LightGBM release give the same bytes, whatever the threads.
+The label is ln(efficiency), the weight efficiency squared: the order of the fast candidates decides a pick. Slow ones
+count a little where few were measured. With a prior, trees learn what its scores miss, and a problem's level is left
+out: the best of a few measured rows need not be its best candidate. The same data, settings and LightGBM release give
+the same bytes, whatever the threads.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tileseer.learn.validation import Context, report_of
 from tileseer.learn.validation_report import LayersLeftOut, Validation
 from tileseer.measure import chosen_pairs
 
-REPEATS, ENOUGH = 5, 5000
+REPEATS, ENOUGH = 5, 2500
 """Most deals of the layers to folds; no further one once that many picks are judged."""
 LAYERS = (
     "no problems were set aside: layers, at all their batch sizes, are left out in turn; the published model has "

@@ -1,7 +1,11 @@
 """The table of problems that the problems stage writes: training and validation, never overlapping."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -9,6 +13,9 @@ from tileseer.core import parquet
 from tileseer.problems.layers import NetworkRun
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, FIELDS, Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SPLITS = ("train", "validation")
 SCHEMA = parquet.schema(
@@ -68,6 +75,11 @@ def use_table(runs: Iterable[NetworkRun], operation: Operation, nearest: Mapping
         for key, run, layer in layers
     )
     return _table(USES, sorted(rows))
+
+
+def read_uses(path: Path | None) -> pd.DataFrame:
+    """Read a file of ``use_table``; without one no network needs any problem."""
+    return (USES.empty_table() if path is None else parquet.read_table(path, USES)).to_pandas()
 
 
 def _table(schema: pa.Schema, rows: Iterable[tuple[object, ...]]) -> pa.Table:

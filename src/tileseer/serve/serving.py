@@ -32,7 +32,7 @@ from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.validation_report import Validation
 from tileseer.problems import layers as layer_tables
 from tileseer.problems.problem_rows import columns_of_frame
-from tileseer.problems.problem_table import USES
+from tileseer.problems.problem_table import read_uses
 from tileseer.serve import evaluation, header, kernel_set, packing, serving_files
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.evaluation import Evaluation
@@ -85,10 +85,9 @@ class EvaluationInputs:
     """Microseconds of other libraries by problem key."""
 
     @classmethod
-    def read(cls, report: Path, uses: Path, library_times: Sequence[Path]) -> Self:
+    def read(cls, report: Path, uses: Path | None, library_times: Sequence[Path]) -> Self:
         """Read the files of the stage."""
-        table = parquet.read_table(uses, USES).to_pandas()
-        return cls(documents.read_document(report, Validation), table, read_library_times(library_times))
+        return cls(documents.read_document(report, Validation), read_uses(uses), read_library_times(library_times))
 
 
 @dataclass(frozen=True)
