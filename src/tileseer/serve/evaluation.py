@@ -132,7 +132,7 @@ def evaluate_picks(
     library.
     """
     problems = dataset.problems.set_index("problem_key", drop=False)
-    problems = problems.assign(best_us=_best_us(dataset))
+    problems = problems.assign(best_us=best_us(dataset))
     evaluated = problems.loc[picks.first.index]
     judged = dataset.held_out if dataset.held_out.any() else np.ones(len(problems), bool)
     missing = problems[judged & ~problems.index.isin(picks.first.index)]
@@ -171,7 +171,7 @@ def evaluate_picks(
     )
 
 
-def _best_us(dataset: Dataset) -> np.ndarray:
+def best_us(dataset: Dataset) -> np.ndarray:
     """Microseconds of the fastest candidate of each problem, NaN without one."""
     flops = implicit_gemm(dataset.problems, dataset.operation.rpartition("_")[0])["flops"].to_numpy(np.float64)
     tflops = dataset.best_tflops
