@@ -50,12 +50,15 @@ def exchange_kernels(value: np.ndarray, chosen: list[int]) -> list[int]:
         first = own.max(axis=1)
         others = np.where(np.arange(len(chosen)) == owner[:, None], 0, own)
         second = others.max(axis=1)
-        gains = []
+        beyond_first = np.maximum(value - first[:, None], 0)
+        # Of a row whose best one leaves: what each column adds then.
+        more = np.maximum(value - second[:, None], 0) - beyond_first
+        to_all, gains = beyond_first.sum(axis=0), []
         for place in range(len(chosen)):
-            without = np.where(owner == place, second, first)
-            added = np.maximum(value - without[:, None], 0).sum(axis=0)
+            rows = owner == place
+            added = to_all + more[rows].sum(axis=0)
             best = int(added.argmax())
-            gains.append((added[best] - (first - without).sum(), place, best))
+            gains.append((added[best] - (first - second)[rows].sum(), place, best))
         gain, place, column = max(gains)
         if gain <= LEAST_GAIN:
             break
