@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the picks that ship cost whole training steps: all three directions of a network's layers together.
 
-    snakemake --cores all --config problems='{"validation_problems": 0}' -- results/models/gfx950
+    tileseer run results/models/gfx950 --config problems.validation_problems=0
     python benchmarks/training_steps.py results --arch gfx950
 
 ``validation_problems: 0`` draws every network of the test split, so that each has all its directions. Prints the worst
@@ -32,9 +32,12 @@ def times_of(results: Path, arch: str, operation: str) -> dict[Run, tuple[float,
     uses["us"] = uses["problem_key"].map(fastest) * uses["occurrences"]
     of_run = uses.groupby(["network", "run"])["us"].sum()
     evaluation = read_document(results / "serving" / arch / operation / "evaluation.json", Evaluation)
-    trained = [each for each in evaluation.networks if each.run.startswith("train") and not each.failed]
-    efficiency = {(each.network, each.run): each.efficiency / 100 for each in trained}
-    return {run: (of_run[run], of_run[run] / share) for run, share in efficiency.items()}
+    times = {}
+    for each in evaluation.networks:
+        if each.run.startswith("train") and not each.failed:
+            best = of_run[each.network, each.run]
+            times[each.network, each.run] = best, 100 * best / each.efficiency
+    return times
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ FLOOR = 0.05
 """Efficiencies below this are raised to it: how bad a bad kernel is does not matter."""
 NEAR_BEST = 2
 """Weight of a row: its efficiency to this power."""
-AWFUL = 0.1
+LEAST_WEIGHT = 0.1
 """The rows of a problem weigh at least this together, in equal parts. Where a library offers few kernels, one of them
 may take a thousand times as long as the others; a model that does not learn it picks that kernel for some layers."""
 FEW = 800
@@ -213,7 +213,7 @@ def scores_of(booster: lightgbm.Booster, samples: Samples, at: np.ndarray) -> np
 
 def weight(problem: np.ndarray, efficiency: np.ndarray) -> np.ndarray:
     """What rows of these problems and efficiencies (0..1) weigh."""
-    return np.maximum(efficiency**NEAR_BEST, AWFUL / np.bincount(problem)[problem])
+    return np.maximum(efficiency**NEAR_BEST, LEAST_WEIGHT / np.bincount(problem)[problem])
 
 
 def target(efficiency: np.ndarray) -> np.ndarray:

@@ -53,12 +53,13 @@ def exchange_kernels(value: np.ndarray, chosen: list[int]) -> list[int]:
         beyond_first = np.maximum(value - first[:, None], 0)
         # Of a row whose best one leaves: what each column adds then.
         more = np.maximum(value - second[:, None], 0) - beyond_first
-        to_all, gains = beyond_first.sum(axis=0), []
+        to_all, lost = beyond_first.sum(axis=0), first - second
+        gains = []
         for place in range(len(chosen)):
             rows = owner == place
             added = to_all + more[rows].sum(axis=0)
             best = int(added.argmax())
-            gains.append((added[best] - (first - second)[rows].sum(), place, best))
+            gains.append((added[best] - lost[rows].sum(), place, best))
         gain, place, column = max(gains)
         if gain <= LEAST_GAIN:
             break
