@@ -41,6 +41,23 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
     assert report == validated(data)
 
 
+def test_of_many_problems_some_folds_are_judged_and_the_others_train_every_model(monkeypatch):
+    data = all_train()
+    monkeypatch.setattr(studies, "ENOUGH", len(data.problems) * 2 // LAYER_FOLDS)
+    (whole,) = studies.by_layer(data, samples.of(data))
+    report = validated(data)
+    judged = whole.fold != ranking.NEVER
+    assert set(whole.fold[judged]) == {0, 1}
+    assert report.n_problems == report.leave_layer_out.n_problems == len(whole.rows)
+    assert "of 2 of the folds" in report.leave_layer_out.meaning
+    monkeypatch.undo()
+    every = studies.by_layer(data, samples.of(data))[0]
+    at = np.isin(every.rows, whole.rows)
+    assert at.sum() < len(at)
+    # The models are those of the whole deal, so are the picks of the folds that are judged.
+    assert (every.fold[judged] == whole.fold[judged]).all() and (every.picks[at] == whole.picks).all()
+
+
 def validated(data):
     return studies.validate_by_layer(data, samples.recipe(), None)
 

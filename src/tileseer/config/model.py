@@ -90,7 +90,7 @@ class ModelSettings(Section):
 class ValidationSettings(Section):
     """Studies besides a trained model's efficiency on unseen problems."""
 
-    studies: list[Literal["learning_curve", "reference_trainer"]] = Field(["learning_curve"])
+    studies: list[Literal["learning_curve", "reference_trainer"]] = Field([])
     """``learning_curve``: models of shares of the training problems. ``reference_trainer``: the reference's model (97
     features, log1p(TFLOPS), 2000 trees of 255 leaves) on the same rows; it takes several times as long as ours."""
 

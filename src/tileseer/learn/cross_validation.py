@@ -14,7 +14,7 @@ from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import efficiency, own_choice
+from tileseer.learn import efficiency, own_choice, ranking
 from tileseer.learn import fit as fits
 from tileseer.learn.fit import Samples
 from tileseer.learn.model import units
@@ -94,9 +94,12 @@ def scores_of_folds(
     settings: TrainingParameters,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """The score of every pair by a model of the pairs ``learn`` (bool [n]) of the other folds, float64 [n]."""
-    folds = np.unique(of_fold)
-    score = np.empty(len(of_fold))
+    """The score of every pair by a model of the pairs ``learn`` (bool [n]) of the other folds, float64 [n].
+
+    A pair whose fold is ``ranking.NEVER`` teaches every model, and its score is -inf.
+    """
+    folds = np.unique(of_fold[of_fold != ranking.NEVER])
+    score = np.full(len(of_fold), -np.inf)
     with Progress("cross-validate", len(folds) * settings.n_estimators, "trees") as own:
         for fold in folds:
             held_out = of_fold == fold

@@ -23,11 +23,12 @@ from tileseer.learn.validation_report import LayersLeftOut, Validation
 from tileseer.measure import chosen_pairs
 
 REPEATS, ENOUGH = 5, 2500
-"""Most deals of the layers to folds; no further one once that many picks are judged."""
+"""Most deals of the layers to folds; no further one, and no further fold, once that many picks are judged."""
 LAYERS = (
     "no problems were set aside: layers, at all their batch sizes, are left out in turn; the published model has "
     "learnt from all of them"
 )
+SOME = "; the figures are of the layers of {} of the folds, which are problems enough"
 STARTED = "; the model that training starts from may have learnt from these layers on its own device"
 
 
@@ -70,9 +71,13 @@ def validate_by_layer(dataset: Dataset, recipe: Recipe, simulated: Coefficients 
     report = report_of(deals[0], recipe.features.gpu, Context(simulated))
     repeats = [Summary.of(scored.picked) for scored in deals]
     mean = {name: round(float(np.mean([getattr(s, name) for s in repeats])), 4) for name in Summary.model_fields}
-    layers = dataset.problems["layer_family"].to_numpy()[deals[0].fold != ranking.NEVER]
+    fold = deals[0].fold
+    layers = dataset.problems["layer_family"].to_numpy()[fold != ranking.NEVER]
+    judged = fold.max() + 1
     figures = LayersLeftOut(
-        meaning=LAYERS + (STARTED if recipe.settings.prior_folder else ""),
+        meaning=LAYERS
+        + (SOME.format(judged) if judged < LAYER_FOLDS else "")
+        + (STARTED if recipe.settings.prior_folder else ""),
         folds=LAYER_FOLDS,
         layers=len(np.unique(layers)),
         n_problems=len(deals[0].picked),
@@ -87,13 +92,19 @@ def validate_by_layer(dataset: Dataset, recipe: Recipe, simulated: Coefficients 
 
 
 def by_layer(dataset: Dataset, samples: Samples) -> list[Scored]:
-    """The picks of models that have not seen a problem's layer, of each deal of the layers to folds."""
+    """The picks of models that have not seen a problem's layer, of each deal of the layers to folds.
+
+    Of so many problems that the first folds are ``ENOUGH``, the others only train.
+    """
     problem, settings = samples.pairs.problem, samples.recipe.settings
-    deals = min(REPEATS, math.ceil(ENOUGH / max(len(np.unique(problem)), 1)))
+    problems = len(np.unique(problem))
+    deals = min(REPEATS, math.ceil(ENOUGH / problems))
+    folds = min(LAYER_FOLDS, math.ceil(ENOUGH * LAYER_FOLDS / problems))
     scored = []
-    with Progress("leave layers out", deals * LAYER_FOLDS * settings.n_estimators, "trees") as progress:
+    with Progress("leave layers out", deals * folds * settings.n_estimators, "trees") as progress:
         for repeat in range(deals):
             of_fold = cross_validation.deal(samples, "layer_family", LAYER_FOLDS, settings.seed + repeat)
+            of_fold[of_fold >= folds] = ranking.NEVER
             score = cross_validation.out_of_fold(samples, of_fold, settings.whole, progress)
             fold = np.full(len(dataset.problems), ranking.NEVER)
             fold[problem] = of_fold
