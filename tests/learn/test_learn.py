@@ -137,6 +137,18 @@ def test_every_training_problem_is_scored_out_of_fold_once():
     assert len(samples.trained().crossed.folds.root) == samples.SMALL.folds
 
 
+def test_what_never_runs_is_no_pick_out_of_fold():
+    data = samples.measured()
+    fastest = np.bincount(data.candidate[data.ok], data.tflops[data.ok], len(data.candidates)).argmax()
+    broken = data.candidate == fastest
+    status, tflops = np.where(broken, BAD, data.status), np.where(broken, np.nan, data.tflops)
+    found = samples.train(dataclasses.replace(data, status=status, tflops=tflops), samples.product(), samples.SMALL)
+    runs = data.ok & ~broken & data.trains[data.problem]
+    could = data.problems["problem_key"].iloc[np.unique(data.problem[runs])]
+    assert set(found.out_of_fold["problem_key"]) == set(could)
+    assert (found.out_of_fold["efficiency"] > 0).all()
+
+
 def test_picking_a_failing_pair_scores_zero_in_cross_validation():
     data = samples.measured()
     fails = np.isin(data.candidate, [0, 1, 2]) & (data.ok)

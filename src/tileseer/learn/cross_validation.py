@@ -40,13 +40,17 @@ class CrossValidation:
 
 def cross_validate(samples: Samples) -> CrossValidation:
     """Cross-validate small models; margins are in deviations of the scores, so they hold for the published one too."""
-    settings, own = samples.recipe.settings, own_choice.library_choices(samples.pairs)
+    pairs, settings = samples.pairs, samples.recipe.settings
+    own = own_choice.library_choices(pairs)
     of_fold = deal(samples, settings.cv_group, settings.folds, settings.seed)
     score = out_of_fold(samples, of_fold, settings)
+    # What never ran, or was wrong once, is in no model's pool, so no pick is.
+    offered = np.flatnonzero(pairs.proven[pairs.candidate])
+    parts = [offered[of_fold[offered] == fold] for fold in range(settings.folds)]
     return CrossValidation(
-        folds=Folds([_figures(samples, score, of_fold, fold) for fold in range(settings.folds)]),
-        picks=picked(samples.pairs, score),
-        margins=None if own is None else own_choice.margins(samples.pairs, spread(samples, score), own),
+        folds=Folds([_figures(samples, score, part, fold) for fold, part in enumerate(parts)]),
+        picks=picked(pairs.only(offered), score[offered]),
+        margins=None if own is None else own_choice.margins(pairs, spread(samples, score), own),
     )
 
 
@@ -120,9 +124,9 @@ def picks(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
     return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
 
 
-def _figures(samples: Samples, score: np.ndarray, of_fold: np.ndarray, fold: int) -> Fold:
+def _figures(samples: Samples, score: np.ndarray, held_out: np.ndarray, fold: int) -> Fold:
+    """Figures of a fold, of the pairs ``held_out`` (positions)."""
     pairs, group = samples.pairs, samples.recipe.settings.cv_group
-    held_out = np.flatnonzero(of_fold == fold)
     at = held_out[picks(pairs.problem[held_out], score[held_out])]
     ran = held_out[pairs.ok[held_out]]
     label = fits.target(pairs.efficiency[ran])
@@ -132,7 +136,7 @@ def _figures(samples: Samples, score: np.ndarray, of_fold: np.ndarray, fold: int
         rmse=round(error**0.5, 6),
         r2=round(1 - error / variance, 6) if variance else 0.0,
         **{f"{name}_efficiency": value for name, value in efficiency.summary(pairs.efficiency[at]).items()},
-        train_size=int(np.count_nonzero(samples.learn & (of_fold != fold))),
+        train_size=int(samples.learn.sum() - samples.learn[held_out].sum()),
         val_size=len(held_out),
         val_groups=int(pairs.problems[group].iloc[pairs.problem[held_out]].nunique()),
     )

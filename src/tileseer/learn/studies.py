@@ -109,5 +109,5 @@ def by_layer(dataset: Dataset, samples: Samples) -> list[Scored]:
             fold = np.full(len(dataset.problems), ranking.NEVER)
             fold[problem] = of_fold
             scores = cross_validation.spread(samples, score)
-            scored.append(ranking.score_ranking(dataset, scores, np.isfinite(scores), fold))
+            scored.append(ranking.score_ranking(dataset, scores, np.isfinite(scores) & dataset.proven, fold))
     return scored
