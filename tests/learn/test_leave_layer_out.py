@@ -54,6 +54,8 @@ def test_of_many_problems_some_folds_are_judged_and_the_others_train_every_model
     every = studies.by_layer(data, samples.of(data))[0]
     at = np.isin(every.rows, whole.rows)
     assert at.sum() < len(at)
+    # Baselines are chosen on layers that are not judged, too.
+    assert (every.offered == whole.offered).all() and every.offered[~judged].any()
     # The models are those of the whole deal, so are the picks of the folds that are judged.
     assert (every.fold[judged] == whole.fold[judged]).all() and (every.picks[at] == whole.picks).all()
 

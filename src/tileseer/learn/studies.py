@@ -22,8 +22,9 @@ from tileseer.learn.validation import Context, report_of
 from tileseer.learn.validation_report import LayersLeftOut, Validation
 from tileseer.measure import chosen_pairs
 
-REPEATS, ENOUGH = 5, 2500
-"""Most deals of the layers to folds; no further one, and no further fold, once that many picks are judged."""
+REPEATS, LEAST_FOLDS, ENOUGH = 5, 2, 2500
+"""Most deals of the layers to folds, and the folds that are judged at least; no further deal, and no further fold, once
+``ENOUGH`` picks are judged."""
 LAYERS = (
     "no problems were set aside: layers, at all their batch sizes, are left out in turn; the published model has "
     "learnt from all of them"
@@ -94,12 +95,13 @@ def validate_by_layer(dataset: Dataset, recipe: Recipe, simulated: Coefficients 
 def by_layer(dataset: Dataset, samples: Samples) -> list[Scored]:
     """The picks of models that have not seen a problem's layer, of each deal of the layers to folds.
 
-    Of so many problems that the first folds are ``ENOUGH``, the others only train.
+    Of so many problems that the first folds have ``ENOUGH``, the layers of the others only train.
     """
     problem, settings = samples.pairs.problem, samples.recipe.settings
     problems = len(np.unique(problem))
     deals = min(REPEATS, math.ceil(ENOUGH / problems))
-    folds = min(LAYER_FOLDS, math.ceil(ENOUGH * LAYER_FOLDS / problems))
+    folds = min(LAYER_FOLDS, max(LEAST_FOLDS, math.ceil(ENOUGH * LAYER_FOLDS / problems)))
+    offered = np.isfinite(cross_validation.spread(samples, np.zeros(len(problem)))) & dataset.proven
     scored = []
     with Progress("leave layers out", deals * folds * settings.n_estimators, "trees") as progress:
         for repeat in range(deals):
@@ -109,5 +111,5 @@ def by_layer(dataset: Dataset, samples: Samples) -> list[Scored]:
             fold = np.full(len(dataset.problems), ranking.NEVER)
             fold[problem] = of_fold
             scores = cross_validation.spread(samples, score)
-            scored.append(ranking.score_ranking(dataset, scores, np.isfinite(scores) & dataset.proven, fold))
+            scored.append(ranking.score_ranking(dataset, scores, offered, fold))
     return scored
