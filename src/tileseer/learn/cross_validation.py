@@ -44,8 +44,7 @@ def cross_validate(samples: Samples) -> CrossValidation:
     own = own_choice.library_choices(pairs)
     of_fold = deal(samples, settings.cv_group, settings.folds, settings.seed)
     score = out_of_fold(samples, of_fold, settings)
-    # What never ran, or was wrong once, is in no model's pool, so no pick is.
-    offered = np.flatnonzero(pairs.proven[pairs.candidate])
+    offered = np.flatnonzero(samples.offered[pairs.candidate])
     parts = [offered[of_fold[offered] == fold] for fold in range(settings.folds)]
     return CrossValidation(
         folds=Folds([_figures(samples, score, part, fold) for fold, part in enumerate(parts)]),

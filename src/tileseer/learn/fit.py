@@ -76,12 +76,9 @@ def fit_samples(samples: Samples) -> Model:
     pairs, recipe = samples.pairs, samples.recipe
     with Progress("train", recipe.settings.n_estimators, "trees") as progress:
         booster = grow(samples, samples.learn, recipe.settings, progress)
-    offered = pairs.proven
-    if isinstance(recipe.prior, Model):
-        offered = offered | recipe.prior.knows(pairs.candidates)
     spec = spec_of(pairs, recipe.features, recipe.settings).model_copy(update={"formula": samples.formula})
     text = trees.canonical(trees.round_leaves(booster).model_to_string())
-    return Model(spec, text, pairs.candidates[offered].reset_index(drop=True), recipe.features.gpu)
+    return Model(spec, text, pairs.candidates[samples.offered].reset_index(drop=True), recipe.features.gpu)
 
 
 def small(settings: TrainingParameters) -> TrainingParameters:
@@ -109,6 +106,12 @@ class Samples:
     """The prior's trees, if it has some: a fit adds its own to them."""
     formula: FormulaPrior | None = None
     """The prior's formula, if it is one."""
+
+    @property
+    def offered(self) -> np.ndarray:
+        """Which candidates a model of these pairs offers, bool [Q]: those that ran, and those that the prior knows."""
+        prior = self.recipe.prior
+        return self.pairs.proven | prior.knows(self.pairs.candidates) if isinstance(prior, Model) else self.pairs.proven
 
 
 def samples_of(dataset: Dataset, recipe: Recipe) -> Samples:

@@ -11,7 +11,7 @@ from tileseer.config.model import TrainingParameters, ValidationSettings
 from tileseer.core.progress import Progress
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import cross_validation, efficiency, learning_curve, ranking
+from tileseer.learn import cross_validation, efficiency, learning_curve, own_choice, ranking
 from tileseer.learn.cross_validation import LAYER_FOLDS
 from tileseer.learn.fit import Recipe, Samples, samples_of
 from tileseer.learn.model import Model
@@ -101,7 +101,7 @@ def by_layer(dataset: Dataset, samples: Samples) -> list[Scored]:
     problems = len(np.unique(problem))
     deals = min(REPEATS, math.ceil(ENOUGH / problems))
     folds = min(LAYER_FOLDS, max(LEAST_FOLDS, math.ceil(ENOUGH * LAYER_FOLDS / problems)))
-    offered = np.isfinite(cross_validation.spread(samples, np.zeros(len(problem)))) & dataset.proven
+    offered = own_choice.offered(samples.pairs) & samples.offered
     scored = []
     with Progress("leave layers out", deals * folds * settings.n_estimators, "trees") as progress:
         for repeat in range(deals):
