@@ -23,6 +23,6 @@ part() {
     previous=${job%%;*}
     echo "job $previous: $name"
 }
-part build "$build" "--omit-from active benchmark"
-part measure "$measure" "--until active benchmark"
+part build "$build" "--omit-from benchmark"
+part measure "$measure" "--until benchmark"
 part learn "$learn" ""

@@ -120,14 +120,6 @@ STAGES = (
         ("made/receipt.json",),
     ),
     Stage(
-        "active",
-        f"--arch gfx950 {OPERATION} --support made/support.parquet --build made/build.parquet "
-        f"--problems made/problems.parquet {PRODUCT} --coefficients config/simulated_device.yaml "
-        '--settings {{"lock":{{"folder":"locks"}}}} --journal journals/active.csv --chosen made/active.parquet',
-        ("config/hardware.yaml", "config/simulated_device.yaml"),
-        ("made/support.parquet", "made/build.parquet", "made/problems.parquet"), ("made/active.parquet",),
-    ),
-    Stage(
         "dataset",
         f"--arch gfx950 {OPERATION} --problems made/problems.parquet --build made/build.parquet "
         "--support made/support.parquet --receipts made/receipt.json --dataset made/dataset.parquet "

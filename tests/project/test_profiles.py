@@ -32,7 +32,7 @@ def rule_texts():
 def test_slurm_gives_every_measuring_rule_a_gpu_of_its_own_and_keeps_the_others_off():
     rules = rule_texts()
     measuring = {name for name, text in rules.items() if re.search(r"^\s+gpu=1,$", text, re.M)}
-    assert measuring == {"benchmark", "active", "plans"}
+    assert measuring == {"benchmark", "plans"}
     slurm = profile("slurm")
     for name in rules:
         resources = slurm["default-resources"] | slurm["set-resources"].get(name, {})

@@ -80,10 +80,6 @@ def stratum(problems: int, mean: float) -> dict:
     return {"n_problems": problems, **learnt(mean), "within_2_percent": 50.5, **floor}
 
 
-def active_round(number: int, pairs: int, share: float, mean: float) -> dict:
-    return {"round": number, "pairs": pairs, "share": share, "picks_changed": None, **learnt(mean)}
-
-
 def validation(operation: str, kind: str = "simulated") -> dict:
     floors = {"noise_floor": {"perfect_selector": figures_of(99.25)}}
     networks = {"alexnet": 93.5, "resnet50": 96.0, HOSTILE: 71.25}
@@ -154,11 +150,6 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             }
             for n, s in enumerate((10.0, 100.0), 1)
         ],
-        "active": {
-            "supported_training_pairs": 1000,
-            "noise_floor": {"perfect_selector": figures_of(99.0), "perfect_model": figures_of(96.375)},
-            "rounds": [active_round(i + 1, 100 * (i + 1), 10.0 * (i + 1), 80.0 + i) for i in range(3)],
-        },
         "transfer": {
             "prior": {"operation": "forward_fp16", "arch": "gfx942", "device": "gfx942_mi300x", "device_kind": kind},
             "n_problems": 20,
@@ -811,8 +802,7 @@ def test_the_curve_of_a_prior_has_both_ways_at_each_share_and_their_intervals(sh
     assert "forward_fp16 gfx942 (simulated)" in panel.words
 
 
-def test_the_learning_curve_is_that_of_measuring_or_of_shares_of_the_problems(shown):
-    assert figures.learning_curve(shown)[0].words == "After 300 of 1000 pairs, mean 82.0 percent."
-    (panel,) = figures.learning_curve(judged(shown, active=None))
+def test_the_learning_curve_is_that_of_shares_of_the_problems(shown):
+    panel = figures.learning_curve(shown)[0]
     assert panel.words == "With 20 training problems, mean 82.0 percent."
-    assert figures.learning_curve(judged(shown, active=None, learning_curve=None)) == []
+    assert figures.learning_curve(judged(shown, learning_curve=None)) == []

@@ -9,7 +9,6 @@ rule benchmark:
         hardware=HARDWARE,
         coefficients=COEFFICIENTS,
         aliases=ALIASES,
-        chosen=CHOSEN,
         driver=measuring_driver,
         modules=MODULE,
         settings=stage_file("benchmark", ["benchmark"]),
@@ -33,8 +32,7 @@ rule benchmark:
     shell:
         'python "$SCRIPTS"/benchmark.py --arch {wildcards.arch} --operation {wildcards.operation}'
         " --chunk {wildcards.chunk} --build {input.build} --support {input.support} --problems {input.problems}"
-        " --aliases {input.aliases} --chosen {input.chosen}"
-        " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
+        " --aliases {input.aliases} --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
         " --driver {input.driver} --modules {input.modules} --shares {params.shares}"
         " --settings {input.settings} --journal {params.journal} --repeats {params.repeats}"
         " --receipt {output.receipt} 2>&1 | tee {log}"

@@ -6,7 +6,6 @@ rule dataset:
         support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
         problems="results/problems/{operation}.parquet",
         aliases=ALIASES,
-        chosen=CHOSEN,
         settings=stage_file("dataset"),
     output:
         dataset="results/datasets/{arch}/{operation}.parquet",
@@ -26,7 +25,7 @@ rule dataset:
     shell:
         'python "$SCRIPTS"/dataset.py --arch {wildcards.arch} --operation {wildcards.operation}'
         " --receipts {input.receipts} --build {input.build} --support {input.support} --problems {input.problems}"
-        " --aliases {input.aliases} --chosen {input.chosen} --journals {params.journals}"
+        " --aliases {input.aliases} --journals {params.journals}"
         " --settings {input.settings}"
         " --dataset {output.dataset} --quarantine {output.quarantine} 2>&1 | tee {log}"
 

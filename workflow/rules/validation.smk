@@ -7,7 +7,6 @@ rule validation:
         dataset="results/datasets/{arch}/{operation}.parquet",
         training=rules.model.output,
         baseline=rules.baseline.output if COMPARED else [],
-        chosen=CHOSEN,
         uses=network_uses,
         layers=VALIDATION_LAYERS,
         coefficients=COEFFICIENTS,
@@ -26,6 +25,6 @@ rule validation:
         "Validate the model of {wildcards.operation} for {wildcards.arch}"
     shell:
         'python "$SCRIPTS"/validation.py --arch {wildcards.arch} --operation {wildcards.operation}'
-        " --dataset {input.dataset} --training {params.training} --baseline {params.baseline} --chosen {input.chosen}"
+        " --dataset {input.dataset} --training {params.training} --baseline {params.baseline}"
         " --uses {input.uses} --layers {input.layers:q} --coefficients {input.coefficients:q}"
         " --settings {input.settings} --validation {output.validation} --threads {threads} 2>&1 | tee {log}"

@@ -4,7 +4,7 @@ from tileseer.core.script import Input, Journal, Output, stage_script
 @stage_script()
 def main(
     arch: str, operation: str, problems: Input, build: list[Input], support: list[Input], receipts: list[Input],
-    dataset: Output, quarantine: Output, aliases: Input | None = None, chosen: Input | None = None,
+    dataset: Output, quarantine: Output, aliases: Input | None = None,
     journals: list[Journal] = (),
 ) -> str:  # fmt: skip
     """Bring the journals of all chunks together into one dataset; malformed lines go to a quarantine file.
@@ -13,18 +13,15 @@ def main(
     support: support tables, one a chunk
     receipts: receipts, one a chunk; each names its journal
     aliases: kernels that show what was measured of another one
-    chosen: pairs of training problems that were measured; without it, all
     journals: those that the receipts name and their repeats; the stage store looks whether they are whole
     """
     from tileseer.compile.aliases import read_aliases
     from tileseer.core import parquet
     from tileseer.dataset import assembly
-    from tileseer.measure import chosen_pairs
     from tileseer.problems import problem_table
 
     chunks = [assembly.ChunkFiles(*files) for files in zip(build, support, receipts, strict=True)]
-    pairs, stand_ins = chosen_pairs.read_chosen_pairs(chosen) if chosen else None, read_aliases(aliases)
     table = parquet.read_table(problems, problem_table.SCHEMA)
-    rows, malformed = assembly.write_dataset(chunks, table, arch, operation, dataset, pairs, stand_ins)
+    rows, malformed = assembly.write_dataset(chunks, table, arch, operation, dataset, read_aliases(aliases))
     assembly.write_quarantine(quarantine, malformed)
     return f"the dataset has {rows:,} rows, the quarantine {len(malformed):,} malformed lines"

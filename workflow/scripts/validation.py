@@ -4,13 +4,12 @@ from tileseer.core.script import Input, Output, Resource, Settings, stage_script
 @stage_script()
 def main(
     dataset: Input, training: Input, coefficients: Input, validation: Output, settings: Settings,
-    uses: Input | None = None, baseline: Input | None = None, chosen: Input | None = None, layers: Input | None = None,
+    uses: Input | None = None, baseline: Input | None = None, layers: Input | None = None,
     threads: Resource = 1,
 ) -> str:  # fmt: skip
     """Score a trained model on the validation split of its dataset: problems that it has never seen.
 
     baseline: folder that the baseline stage wrote, to compare with
-    chosen: pairs that active measuring chose, for its learning curve
     """
     from tileseer.config.benchmark import BenchmarkSettings
     from tileseer.config.model import ValidationSettings
@@ -36,7 +35,7 @@ def main(
         context = Context(simulated, reference, read_uses(uses), trains)
         requested = ValidationSettings.of(settings, "validation")
         report = validate_model(model, data, context, threads)
-        report = studies.with_studies(report, data, recipe, requested, chosen)
+        report = studies.with_studies(report, data, recipe, requested)
     else:
         report = studies.validate_by_layer(data, recipe, simulated)
     documents.write_document(validation, report)

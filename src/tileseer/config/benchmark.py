@@ -110,10 +110,6 @@ class BenchmarkSettings(Section):
     budget: Budget | None = None
     """Time on the device for one operation, such as 2h, shared evenly by its chunks: pairs are measured in rounds of
     one random pair per problem until the time is spent; the others are ``skipped``. Without it, all are measured."""
-    training_share: float = Field(1.0, gt=0, le=1, strict=False)
-    """Largest share of the training problems' supported pairs to measure. Below 1, active measuring chooses
-    the pairs with a model of those measured so far. 0.15 is a good value. Pairs of validation problems are all
-    measured."""
     timing: Literal["quick", "standard", "thorough"] = "standard"
     """How long each pair is timed on a GPU, and how strictly it is checked."""
     timing_overrides: Annotated[Timing, OnlySet] = Timing()

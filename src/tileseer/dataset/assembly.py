@@ -22,7 +22,7 @@ from tileseer.core.atomic import naming, write_text
 from tileseer.core.errors import UserError
 from tileseer.dataset.provenance import BetweenRuns, DatasetProvenance
 from tileseer.dataset.schema import BUILD, PROBLEM, SCHEMA, typed
-from tileseer.measure import chosen_pairs, repeats, support_table
+from tileseer.measure import repeats, support_table
 from tileseer.measure.device import DEVICE_KINDS, NO_TIMES
 from tileseer.measure.journal import MALFORMED, read_journal
 from tileseer.measure.receipt import COUNTED, Receipt, counted, digest_rows, summarize_rows
@@ -57,13 +57,11 @@ def write_dataset(
     arch: str,
     operation: str,
     output: Path,
-    chosen: pa.Table | None = None,
     stand_ins: pa.Table | None = None,
 ) -> tuple[int, pa.Table]:
     """Write the dataset (``SCHEMA``, provenance in its metadata); return its rows and the journals' malformed lines.
 
-    With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias has the rows
-    of the kernel that was measured for it (``stand_ins``, ``aliases.SCHEMA``).
+    An alias has the rows of the kernel that was measured for it (``stand_ins``, ``aliases.SCHEMA``).
     """
     stand_ins = aliases.SCHEMA.empty_table() if stand_ins is None else stand_ins
     receipts = [Receipt.read(chunk.receipt) for chunk in chunks]
@@ -75,11 +73,11 @@ def write_dataset(
     for chunk, receipt in zip(chunks, receipts, strict=True):
         support = parquet.read_table(chunk.support, support_table.SCHEMA)
         own = support.filter(aliases.measured_mask(support, stand_ins))
-        own = own.filter(chosen_pairs.pairs_to_measure(own, problems, chosen))
+        own = own.filter(support_table.supported(own))
         rows, malformed = _measured_rows(chunk, receipt, own)
         quarantine.append(malformed)
         measured.append(_numbered(rows, kernels, by_key).rename_columns({"kernel": "measured_kernel"}))
-        pairs.append(_pairs(support, kernels, problems, by_key, chosen, stand_ins))
+        pairs.append(_pairs(support, kernels, by_key, stand_ins))
     rows = _joined(pa.concat_tables(pairs), pa.concat_tables(measured), kernels)
     statuses = Counter(rows["status"].to_pylist())
     library = max(map(library_of, builds), default="")
@@ -125,24 +123,15 @@ def _numbered(rows: pa.Table, kernels: pa.Table, problems: pa.Table) -> pa.Table
     return pa.table({**numbers, **dict(zip(rest.column_names, rest.columns, strict=True))})
 
 
-def _pairs(
-    support: pa.Table,
-    kernels: pa.Table,
-    problems: pa.Table,
-    by_key: pa.Table,
-    chosen: pa.Table | None,
-    stand_ins: pa.Table,
-) -> pa.Table:
-    """The pairs of a support table that were refused or to be measured, with the kernel that is measured for each."""
+def _pairs(support: pa.Table, kernels: pa.Table, by_key: pa.Table, stand_ins: pa.Table) -> pa.Table:
+    """The pairs of a support table, with the kernel that is measured for each."""
     as_measured = aliases.as_measured(support, stand_ins)
-    supported = support_table.supported(support)
-    kept = pc.or_(pc.invert(supported), chosen_pairs.pairs_to_measure(as_measured, problems, chosen))
     measured_kernel = _numbered(as_measured, kernels, by_key)["kernel"]
     pairs = _numbered(support, kernels, by_key).append_column("measured_kernel", measured_kernel)
     pairs = pairs.set_column(pairs.schema.get_field_index("rule"), "rule", pairs["rule"].cast(pa.string()))
     if support_table.RANK.name not in pairs.column_names:
         pairs = pairs.append_column(support_table.RANK, pa.nulls(pairs.num_rows, support_table.RANK.type))
-    return pairs.append_column("supported", supported).filter(kept)
+    return pairs.append_column("supported", support_table.supported(support))
 
 
 def _joined(pairs: pa.Table, measured: pa.Table, kernels: pa.Table) -> pa.Table:

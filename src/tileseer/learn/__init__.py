@@ -1,1 +1,1 @@
-"""From a dataset to a model: features, fit, predict; cross-validation, validation, baselines, active measuring."""
+"""From a dataset to a model: features, fit, predict; cross-validation, validation, baselines."""

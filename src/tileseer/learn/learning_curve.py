@@ -1,7 +1,7 @@
 """Learning curves: the picks of models of a part of the measurements.
 
-The parts are shares of the training problems, the first rounds of active measuring, or, where a model starts from
-another model, shares of the training pairs. A curve has a point per part, with the efficiency on validation problems.
+The parts are shares of the training problems, or, where a model starts from another model, shares of the training
+pairs. A curve has a point per part, with the efficiency on validation problems.
 """
 
 import math
@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from tileseer.core import draws
 from tileseer.core.errors import UserError
@@ -22,14 +21,11 @@ from tileseer.learn.fit import Recipe, fit, samples_of
 from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.validation_report import (
-    ActiveMeasuring,
-    ActiveRound,
     LearningShare,
     Learnt,
     Transfer,
     TransferShare,
 )
-from tileseer.measure import chosen_pairs
 from tileseer.problems.problem import problems_of_frame
 
 SHARES = (0.1, 0.3, 1.0)
@@ -39,28 +35,6 @@ JUDGES = 300
 of a point."""
 PRIOR_SHARES = (0.0, 0.01, 0.05, 0.15)
 """Shares of the training pairs, drawn by the names of problem and candidate."""
-
-
-def of_rounds(dataset: Dataset, chosen: pa.Table, recipe: Recipe) -> ActiveMeasuring:
-    """One point per round of active measuring: a small model of the pairs so far."""
-    record = chosen_pairs.read_record(chosen)
-    of_row = _rounds(dataset, chosen)
-    total = record.supported_training_pairs
-    rounds, pairs = [], 0
-    for number, entry in enumerate(record.rounds):
-        pairs += entry.pairs
-        model = fit(dataset.only((of_row >= 0) & (of_row <= number)), recipe.small)
-        changed = entry.picks_changed
-        rounds.append(
-            ActiveRound(
-                round=number + 1,
-                pairs=pairs,
-                share=efficiency.percent(pairs / total),
-                picks_changed=None if changed is None else efficiency.percent(changed),
-                **_judged(dataset, model, recipe),
-            )
-        )
-    return ActiveMeasuring(supported_training_pairs=total, rounds=rounds)
 
 
 def of_shares(dataset: Dataset, shares: Sequence[float], recipe: Recipe) -> list[LearningShare]:
@@ -164,19 +138,6 @@ def _ways(recipe: Recipe) -> dict[str, Recipe]:
 def _model_of(recipe: Recipe) -> Model:
     assert isinstance(recipe.prior, Model)
     return recipe.prior
-
-
-def _rounds(dataset: Dataset, chosen: pa.Table) -> np.ndarray:
-    """The round in which each row was chosen, int [n]; -1 for rows that were not."""
-    problems, candidates = dataset.problems, dataset.candidates
-    rows = pd.DataFrame(
-        {
-            "kernel_id": candidates["kernel_id"].to_numpy(str)[dataset.candidate],
-            "split_k": candidates["split_k"].to_numpy()[dataset.candidate],
-            "problem_key": problems["problem_key"].to_numpy(str)[dataset.problem],
-        }
-    )
-    return rows.merge(chosen.to_pandas(), "left")["round"].fillna(-1).to_numpy(int)
 
 
 def _seen(problems: pd.DataFrame, recipe: Recipe) -> np.ndarray:

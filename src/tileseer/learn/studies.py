@@ -1,8 +1,6 @@
 """What is studied beside a model's efficiency: learning curves, transfer from a prior, layers left out in turn."""
 
 import math
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,6 @@ from tileseer.learn.prior import prior_of
 from tileseer.learn.ranking import Scored
 from tileseer.learn.validation import Context, report_of
 from tileseer.learn.validation_report import LayersLeftOut, Validation
-from tileseer.measure import chosen_pairs
 
 REPEATS, LEAST_FOLDS, ENOUGH = 5, 2, 2500
 """Most deals of the layers to folds, and the folds that are judged at least; no further deal, and no further fold, once
@@ -40,26 +37,16 @@ def recipe_of(model: Model, threads: int) -> Recipe:
     return Recipe(model.features, settings, prior, threads)
 
 
-def with_studies(
-    report: Validation, dataset: Dataset, recipe: Recipe, settings: ValidationSettings, chosen: Path | None
-) -> Validation:
-    """A report with the studies that ``settings`` request and the model's training allows.
-
-    ``chosen``: pairs that active measuring chose.
-    """
+def with_studies(report: Validation, dataset: Dataset, recipe: Recipe, settings: ValidationSettings) -> Validation:
+    """A report with the studies that ``settings`` request and the model's training allows."""
     # The problems of all comparisons are the same, so their floors are.
     floor = {"noise_floor": report.baselines["best_single_kernel"].noise_floor}
     more: dict[str, Any] = {}
-    of_a_model = isinstance(recipe.prior, Model)
-    if of_a_model:
+    if isinstance(recipe.prior, Model):
         more["transfer"] = learning_curve.of_prior(dataset, recipe).model_copy(update=floor)
-    # Few pairs of a problem were chosen, or a prior knows more than they do: a share of the problems would say little.
-    elif "learning_curve" in settings.studies and not chosen:
+    # A prior knows more than they do: a share of the problems would say little.
+    elif "learning_curve" in settings.studies:
         more["learning_curve"] = learning_curve.of_shares(dataset, learning_curve.SHARES, recipe)
-    if chosen:
-        pairs = chosen_pairs.read_chosen_pairs(chosen)
-        alone = replace(recipe, prior=None) if of_a_model else recipe
-        more["active"] = learning_curve.of_rounds(dataset, pairs, alone).model_copy(update=floor)
     return report.model_copy(update=more)
 
 

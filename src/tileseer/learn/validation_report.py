@@ -239,25 +239,6 @@ class LayersLeftOut(_Meaning):
     """Over layers and repeats together."""
 
 
-class ActiveRound(Document):
-    """A model of the pairs of the first rounds of active measuring."""
-
-    round: int
-    pairs: int
-    share: float
-    picks_changed: float | None
-    efficiency: Summary
-    interval: Intervals
-
-
-class ActiveMeasuring(Document):
-    """The learning curve of active measuring."""
-
-    supported_training_pairs: int
-    rounds: list[ActiveRound]
-    noise_floor: Selectors[Summary] | None = None
-
-
 class TransferShare(Document):
     """Models of a share of the training pairs, with a prior and without it."""
 
@@ -309,4 +290,3 @@ class Validation(Ranking, _Scope):
     """Of a dataset in which all problems train: there are no networks in it that could be set aside."""
     transfer: Transfer | None = None
     learning_curve: list[LearningShare] | None = None
-    active: ActiveMeasuring | None = None

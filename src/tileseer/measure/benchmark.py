@@ -12,7 +12,7 @@ from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.stage_store import Unfinished
 from tileseer.kernels import candidates
-from tileseer.measure import chosen_pairs, receipt, repeats, support_table
+from tileseer.measure import receipt, repeats, support_table
 from tileseer.measure.batch import Batch, fill_journal, measure_pairs, positions_of
 from tileseer.measure.journal import Journal, read_journal
 from tileseer.measure.session import Session
@@ -28,8 +28,6 @@ class ChunkTables:
     problems: Path
     aliases: Path | None
     """Without it, every kernel is measured itself."""
-    chosen: Path | None
-    """Pairs that active measuring chose; without it, all."""
     modules: Sequence[Path]
     """Libraries with the kernels, for a real GPU."""
 
@@ -43,8 +41,7 @@ def measure_chunk(
     entries = parquet.read_table(tables.problems, problem_table.SCHEMA)
     pairs = parquet.read_table(tables.support, support_table.SCHEMA)
     pairs = pairs.filter(aliases.measured_mask(pairs, aliases.read_aliases(tables.aliases)))
-    chosen = chosen_pairs.read_chosen_pairs(tables.chosen) if tables.chosen else None
-    pairs = pairs.filter(chosen_pairs.pairs_to_measure(pairs, entries, chosen))
+    pairs = pairs.filter(support_table.supported(pairs))
     session = session.with_kernels([built], tables.modules)
     budget_s = settings.budget_s and settings.budget_s / shares
     assert session.journal is not None

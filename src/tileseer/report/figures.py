@@ -239,12 +239,9 @@ def roofline(result: OperationResult) -> Drawing:
 
 @each_operation
 def learning_curve(result: OperationResult) -> Drawing | None:
-    """Draw the efficiency of models of some of the training problems, or of the first rounds of active measuring."""
-    active, shares = result.validation.active, result.validation.learning_curve
-    if active:
-        what, points = "pairs measured", [(entry.pairs, entry.share, entry.efficiency) for entry in active.rounds]
-        words = f"After {points[-1][0]} of {active.supported_training_pairs} pairs"
-    elif shares:
+    """Draw the efficiency of models of some of the training problems."""
+    shares = result.validation.learning_curve
+    if shares:
         what, points = "training problems", [(entry.problems, entry.share, entry.efficiency) for entry in shares]
         words = f"With {points[-1][0]} training problems"
     else:
