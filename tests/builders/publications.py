@@ -22,7 +22,7 @@ def other_version(serving: Path, folder: Path) -> Path:
     Selector(changed).save(folder / model_files.PICKER)
     kernels = json.loads((folder / model_files.KERNELS).read_text())
     kernels["kernels"][0]["aliases"] = ["other"]
-    write_text(folder / model_files.KERNELS, json.dumps(kernels), sealed=True)
+    write_text(folder / model_files.KERNELS, json.dumps(kernels))
     return folder
 
 

@@ -10,7 +10,7 @@
 | generator file | problems | bytes, values, names | test_bad_input.py |
 | list of kernels | score | bytes, lines | test_foreign_names.py |
 | journal | benchmark, dataset | bytes | also as lines: test_journal.py |
-| receipts, Parquet, bundles, training, reports | stages | bytes, also without a seal | test_seal.py, test_bundle.py |
+| receipts, Parquet, bundles, training, reports | stages | whole files | test_whole_files.py, test_bundle.py |
 | recording | recorded | bytes, values, names | test_bad_folders.py |
 | model directory | score, provenance, compare | bytes, values, names | test_bad_folders.py |
 | zoo file, ONNX | crawl | | test_bad_problems.py, tests/crawl |
@@ -33,7 +33,6 @@ from hypothesis import strategies as st
 from stages_by_hand import ROOT, STAGES
 
 from tileseer.cli import main
-from tileseer.core import seal
 
 FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MODELS = "made/models"
@@ -108,13 +107,13 @@ class Trial:
         self.journals = {path: path.read_bytes() for path in self.folder.iterdir()}
 
     def __enter__(self):
-        for path in self.paths():
+        for path in self.outputs:
             if path.exists():
                 self.kept[path] = shutil.move(path, self.place.parent / f"aside {len(self.kept)}")
         return self
 
     def __exit__(self, *exception):
-        for path in self.paths():
+        for path in self.outputs:
             remove(path)
         for path, aside in self.kept.items():
             shutil.move(aside, path)
@@ -122,9 +121,6 @@ class Trial:
             path.unlink()
         for path, content in self.journals.items():
             path.write_bytes(content)
-
-    def paths(self):
-        return [path for output in self.outputs for path in (output, seal.seal_path(output))]
 
 
 def remove(path):
@@ -163,7 +159,7 @@ def judge(call, place, outputs, damaged, capfd, refused=False):
     gone = set(before) - set(after)
     assert not gone
     if ended in (0, 1, 3) and not refused:
-        expected = {path for output in outputs for path in (output.parent, output, seal.seal_path(output))}
+        expected = {path for output in outputs for path in (output.parent, output)}
         strays = [path for path in new - expected if not any(path.is_relative_to(output) for output in outputs)]
         assert not strays
         return
@@ -252,11 +248,7 @@ def files_of(path):
 def test_a_stage_and_what_an_earlier_one_made(stage, name, data, world, capfd):
     # A whole folder of another one may be needed; of most, one file is enough.
     path = data.draw(st.sampled_from(files_of(world / name)))
-    sound = path.read_bytes()
-    sealed = seal.seal_path(path).exists()
-    content = damaged_bytes(data, sound) if sealed else data.draw(st.sampled_from((b"", b"nonsense\n" * 9)))
-    if content == sound:
-        return
+    content = data.draw(st.sampled_from((b"", b"nonsense\n" * 9)))
     with Trial(world, stage.outputs) as trial, replaced(path, content):
         judge(stage.run, trial.place, trial.outputs, path, capfd)
 

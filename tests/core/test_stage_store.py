@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tileseer.core import seal
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, key
 from tileseer.core.code_digest import modules_of, state_of_files
@@ -47,7 +46,7 @@ def main(
     if Path("edit").exists():
         edited = Path(Path("edit").read_text())
         edited.write_text(edited.read_text().replace("x = 1", "x = 2") + "more = 1" if edited.exists() else "new")
-    write_text(copied, text, sealed=True)
+    write_text(copied, text)
     write_text(folder / "deep" / "file", text)
     return f"made with {threads} threads"
 
@@ -80,15 +79,13 @@ def script(tmp_path, monkeypatch, capsys):
 RESTORED = "copy gfx950: unchanged, restored"
 
 
-def test_outputs_come_back_as_copies_with_their_seals(script, tmp_path):
+def test_outputs_come_back_as_copies(script, tmp_path):
     assert script() == "copy gfx950: made with 1 threads"
     for path in (tmp_path / "out").rglob("*"):
         if path.is_file():
             path.unlink()
     assert script("--threads", "2") == RESTORED
     assert (tmp_path / "out/b").read_text() == (tmp_path / "out/c/deep/file").read_text() == "content"
-    seal.check_seal(tmp_path / "out/b")
-    assert seal.seal_path(tmp_path / "out/b").exists()
     assert (tmp_path / "out/b").stat().st_nlink == 1
     assert stat.S_IMODE((tmp_path / "out/b").stat().st_mode) & 0o400
 

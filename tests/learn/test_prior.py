@@ -107,7 +107,7 @@ def test_a_prior_with_one_changed_byte_is_refused(folder, tmp_path, published, n
             operations={"forward_bf16": model_files.Entry(folder=copy.name)},
             sha256=model_files.file_digests(copy.parent),
         )
-        documents.write_document(copy.parent / model_files.INDEX, content, sealed=False)
+        documents.write_document(copy.parent / model_files.INDEX, content)
     read_prior(copy, "tileseer", "forward")
     whole = bytearray((copy / name).read_bytes())
     # A digit of a leaf's value, if it is the model: still a model, with other scores.

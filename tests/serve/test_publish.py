@@ -116,7 +116,7 @@ def test_kinds_of_device_are_not_mixed_and_no_file_may_miss(made, tmp_path):
     trainings, reports, servings = made
     other = shutil.copytree(trainings[1], tmp_path / "other")
     spec = json.loads((other / model_files.SPEC).read_text())
-    write_text(other / model_files.SPEC, json.dumps({**spec, "device_kind": "measured"}), sealed=True)
+    write_text(other / model_files.SPEC, json.dumps({**spec, "device_kind": "measured"}))
     with pytest.raises(UserError, match="device_kind"):
         publication.publish_models([trainings[0], other], reports, servings, tmp_path / "out", page=PAGE)
     less = shutil.copytree(trainings[1], tmp_path / "less")

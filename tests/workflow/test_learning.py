@@ -40,6 +40,6 @@ def test_a_prior_is_corrected_and_its_content_counts(copy):
     assert not copy.make().jobs
     # Another prior in the same place is another model.
     spec = json.loads(copy.read("priors/first/feature_spec.json"))
-    write_text(copy.folder / "priors/first/feature_spec.json", json.dumps({**spec, "device": "another"}), sealed=True)
+    write_text(copy.folder / "priors/first/feature_spec.json", json.dumps({**spec, "device": "another"}))
     assert copy.make(f"{TRAINING}/train_manifest.json").computed["model"] == 1
     assert json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["prior"]["device"] == "another"

@@ -27,6 +27,6 @@ def main(
     parameters, count = ModelSettings.of(settings, "model").parameters, trees or reference_trainer.TREES
     model, spec = reference_trainer.fit_reference(data, gpu, parameters, threads, count)
     write_text(output / model_files.MODEL, model)
-    documents.write_document(output / model_files.SPEC, spec, sealed=False)
+    documents.write_document(output / model_files.SPEC, spec)
     kind = data.device_kind
     return f"the reference's trainer made {spec.trees} trees of {spec.training_rows:,} {kind} rows"

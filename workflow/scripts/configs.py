@@ -27,5 +27,5 @@ def main(
     rows = kernel_table.tabulate_kernels(enumeration.kernels, enumeration.split_k, configs.chunks)
     parquet.write_table(rows, kernels)
     write_text(rejected, rejected_text(enumeration.rejected))
-    write_text(plan, kernel_table.plan_text(rows), sealed=True)
+    write_text(plan, kernel_table.plan_text(rows))
     return f"{len(enumeration.kernels)} kernels, {len(enumeration.rejected)} combinations refused"

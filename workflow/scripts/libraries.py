@@ -23,5 +23,5 @@ def main(
     from tileseer.core.atomic import write_bytes
 
     content, what = stage.library(arch, native, headers, build, settings, device)
-    write_bytes(library, content, sealed=True)
+    write_bytes(library, content)
     return f"{what}, {len(content) / 2**20:.1f} MiB"

@@ -30,7 +30,7 @@ Checked = tuple[bool, str, dict[str, Any]]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    meaning = "model directory, dataset, recording, folder of results, sealed file, library or list of kernels"
+    meaning = "model directory, dataset, recording, folder of results, library or list of kernels"
     parser.add_argument("path", type=Path, metavar="PATH", help=meaning)
     options.add_tables(parser)
     parser.add_argument("--driver", type=Path, help="measuring driver: runs the kernels of a library on its device")
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     emulated.add_argument("--jobs", type=options.positive, default=1, help="processes (default: 1)")
     parser.epilog = (
-        "Files are checked by seals, hashes, columns and feature lists. A kernel's output is compared, in a poisoned "
+        "Files are checked by hashes, columns and feature lists. A kernel's output is compared, in a poisoned "
         "buffer, with a reference computed on the same device. Exit status 1: something is wrong. " + str(parser.epilog)
     )
 

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tileseer.core import seal
-
 LEFT_S = 3600.0
 """Silence after which the writer of a temporary file is taken for dead."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -23,11 +21,8 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 @contextmanager
-def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; on success it becomes ``path``, on any error it is removed.
-
-    ``sealed`` files, those that a later stage reads, get a seal beside them (``tileseer.core.seal``).
-    """
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; on success it becomes ``path``, on any error it is removed."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_left(target)
@@ -38,8 +33,6 @@ def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
         with naming(target):
             yield temporary
             _share(temporary, 0o666)
-            if sealed:
-                seal.write_seal(target, temporary)
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -80,14 +73,14 @@ def naming(target: Path) -> Iterator[None]:
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(target)) from error
 
 
-def write_text(path: str | Path, text: str, sealed: bool = False) -> None:
+def write_text(path: str | Path, text: str) -> None:
     """Write ``text`` as UTF-8 with unchanged line ends."""
-    write_bytes(path, text.encode(), sealed)
+    write_bytes(path, text.encode())
 
 
-def write_bytes(path: str | Path, content: bytes, sealed: bool = False) -> None:
+def write_bytes(path: str | Path, content: bytes) -> None:
     """Write ``content`` and flush it to the disk before the rename."""
-    with replacing(path, sealed) as temporary, temporary.open("wb") as stream:
+    with replacing(path) as temporary, temporary.open("wb") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())

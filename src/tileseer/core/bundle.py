@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tileseer.core.atomic import replacing, write_bytes
 from tileseer.core.errors import UserError
-from tileseer.core.seal import check_seal
 
 
 def write_bundle(path: str | Path, files: Mapping[str, bytes | str]) -> None:
@@ -15,7 +14,7 @@ def write_bundle(path: str | Path, files: Mapping[str, bytes | str]) -> None:
 
     The bytes depend on names and contents only: sorted, with fixed owner, mode and time.
     """
-    with replacing(path, sealed=True) as temporary, tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as archive:
+    with replacing(path) as temporary, tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted(files):
             content = files[name]
             data = content.encode() if isinstance(content, str) else content
@@ -26,7 +25,6 @@ def write_bundle(path: str | Path, files: Mapping[str, bytes | str]) -> None:
 
 def read_bundle(path: str | Path) -> dict[str, bytes]:
     """Files of a bundle, sorted by name; a damaged or foreign archive is a ``UserError``."""
-    check_seal(Path(path))
     try:
         with tarfile.open(path, "r:") as archive:
             streams = {entry.name: archive.extractfile(entry) for entry in archive if entry.isreg()}

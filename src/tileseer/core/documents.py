@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
-from tileseer.core import seal
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, validate_table
@@ -33,9 +32,9 @@ def read_document(path: Path, kind: type[Content]) -> Content:
     return validate_table(read_json(path), kind, str(path))
 
 
-def write_document(path: Path, content: BaseModel, sealed: bool = True) -> None:
+def write_document(path: Path, content: BaseModel) -> None:
     """Write a document as JSON, whole or not at all."""
-    write_text(path, json_text(content.model_dump(mode="json")), sealed=sealed)
+    write_text(path, json_text(content.model_dump(mode="json")))
 
 
 def json_text(content: Any) -> str:
@@ -47,7 +46,6 @@ def read_json(path: Path) -> Any:
     """Content of a JSON file, unchecked; ``UserError`` if it is missing or damaged."""
     if path.parent.is_file():
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
-    seal.check_seal(path)
     try:
         return parse_json(path.read_bytes(), path)
     except FileNotFoundError as error:

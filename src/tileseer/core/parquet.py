@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tileseer.core import seal
 from tileseer.core.atomic import flush, replacing
 from tileseer.core.errors import UserError
 
@@ -17,14 +16,14 @@ KEYS = ("kernel", "kernel_id", "candidate", "split_k", "problem_key")
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write ``table`` atomically."""
-    with replacing(path, sealed=True) as temporary:
+    with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", version="2.6")
 
 
 @contextmanager
 def table_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Yield a writer for a table that does not fit into memory; the file appears when all of it is on the disk."""
-    with replacing(path, sealed=True) as temporary:
+    with replacing(path) as temporary:
         with pq.ParquetWriter(temporary, schema, compression="zstd", version="2.6") as writer:
             yield writer
         flush(temporary)
@@ -39,7 +38,6 @@ def read_table(path: Path, expected: pa.Schema | None = None, *, columns: list[s
     if not path.is_file():
         # Arrow takes a missing file for a damaged one, and a folder for a table of all that is in it.
         raise UserError(f"{path}: {'a folder, no file' if path.is_dir() else 'there is no such file'}")
-    seal.check_seal(path)
     try:
         table = pq.read_table(path, columns=columns)
     except UnicodeEncodeError as error:

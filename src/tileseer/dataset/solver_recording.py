@@ -55,7 +55,7 @@ def write_solver_recording(
         if database.refused:
             lines = ["file\tline\treason\ttext", *("\t".join(map(str, one)) for one in database.refused)]
             (made / REFUSED).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        documents.write_document(made / FILE, recording, sealed=False)
+        documents.write_document(made / FILE, recording)
     return recording
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tileseer.config.model import TrainingParameters
 from tileseer.config.operations import DTYPES
-from tileseer.core import documents, parquet, seal
+from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.costmodel.formula import Formula
@@ -60,7 +60,7 @@ class Model:
         """Read a training folder or the folder of a published operation.
 
         ``UserError`` for a file that is missing, damaged or does not fit the others, or for features that this
-        release does not have. Files have seals beside them, those of a published folder are in the index above it.
+        release does not have. The files of a published folder are checked by the index above it.
         """
         return model_files.of_one_version(folder.resolve().parent, lambda: cls._read_folder(folder))
 
@@ -95,7 +95,7 @@ class Model:
 
     def save(self, folder: Path) -> None:
         """Write the files that ``read`` reads, each whole or not at all."""
-        write_text(folder / model_files.MODEL, self.text, sealed=True)
+        write_text(folder / model_files.MODEL, self.text)
         documents.write_document(folder / model_files.SPEC, self.spec)
         documents.write_document(folder / model_files.HARDWARE, self.hardware)
         write_table(folder / model_files.CANDIDATES, self.pool)
@@ -255,7 +255,6 @@ def _typeless(candidate: str) -> str:
 
 def read_trees(path: Path, spec: FeatureSpec) -> str:
     """Text of a model file; ``UserError`` if it is damaged or its features are not those of ``spec``."""
-    seal.check_seal(path)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:

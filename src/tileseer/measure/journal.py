@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from tileseer.core import parquet
+from tileseer.core import parquet, seal
 from tileseer.core.atomic import flush, write_text
 from tileseer.core.errors import UserError, printed
 from tileseer.core.journal_files import journal_files, next_part
@@ -143,11 +143,13 @@ class _DamagedError(Exception):
 
 def _compress_part(part: Path) -> None:
     columns = part.with_suffix(".parquet")
-    if not columns.exists() and part.stat().st_size > len(HEADER) + 1:
+    # Where a killed job left columns without a seal, they are made again.
+    if not seal.seal_path(columns).exists() and part.stat().st_size > len(HEADER) + 1:
         blocks = _sound_blocks(part)
         with parquet.table_writer(columns, SCHEMA) as writer:
             while group := [*islice(blocks, BLOCKS)]:
                 writer.write_table(pa.concat_tables(group))
+        seal.write_seal(columns)
     flush(part.parent)
     part.unlink(missing_ok=True)
 
@@ -209,6 +211,7 @@ def _read_file(file: Path, columns: Sequence[str]) -> Iterator[tuple[pa.Table, p
         yield from _parsed_blocks(file)
         return
     try:
+        seal.check_seal(file)
         schema = pa.schema([SCHEMA.field(name) for name in columns])
         yield parquet.read_table(file, schema, columns=[*columns]), MALFORMED.empty_table()
     except UserError as error:

@@ -55,7 +55,7 @@ class Receipt(StrictModel):
 
     def write(self, path: Path) -> None:
         """Write the receipt as JSON."""
-        write_text(path, documents.json_text(self.model_dump(by_alias=True)), sealed=True)
+        write_text(path, documents.json_text(self.model_dump(by_alias=True)))
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -115,7 +115,6 @@ def _made(dataset: Path, *others: Path) -> Made:
     source = provenance_of(parquet.read_table(dataset, columns=["status"]), dataset)
     hashes = {}
     for path in (dataset, *others):
-        seal.check_seal(path)
         hashes[path.as_posix()] = seal.file_digest(path)
     return Made(
         measurements=Measurements(

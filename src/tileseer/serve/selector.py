@@ -214,7 +214,7 @@ class Selector:
         """Write the file that ``read`` reads, whole or not at all."""
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, **self._arrays)
-        atomic.write_bytes(path, content.getvalue(), sealed=True)
+        atomic.write_bytes(path, content.getvalue())
 
     def use_tuned(self, choices: Sequence[Choice], device: str | None = None) -> None:
         """Use these choices before the model; ``device`` as for ``read``.

@@ -105,7 +105,7 @@ class Served:
 
     def save(self, folder: Path) -> None:
         """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
-        write_text(folder / model_files.SELECTOR, self.header, sealed=True)
+        write_text(folder / model_files.SELECTOR, self.header)
         self.selector.save(folder / model_files.PICKER)
         documents.write_document(folder / model_files.KERNELS, self.kernels)
         documents.write_document(folder / model_files.SERVING, self.figures)

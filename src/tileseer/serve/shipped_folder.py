@@ -34,7 +34,7 @@ def write_selector(folder: Path, measurements: Dataset, model: Model, threads: i
     template = places.workflow_folder() / "workflow/templates/serving/selector.hpp.j2"
     text = serving.header_of(measurements, model, template, threads)
     folder.mkdir(parents=True)
-    write_text(folder / model_files.SELECTOR, text, sealed=True)
+    write_text(folder / model_files.SELECTOR, text)
 
 
 def write_names(folder: Path, names: Sequence[str]) -> None:

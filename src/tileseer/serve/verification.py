@@ -1,4 +1,4 @@
-"""Verification of model directories, datasets, recordings, folders of results and sealed files."""
+"""Verification of model directories, datasets, recordings, and folders of results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ from tileseer.learn.model import Model
 from tileseer.problems.operation import Operation
 from tileseer.serve.selector import Selector
 
-SEAL = ".*.sha256"
 STAGES = ("models", "datasets", "configs")
 """Folders by which a folder of results is known."""
 
@@ -45,13 +44,11 @@ def check_path(path: Path, config: Path) -> list[CheckResult]:
         return _results(path)
     if path.is_file() and path.suffix == ".parquet" and b"tileseer" in (pq.read_schema(path).metadata or {}):
         return [_checked(path, partial(_dataset, path))]
-    if path.is_file() and seal.seal_path(path).is_file():
-        return [_checked(path, partial(_sealed, path))]
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
     raise UserError(
         f"{path}: is neither a model directory ({model_files.INDEX}), a recording ({recording.FILE}), a folder of "
-        f"results ({', '.join(STAGES)}), a dataset, nor a file with a seal beside it"
+        f"results ({', '.join(STAGES)}), nor a dataset"
     )
 
 
@@ -81,7 +78,7 @@ def _model(path: Path, operation: str) -> str:
 
 
 def _dataset(path: Path) -> str:
-    """Check a dataset's seal, columns and rows; return what it is."""
+    """Check a dataset's columns and rows; return what it is."""
     table = schema.read_rows(path)
     made = provenance.provenance_of(table, path)
     measurements = Dataset.of_table(table, path)
@@ -108,26 +105,22 @@ def _recording(path: Path, config: Path) -> list[CheckResult]:
     return [_checked(f"{path}, {name}", partial(replayed, name)) for name in recorded.operations]
 
 
-def _sealed(path: Path) -> str:
-    seal.check_seal(path)
-    if not path.is_file():
-        raise UserError(f"{path}: the file is missing, but its seal exists; delete the seal and run again")
-    return "has the SHA-256 of its seal"
-
-
 def _results(path: Path) -> list[CheckResult]:
-    """Check every seal, every dataset and every model directory."""
-    sealed = [seal_file.with_name(seal_file.name[1 : -len(".sha256")]) for seal_file in sorted(path.rglob(SEAL))]
+    """Check the seals of the journals, every dataset and every model directory."""
+    parts = sorted(path.glob("journals/**/*.parquet"))
     datasets, models = sorted(path.glob("datasets/*/*.parquet")), sorted(path.glob(f"models/*/{model_files.INDEX}"))
     results: list[CheckResult] = []
-    with Progress("verify", len(sealed) + len(datasets) + len(models), "files") as progress:
+    with Progress("verify", len(parts) + len(datasets) + len(models), "files") as progress:
         for own in (
-            *([_checked(file, partial(_sealed, file))] for file in sealed),
+            *([_checked(part, partial(_sealed, part))] for part in parts),
             *([_checked(file, partial(_dataset, file))] for file in datasets),
             *(_models(index.parent) for index in models),
         ):
             progress.add(failed=int(not all(result.ok for result in own)))
             results += own
-    broken = [result for result in results[: len(sealed)] if not result.ok]
-    summary = f"{len(sealed) - len(broken)} of {len(sealed)} sealed files are whole"
-    return [CheckResult(str(path), not broken, summary), *broken, *results[len(sealed) :]]
+    return results
+
+
+def _sealed(part: Path) -> str:
+    seal.check_seal(part)
+    return "has the SHA-256 of its seal"
