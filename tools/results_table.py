@@ -32,10 +32,6 @@ def rows(report: Validation) -> list[tuple[str, Summary, Intervals, str]]:
     """What is shown of a report: name, figures, their intervals, and points of mean behind the model."""
     judged = report.leave_layer_out or report
     found = [("**the model**", judged.efficiency, judged.interval, "")]
-    if theirs := report.reference_trainer:
-        low, high = theirs.ahead.interval
-        behind = f"{theirs.ahead.mean:.2f} ({low:.2f} to {high:.2f})"
-        found.append(("reference trainer", theirs.efficiency, theirs.interval, behind))
     single = report.baselines["best_single_kernel"].efficiency
     found.append(("best single kernel", single, {}, f"{judged.efficiency.mean - single.mean:.2f}"))
     for name, text in FLOORS.items():

@@ -33,7 +33,7 @@ from tileseer.problems import training_set
 TOOLCHAIN_OF_DEVICE = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
 SOURCES = ("configs", "headers", "sources")
 """Folders of results that need kernels and no GPU product."""
-TIMES = ("models", "reports", "datasets", "training", "validation", "serving", "benchmark", "baseline")
+TIMES = ("models", "reports", "datasets", "training", "validation", "serving", "benchmark")
 """Folders of results that need times."""
 NO_ARCH = ("problems", "arch_specs", "stages")
 MOST_LINES = 10

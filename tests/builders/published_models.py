@@ -12,7 +12,7 @@ from tileseer.core import documents, parquet
 from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
-from tileseer.learn import model_files, studies
+from tileseer.learn import layers_left_out, model_files
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.training import settings_for
@@ -125,7 +125,7 @@ def publish_recording(folder, product, operation, one_in, arch):
     """Publish a model of one in so many problems of a recording without validation; return its dataset."""
     data, trained = train_on_recording(folder / "dataset.parquet", product, operation, one_in, arch)
     trained.save(folder / "training")
-    report = studies.validate_by_layer(data, studies.recipe_of(trained.model, 1), None)
+    report = layers_left_out.validate_by_layer(data, layers_left_out.recipe_of(trained.model, 1), None)
     documents.write_document(folder / "report.json", report)
     served = serving.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report))
     served.save(folder / "serving")

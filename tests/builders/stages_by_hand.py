@@ -44,13 +44,9 @@ class Stage:
     settings: dict | None = None
     """Of the section that is named as the stage is."""
 
-    @property
-    def section(self) -> str:
-        return "model" if self.name == "baseline" else self.name
-
     def run(self) -> int:
         """Run it in the current folder."""
-        settings = [] if self.settings is None else ["--settings", json.dumps({self.section: self.settings})]
+        settings = [] if self.settings is None else ["--settings", json.dumps({self.name: self.settings})]
         return main_of(self.name)([*self.words.format(root=ROOT).split(), *settings])
 
 
@@ -141,7 +137,7 @@ STAGES = (
         "--dataset made/dataset.parquet --training made/training --layers config/layers.csv "
         "--coefficients config/simulated_device.yaml --uses made/uses.parquet --validation made/validation.json",
         (LAYERS, "config/simulated_device.yaml"), ("made/dataset.parquet", "made/training", "made/uses.parquet"),
-        ("made/validation.json",), {"studies": ["learning_curve"]},
+        ("made/validation.json",),
     ),
     Stage(
         "serving",
@@ -166,11 +162,6 @@ STAGES = (
         "--kernels made/serving/kernels.json --evaluation made/serving/evaluation.json "
         "--template {root}/workflow/templates/report.html.j2 --page made/report.html",
         (), ("made/validation.json", "made/dataset.parquet"), ("made/report.html",),
-    ),
-    Stage(
-        "baseline",
-        f"--dataset made/dataset.parquet {PRODUCT} --trees 2 --output made/baseline",
-        ("config/hardware.yaml",), ("made/dataset.parquet",), ("made/baseline",), MODEL,
     ),
     Stage(
         "recorded",

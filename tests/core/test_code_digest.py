@@ -41,7 +41,7 @@ def test_the_list_is_what_python_really_imports(stage):
         ("core.locks", "benchmark dataset plans"),
         ("measure.journal", "benchmark dataset"),
         ("dataset.assembly", "dataset"),
-        ("learn.fit", "baseline model serving validation"),
+        ("learn.fit", "model serving validation"),
         ("learn.validation", "validation"),
         ("report.page", "report"),
     ],

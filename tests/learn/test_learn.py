@@ -10,7 +10,7 @@ from published_models import train_on_recording
 
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import SKIPPED
-from tileseer.learn import cross_validation, learning_curve, model
+from tileseer.learn import cross_validation, model
 from tileseer.learn import fit as fits
 
 BAD = np.uint8(5)
@@ -204,22 +204,6 @@ def test_candidates_that_never_ran_are_not_published():
     )  # fmt: skip
     published = samples.train(broken, samples.product(), samples.SMALL).model.pool["candidate"]
     assert set(samples.trained().model.pool["candidate"]) - set(published) == {data.candidates["candidate"][2]}
-
-
-def test_the_learning_curve_is_of_growing_shares_of_the_training_problems():
-    data = samples.measured()
-    found = learning_curve.of_shares(data, [1.0, 0.5, 0.001], samples.recipe())
-    assert [entry.share for entry in found] == [50.0, 100.0]
-    half, whole = found
-    train = data.trains
-    assert 0 < half.problems < whole.problems == np.count_nonzero(train)
-    assert whole.pairs == np.count_nonzero(train[data.problem])
-    # What validation problems take is not learnt from: nothing changes but how the picks score.
-    held_out = ~train[data.problem]
-    names = ("latency_ms", "tflops")
-    faster = {name: np.where(held_out, getattr(data, name) * 2, getattr(data, name)) for name in names}
-    altered = dataclasses.replace(data, **faster)
-    assert learning_curve.of_shares(altered, [1.0], samples.recipe()) == [whole]
 
 
 def test_nothing_to_learn_from_is_a_user_error():

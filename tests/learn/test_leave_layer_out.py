@@ -5,7 +5,7 @@ import dataclasses
 import learning_samples as samples
 import numpy as np
 
-from tileseer.learn import efficiency, fit, ranking, studies, validation
+from tileseer.learn import efficiency, fit, layers_left_out, ranking, validation
 from tileseer.learn.cross_validation import LAYER_FOLDS
 
 OFFERED = np.ones((4, 2), bool)
@@ -25,9 +25,9 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
         return grow(used, learn, settings)
 
     monkeypatch.setattr(fit, "grow", watched)
-    (first, *_), report = studies.by_layer(data, samples.of(data)), validated(data)
+    (first, *_), report = layers_left_out.by_layer(data, samples.of(data)), validated(data)
     found = report.leave_layer_out
-    assert len(seen) == 2 * LAYER_FOLDS * studies.REPEATS == 2 * len(found.repeats) * found.folds
+    assert len(seen) == 2 * LAYER_FOLDS * layers_left_out.REPEATS == 2 * len(found.repeats) * found.folds
     layers = data.problems["layer_family"].to_numpy()
     for number, (learnt, trees) in enumerate(seen[:LAYER_FOLDS]):
         held_out = first.fold == number
@@ -43,15 +43,15 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
 
 def test_of_many_problems_some_folds_are_judged_and_the_others_train_every_model(monkeypatch):
     data = all_train()
-    monkeypatch.setattr(studies, "ENOUGH", len(data.problems) * 2 // LAYER_FOLDS)
-    (whole,) = studies.by_layer(data, samples.of(data))
+    monkeypatch.setattr(layers_left_out, "ENOUGH", len(data.problems) * 2 // LAYER_FOLDS)
+    (whole,) = layers_left_out.by_layer(data, samples.of(data))
     report = validated(data)
     judged = whole.fold != ranking.NEVER
     assert set(whole.fold[judged]) == {0, 1}
     assert report.n_problems == report.leave_layer_out.n_problems == len(whole.rows)
     assert "of 2 of the folds" in report.leave_layer_out.meaning
     monkeypatch.undo()
-    every = studies.by_layer(data, samples.of(data))[0]
+    every = layers_left_out.by_layer(data, samples.of(data))[0]
     at = np.isin(every.rows, whole.rows)
     assert at.sum() < len(at)
     # Baselines are chosen on layers that are not judged, too.
@@ -61,7 +61,7 @@ def test_of_many_problems_some_folds_are_judged_and_the_others_train_every_model
 
 
 def validated(data):
-    return studies.validate_by_layer(data, samples.recipe(), None)
+    return layers_left_out.validate_by_layer(data, samples.recipe(), None)
 
 
 def test_the_report_is_of_the_first_deal_and_its_baselines_are_of_other_folds():

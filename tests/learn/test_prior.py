@@ -9,8 +9,8 @@ import pytest
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.learn import fit, learning_curve, model_files, ranking
-from tileseer.learn.prior import prior_of, read_prior
+from tileseer.learn import model_files, ranking
+from tileseer.learn.prior import read_prior
 
 SETTINGS = samples.changed(n_estimators=60, min_child_samples=5)
 
@@ -27,11 +27,6 @@ def few_rows(data, share, seed=0):
     train = data.trains[data.problem]
     keep = ~train | (np.random.default_rng(seed).random(len(train)) < share)
     return data.only(keep)
-
-
-def started(settings):
-    """The recipe of a model that starts from the prior that the settings name."""
-    return samples.recipe(settings, prior_of(settings, "forward_bf16", None))
 
 
 @pytest.fixture(scope="module")
@@ -125,67 +120,6 @@ def test_a_foreign_prior_is_refused(folder, tmp_path):
         read_prior(folder, "reference", "forward")
     with pytest.raises(UserError, match="no such file"):
         read_prior(tmp_path, "tileseer", "forward")
-
-
-def test_the_learning_curve_of_a_transfer_has_both_ways_at_every_share_that_can_be_learnt(folder, monkeypatch):
-    monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0, 0.0001, 0.5))
-    data = samples.measured()
-    settings = SETTINGS.model_copy(update={"prior": str(folder)})
-    found = learning_curve.of_prior(data, started(settings))
-    assert [entry.share for entry in found.shares] == [0.0, 50.0]
-    nothing, half = found.shares
-    assert nothing.pairs == 0 and nothing.without_prior is None
-    assert found.seen_by_prior == 0
-    # With no rows it is the prior, which was trained on this device.
-    itself = 100 * picked(data, samples.train(data, samples.product(), SETTINGS))
-    assert nothing.with_prior.efficiency.mean == pytest.approx(itself, abs=1e-3)
-    assert half.without_prior.efficiency.mean > 50
-    train = data.trains[data.problem]
-    assert 0.4 * train.sum() < half.pairs < 0.6 * train.sum()
-
-
-def test_problems_that_the_prior_was_trained_on_are_counted(folder, monkeypatch):
-    monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0,))
-    data = samples.measured()
-    sides = {"train": "validation", "validation": "train"}
-    swapped = dataclasses.replace(data, problems=data.problems.assign(split=data.problems["split"].map(sides)))
-    settings = SETTINGS.model_copy(update={"prior": str(folder)})
-    found = learning_curve.of_prior(swapped, started(settings))
-    assert found.seen_by_prior == (swapped.problems["split"] == "validation").sum()
-
-
-def test_without_validation_problems_layers_that_neither_has_seen_judge_a_transfer(tmp_path, monkeypatch):
-    monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0, 0.0001, 0.5))
-    data = samples.measured()
-    layers = data.problems["layer_family"]
-    known = set(layers[data.problems["split"] == "train"])
-    samples.train(data, samples.product(), SETTINGS).save(tmp_path)
-    settings = SETTINGS.model_copy(update={"prior": str(tmp_path)})
-    target = dataclasses.replace(data, problems=data.problems.assign(split="train"))
-    grow, scores_of = fit.grow, fit.scores_of
-    learnt, judged = [], []
-
-    def watched_grow(used, learn, *others):
-        learnt.append(set(layers.iloc[used.pairs.problem[learn]]))
-        return grow(used, learn, *others)
-
-    def watched_scores(booster, used, at):
-        judged.append(set(layers.iloc[used.pairs.problem[at]]))
-        return scores_of(booster, used, at)
-
-    monkeypatch.setattr(fit, "grow", watched_grow)
-    monkeypatch.setattr(fit, "scores_of", watched_scores)
-    found = learning_curve.of_prior_by_layer(target, started(settings))
-    assert [entry.share for entry in found.shares] == [0.0, 50.0]
-    assert len(learnt) == len(judged) == 10 and not any(map(set.intersection, learnt, judged))
-    assert set.union(*judged[:5]) == set.union(*judged[5:]) == set(layers)
-    assert found.n_problems == (~layers.isin(known)).sum() > 0 and found.seen_by_prior == 0
-    nothing, half = found.shares
-    assert nothing.without_prior is None and half.pairs < 0.7 * len(data.problem)
-    assert half.with_prior.efficiency.mean > 50 and half.without_prior.efficiency.mean > 50
-    monkeypatch.undo()
-    samples.train(target, samples.product(), SETTINGS).save(tmp_path)
-    assert learning_curve.of_prior_by_layer(target, started(settings)) is None
 
 
 def test_it_is_deterministic(folder):

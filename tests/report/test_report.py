@@ -115,11 +115,6 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             "picks": 55.75,
         },
         "by_layer_kind": {"3x3": stratum(900, 94.0)},
-        "reference_trainer": {
-            "meaning": "97 features",
-            **ranking(91.75),
-            "ahead": {"meaning": "points", "mean": 2.5, "interval": [1.875, 3.125]},
-        },
         "oracle": {"meaning": "of the pool", "outside_the_pool": 0, "mean_coverage": 99.5, "least_coverage": 91.25},
         "end_to_end": [
             {
@@ -140,25 +135,6 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             {"above": 0.5, "up_to": 1.0, "of_a_known_kind": True, **stratum(7, 95.0)},
             {"above": None, "up_to": None, "of_a_known_kind": False, **stratum(3, 65.0)},
         ],
-        "learning_curve": [
-            {
-                "share": s,
-                "problems": 10 * n,
-                "pairs": 1000 * n,
-                "efficiency": figures_of(80.0 + n),
-                "interval": {"mean": [79.5, 91.5]},
-            }
-            for n, s in enumerate((10.0, 100.0), 1)
-        ],
-        "transfer": {
-            "prior": {"operation": "forward_fp16", "arch": "gfx942", "device": "gfx942_mi300x", "device_kind": kind},
-            "n_problems": 20,
-            "seen_by_prior": 0,
-            "shares": [
-                {"share": 0.0, "pairs": 0, "with_prior": learnt(70.0)},
-                {"share": 5.0, "pairs": 50, "with_prior": learnt(85.0), "without_prior": learnt(60.5)},
-            ],
-        },
         "by_network": {name: stratum(5, mean) | {"in_training": False} for name, mean in networks.items()},
         "baselines": {
             "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, **of(62.75), **floors},
@@ -605,10 +581,9 @@ def test_the_picks_are_beside_their_bounds_the_full_model_and_the_choices_withou
     rows = {row["way to choose"]: row for row in as_rows(tables.choosers(shown)[0])}
     assert list(rows) == [
         "pick", "best of 2", "best of 3", "full model", "perfect selector", "perfect model", "against true best",
-        "reference trainer", "best single kernel", "random supported", "hand rule",
+        "best single kernel", "random supported", "hand rule",
     ]  # fmt: skip
     assert rows["full model"]["95 % interval of the mean"] == "93.1 to 95.4"
-    assert "2.50 points ahead (1.88 to 3.12)" in rows["reference trainer"]["meaning"]
     assert rows["best single kernel"]["meaning"] == "one for all" and rows["pick"]["mean, %"] == 98.25
 
 
@@ -629,9 +604,9 @@ def test_the_reality_check_is_on_the_first_screen(shown, html):
 
 def test_bounds_that_were_not_computed_are_left_out(shown):
     floor = shown.operations[0].validation.noise_floor.model_copy(update={"perfect_model": None})
-    fewer = judged(shown, reference_trainer=None, of_perfect_model=None, noise_floor=floor)
+    fewer = judged(shown, of_perfect_model=None, noise_floor=floor)
     names = [row[0] for row in tables.choosers(fewer)[0].rows]
-    assert "perfect selector" in names and not {"perfect model", "reference trainer"} & set(names)
+    assert "perfect selector" in names and "perfect model" not in names
     [metrics] = tables.metrics(fewer)
     assert [row[1:] for row in metrics.rows if "perfect" in row[0]] == [("",)]
 
@@ -748,10 +723,8 @@ def test_each_class_of_shapes_counts_its_shapes_once(shown):
 
 
 def test_the_advice_follows_from_the_figures(shown):
-    (row,) = [row for row in as_rows(losses.improvements(judged(shown))[0]) if row["change"] == losses.MORE]
-    assert "the last step, from 10 to 20, gained 1.0 points" in row["reason"]
     assert losses.advice(shown.operations[0])["add kernels (configs.rule_set)"] == "7 layers have no candidate"
-    quiet = judged(evaluated(shown, without_candidate=0), learning_curve=None, by_layer_kind={}, by_distance=None)
+    quiet = judged(evaluated(shown, without_candidate=0), by_layer_kind={}, by_distance=None)
     assert losses.improvements(quiet) == []
     parts = as_rows(losses.losses(shown)[0])
     assert [row["part"] for row in parts] == [
@@ -790,19 +763,3 @@ def test_a_worst_pick_is_explained(html):
     assert "tile_m +0.60 (128, best 16)" in html
     assert "farther than 98 % of the training problems are from one another" in html
     assert "outside: C 9000, trained on 1 to 4096; nearest: N=1 C=4096" in html
-
-
-def test_the_curve_of_a_prior_has_both_ways_at_each_share_and_their_intervals(shown):
-    panel = figures.transfer(shown)[0]
-    rows = panel.chart.to_dict()["data"]["values"]
-    assert [(row["share"], row["which"], row["mean"]) for row in rows] == [
-        ("0 %", "with the prior", 70.0), ("5 %", "with the prior", 85.0), ("5 %", "without it", 60.5)
-    ]  # fmt: skip
-    assert all(row["low"] <= row["mean"] <= row["high"] for row in rows)
-    assert "forward_fp16 gfx942 (simulated)" in panel.words
-
-
-def test_the_learning_curve_is_that_of_shares_of_the_problems(shown):
-    panel = figures.learning_curve(shown)[0]
-    assert panel.words == "With 20 training problems, mean 82.0 percent."
-    assert figures.learning_curve(judged(shown, learning_curve=None)) == []

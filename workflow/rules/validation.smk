@@ -1,16 +1,12 @@
 # Stage 9: score each model on problems of real networks that it has never seen.
-COMPARED = "reference_trainer" in SETTINGS.validation.studies
-
-
 rule validation:
     input:
         dataset="results/datasets/{arch}/{operation}.parquet",
         training=rules.model.output,
-        baseline=rules.baseline.output if COMPARED else [],
         uses=network_uses,
         layers=VALIDATION_LAYERS,
         coefficients=COEFFICIENTS,
-        settings=stage_file("validation", ["validation", "benchmark"]),
+        settings=stage_file("validation", ["benchmark"]),
     output:
         validation="results/validation/{arch}/{operation}.json",
     log:
@@ -20,11 +16,9 @@ rule validation:
     threads: THREADS
     params:
         training=folders_of("training"),
-        baseline=folders_of("baseline"),
     message:
         "Validate the model of {wildcards.operation} for {wildcards.arch}"
     shell:
         'python "$SCRIPTS"/validation.py --arch {wildcards.arch} --operation {wildcards.operation}'
-        " --dataset {input.dataset} --training {params.training} --baseline {params.baseline}"
-        " --uses {input.uses} --layers {input.layers:q} --coefficients {input.coefficients:q}"
+        " --dataset {input.dataset} --training {params.training} --uses {input.uses} --layers {input.layers:q} --coefficients {input.coefficients:q}"
         " --settings {input.settings} --validation {output.validation} --threads {threads} 2>&1 | tee {log}"

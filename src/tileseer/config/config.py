@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from tileseer.config.benchmark import BenchmarkSettings, LockSettings
 from tileseer.config.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 from tileseer.config.inputs import ConfigsSettings, ProblemsSettings
-from tileseer.config.model import ModelSettings, ServingSettings, ValidationSettings
+from tileseer.config.model import ModelSettings, ServingSettings
 from tileseer.config.names import ConfiguredArch
 from tileseer.config.operations import OPERATION_PATTERN
 from tileseer.config.publish import PublishSettings
@@ -50,7 +50,6 @@ class Config(Section):
     lock: LockSettings = LockSettings()
     cache: CacheSettings = CacheSettings()
     model: ModelSettings = ModelSettings()
-    validation: ValidationSettings = ValidationSettings()
     serving: ServingSettings = ServingSettings()
     publish: PublishSettings = PublishSettings()
 

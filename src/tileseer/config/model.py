@@ -27,7 +27,7 @@ class TrainingParameters(Section):
     n_estimators: int = Field(600, ge=1)
     """Trees of the published model."""
     cv_estimators: int = Field(100, ge=1)
-    """Trees of the models of cross-validation and studies; fewer keep them cheap, and their numbers pessimistic."""
+    """Trees of the models of cross-validation; fewer keep them cheap, and their numbers pessimistic."""
     cv_rows_per_problem: int = Field(64, ge=0)
     """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
     num_leaves: int = Field(63, ge=2, le=64)
@@ -85,14 +85,6 @@ class ModelSettings(Section):
         """The parameters of training that the options and overrides lead to."""
         chosen = {"features": self.features, "prior": self.prior, "seed": self.seed}
         return self.overrides.model_copy(update=chosen)
-
-
-class ValidationSettings(Section):
-    """Studies besides a trained model's efficiency on unseen problems."""
-
-    studies: list[Literal["learning_curve", "reference_trainer"]] = Field([])
-    """``learning_curve``: models of shares of the training problems. ``reference_trainer``: the reference's model (97
-    features, log1p(TFLOPS), 2000 trees of 255 leaves) on the same rows; it takes several times as long as ours."""
 
 
 class ServingParameters(Section):

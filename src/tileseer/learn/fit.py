@@ -9,7 +9,7 @@ the same bytes, whatever the threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -56,11 +56,6 @@ class Recipe:
     prior: Model | Coefficients | None = None
     """What training starts from: a model's trees, or the formula with these coefficients."""
     threads: int = 1
-
-    @property
-    def small(self) -> Recipe:
-        """The same for a model of the size of those of cross-validation, for a study of many."""
-        return replace(self, settings=small(self.settings))
 
 
 def fit(dataset: Dataset, recipe: Recipe) -> Model:

@@ -126,11 +126,6 @@ class Model:
         """What a selector gets of a problem: the dimensions, and the layout if the model was trained with it."""
         return DIMS if self.spec.layouts is None else (*DIMS, "layout")
 
-    def with_trees_of(self, folder: Path) -> Self:
-        """The same pool, ranked by the trees of another folder: that of the baseline has no pool."""
-        spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
-        return replace(self, spec=spec, text=read_trees(folder / model_files.MODEL, spec))
-
     def with_margins(self, margins: list[float] | None) -> Self:
         """The same model with the margins of the choice of the library that offers its candidates."""
         return replace(self, spec=self.spec.model_copy(update={"own_margins": margins}))

@@ -175,11 +175,6 @@ def figures(picked: np.ndarray) -> dict[str, Any]:
     return {"efficiency": Summary.of(picked), "percentiles": efficiency.percentiles(picked)}
 
 
-def learnt(picked: np.ndarray) -> dict[str, Any]:
-    """Fields of ``validation_report.Learnt`` of efficiencies in 0..1."""
-    return {"efficiency": Summary.of(picked), "interval": efficiency.intervals(picked)}
-
-
 def metrics(ranked: np.ndarray) -> dict[str, Any]:
     """Fields of ``validation_report.Ranking``: efficiency of each problem's candidates in their order, [R, Q]."""
     picked = ranked[:, 0]

@@ -30,8 +30,6 @@ class Context:
 
     simulated: Coefficients | None = None
     """Those of the simulated device, if the times are its."""
-    reference: Model | None = None
-    """The model of the reference's trainer."""
     uses: pd.DataFrame | None = None
     """The problems of each run of a network (``problem_table.USES``): with it the report has what the picks cost."""
     training_networks: Collection[str] = ()
@@ -45,11 +43,7 @@ def validate_model(
     context = context or Context()
     scored = ranking.rank_held_out(model, dataset, threads)
     # Another learner has no trees to explain its picks by.
-    report = report_of(scored, model.hardware, context, model if model.text else None)
-    if context.reference is None:
-        return report
-    behind = _against(scored, ranking.rank_held_out(context.reference, dataset, threads))
-    return report.model_copy(update={"reference_trainer": behind})
+    return report_of(scored, model.hardware, context, model if model.text else None)
 
 
 def report_of(scored: Scored, gpu: Hardware, context: Context, model: Model | None = None) -> schema.Validation:
@@ -155,20 +149,6 @@ def _oracle(scored: Scored) -> schema.Oracle:
         mean_coverage=efficiency.percent(coverage.mean()),
         least_coverage=efficiency.percent(coverage.min()),
         outside_the_pool=int((ran.any(axis=1) & (scored.best != best_offered)).sum()),
-    )
-
-
-def _against(ours: Scored, theirs: Scored) -> schema.ReferenceTrainer:
-    """Figures of the reference's trainer on the same problems and pool, and how far it is behind."""
-    ahead = ours.picked - theirs.picked
-    return schema.ReferenceTrainer(
-        meaning="97 features, log1p(TFLOPS) and the reference's hyperparameters, trained on the same rows",
-        **ranking.metrics(theirs.ranked),
-        ahead=schema.Ahead(
-            meaning="mean efficiency of our picks minus that of theirs, in points; paired over problems",
-            mean=efficiency.percent(ahead.mean()),
-            interval=efficiency.interval_of_mean(ahead),
-        ),
     )
 
 

@@ -139,19 +139,6 @@ class Baseline(Document):
     noise_floor: Selectors[Summary]
 
 
-class Ahead(_Meaning):
-    """Points of mean efficiency by which our model is ahead."""
-
-    mean: float
-    interval: Interval
-
-
-class ReferenceTrainer(Ranking, _Meaning):
-    """The model of the reference's trainer on the same problems."""
-
-    ahead: Ahead
-
-
 class Contribution(Document):
     """A feature that made a pick look better than another candidate, or worse if negative."""
 
@@ -208,23 +195,6 @@ class NetworkTime(Document):
     noise_floor: Selectors[RunCost]
 
 
-class Learnt(Document):
-    """Picks of a model that was trained for a comparison."""
-
-    efficiency: Summary
-    interval: Intervals
-
-
-class LearningShare(Document):
-    """A model of a share of the training problems."""
-
-    share: float
-    problems: int
-    pairs: int
-    efficiency: Summary
-    interval: Intervals
-
-
 class LayersLeftOut(_Meaning):
     """Layers left out in turn, of a dataset without problems set aside: what the other figures are of, and repeats."""
 
@@ -237,27 +207,6 @@ class LayersLeftOut(_Meaning):
     """Mean over the repeats of each figure."""
     interval: Intervals
     """Over layers and repeats together."""
-
-
-class TransferShare(Document):
-    """Models of a share of the training pairs, with a prior and without it."""
-
-    share: float
-    pairs: int
-    with_prior: Learnt
-    without_prior: Learnt | None = None
-
-
-class Transfer(Document):
-    """The learning curve of a model that corrects a prior."""
-
-    prior: Origin
-    n_problems: int
-    """Problems that judge."""
-    seen_by_prior: int
-    """Of them, those whose layer the prior was trained on."""
-    shares: list[TransferShare]
-    noise_floor: Selectors[Summary] | None = None
 
 
 class _Scope(Origin):
@@ -280,7 +229,6 @@ class Validation(Ranking, _Scope):
     by_layer_kind: dict[str, Stratum]
     by_network: dict[str, NetworkStratum]
     baselines: dict[str, Baseline]
-    reference_trainer: ReferenceTrainer | None = None
     worst: list[WorstPick]
     picks: dict[str, Pick]
     """By problem key."""
@@ -288,5 +236,3 @@ class Validation(Ranking, _Scope):
     by_distance: list[Distance] | None = None
     leave_layer_out: LayersLeftOut | None = None
     """Of a dataset in which all problems train: there are no networks in it that could be set aside."""
-    transfer: Transfer | None = None
-    learning_curve: list[LearningShare] | None = None

@@ -25,7 +25,6 @@ from tileseer.report.results import OperationResult, Results
 
 WIDTH = 480
 """Units of a panel, axes and labels included: the page scales it to a column."""
-WITH_AND_WITHOUT = ("with the prior", "without it")
 
 INK, SOFT, MODEL, BASELINE = "var(--ink)", "var(--grid)", "var(--model)", "var(--baseline)"
 COLOURS = [f"var(--c{i})" for i in range(8)]
@@ -235,63 +234,6 @@ def roofline(result: OperationResult) -> Drawing:
     title = f"Per-layer roofline: half of the fastest candidates reach {half:.0f} % of it"
     words = f"The roofline is {peak:,.0f} TFLOPS and {memory:g} TB/s."
     return _sized(alt.layer(circles, line), 14, 16), title, words
-
-
-@each_operation
-def learning_curve(result: OperationResult) -> Drawing | None:
-    """Draw the efficiency of models of some of the training problems."""
-    shares = result.validation.learning_curve
-    if shares:
-        what, points = "training problems", [(entry.problems, entry.share, entry.efficiency) for entry in shares]
-        words = f"With {points[-1][0]} training problems"
-    else:
-        return None
-    rows = [
-        {what: number, "share, %": share, "which": which, "efficiency": value}
-        for number, share, summary in points
-        for which, value in (("mean", summary.mean), ("10th percentile", summary.p10))
-    ]
-    lines = _chart(rows).mark_line(point=True)
-    chart = lines.encode(
-        x=alt.X(f"{what}:Q", axis=alt.Axis(tickCount=4)),
-        y=alt.Y("efficiency:Q", title="efficiency, %", scale=alt.Scale(zero=False)),
-        color=_colour("which", ["mean", "10th percentile"], [MODEL, BASELINE]),
-        tooltip=[f"{what}:Q", "share, %:Q", "which:N", "efficiency:Q"],
-    )
-    before, after = (summary.mean for _, _, summary in [points[0], *points][-2:])
-    title = f"The last step gained {after - before:.1f} points, to a mean of {after:.1f} %"
-    return _sized(chart, 13, 16), title, f"{words}, mean {after:.1f} percent."
-
-
-@each_operation
-def transfer(result: OperationResult) -> Drawing | None:
-    """Draw the efficiency of models that correct a prior, and of models without it, by share of the training pairs."""
-    curve = result.validation.transfer
-    if not curve:
-        return None
-    rows: Rows = []
-    for share in curve.shares:
-        for which, model in zip(WITH_AND_WITHOUT, (share.with_prior, share.without_prior), strict=True):
-            if model is not None:
-                low, high = model.interval["mean"]
-                ends = {"mean": model.efficiency.mean, "low": low, "high": high}
-                rows.append({"share": f"{share.share:g} %", "pairs": share.pairs, "which": which, **ends})
-    base = _chart(rows).encode(
-        x=alt.X("share:O", sort=None, title="training pairs measured", axis=alt.Axis(labelAngle=0)),
-        color=_colour("which", list(WITH_AND_WITHOUT), [MODEL, BASELINE], symbolOpacity=1),
-        tooltip=["share:O", "pairs:Q", "which:N", "mean:Q", "low:Q", "high:Q"],
-    )
-    scale = alt.Scale(zero=False)
-    line = base.mark_line(point=True).encode(y=alt.Y("mean:Q", title="mean efficiency, %", scale=scale))
-    interval = base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q", title="", scale=scale), y2="high:Q")
-    first, last = curve.shares[0], curve.shares[-1]
-    title = f"With {first.share:g} % of the pairs, the prior reaches {first.with_prior.efficiency.mean:.1f} %"
-    words = (
-        f"The prior of {curve.prior.operation} {curve.prior.arch} ({curve.prior.device_kind}) has mean "
-        f"{first.with_prior.efficiency.mean:.1f} percent with {first.share:g} percent of the pairs, corrected by "
-        f"{last.share:g} percent of them {last.with_prior.efficiency.mean:.1f}."
-    )
-    return _sized(interval + line, 13, 16), title, words
 
 
 def _chart(rows: Sequence[dict[str, Any]]) -> alt.Chart:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import pairwise
 
 from tileseer.kernels.registry import family_of_arch, library_arch
 from tileseer.learn.validation_report import Distance, Stratum, WorstPick
@@ -15,8 +14,6 @@ FEW = 3
 """Parts of each kind."""
 LOUD = 1.25
 """A part is worth more training problems if its share of the loss is so many times its share of the problems."""
-STEEP = 0.3
-"""Points that the last step of a learning curve gained, from which more training problems are worth it."""
 NOISY = 99.0
 """Efficiency, percent, that a selector without error misses where the times are too noisy to tell candidates apart."""
 ADD_KERNELS = "add kernels (configs.rule_set)"
@@ -94,10 +91,6 @@ def _advice(result: OperationResult) -> Iterator[tuple[str, str]]:
         of_layers = 100 * part.n_problems / report.n_problems
         if share > LOUD * of_layers and share >= 10:
             yield MORE, f"{of_layers:.0f} % of the layers, {share:.0f} % of the loss ({name})"
-    steps = [(share.problems, share.efficiency.mean) for share in report.learning_curve or ()]
-    for (before, low), (after, high) in list(pairwise(steps))[-1:]:
-        if high - low >= STEEP:
-            yield MORE, f"the last step, from {before:,} to {after:,}, gained {high - low:.1f} points"
     if failed := sum(pick.pick_failed for pick in report.worst):
         yield "repair the kernels that fail", f"{failed} of the worst picks did not run"
     missing = result.evaluation.without_candidate

@@ -38,7 +38,6 @@ APPENDIX = (
     PageSection("kernels", (kernels.wins,), (figures.wins, figures.roofline)),
     PageSection("layers", (kernels.best,)),
     PageSection("alternatives", (tables.libraries, tables.choosers, tables.metrics), (figures.choosers,)),
-    PageSection("learning", draw=(figures.learning_curve, figures.transfer)),
     PageSection("sources", (kernels.health, tables.provenance, tables.recorded)),
 )
 """Folded. A new figure is a function in ``figures``, an entry here and its words in the template."""

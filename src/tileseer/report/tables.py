@@ -123,10 +123,6 @@ def choosers(result: OperationResult) -> Iterable[Row]:
     for name in ("perfect_selector", "perfect_model", "against_true_best"):
         if floor := getattr(floors, name):
             yield row(name.replace("_", " "), floor.efficiency, floor.meaning)
-    if theirs := report.reference_trainer:
-        low, high = theirs.ahead.interval
-        ahead = f"the full model is {theirs.ahead.mean:.2f} points ahead ({low:.2f} to {high:.2f})"
-        yield row("reference trainer", theirs.efficiency, f"{theirs.meaning}; {ahead}")
     for name, baseline in report.baselines.items():
         yield row(name.replace("_", " "), baseline.efficiency, baseline.meaning)
 

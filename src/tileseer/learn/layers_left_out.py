@@ -1,15 +1,14 @@
-"""What is studied beside a model's efficiency: learning curves, transfer from a prior, layers left out in turn."""
+"""Validation of a dataset without problems set aside: layers are left out in turn."""
 
 import math
-from typing import Any
 
 import numpy as np
 
-from tileseer.config.model import TrainingParameters, ValidationSettings
+from tileseer.config.model import TrainingParameters
 from tileseer.core.progress import Progress
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import cross_validation, efficiency, learning_curve, own_choice, ranking
+from tileseer.learn import cross_validation, efficiency, own_choice, ranking
 from tileseer.learn.cross_validation import LAYER_FOLDS
 from tileseer.learn.fit import Recipe, Samples, samples_of
 from tileseer.learn.model import Model
@@ -37,19 +36,6 @@ def recipe_of(model: Model, threads: int) -> Recipe:
     return Recipe(model.features, settings, prior, threads)
 
 
-def with_studies(report: Validation, dataset: Dataset, recipe: Recipe, settings: ValidationSettings) -> Validation:
-    """A report with the studies that ``settings`` request and the model's training allows."""
-    # The problems of all comparisons are the same, so their floors are.
-    floor = {"noise_floor": report.baselines["best_single_kernel"].noise_floor}
-    more: dict[str, Any] = {}
-    if isinstance(recipe.prior, Model):
-        more["transfer"] = learning_curve.of_prior(dataset, recipe).model_copy(update=floor)
-    # A prior knows more than they do: a share of the problems would say little.
-    elif "learning_curve" in settings.studies:
-        more["learning_curve"] = learning_curve.of_shares(dataset, learning_curve.SHARES, recipe)
-    return report.model_copy(update=more)
-
-
 def validate_by_layer(dataset: Dataset, recipe: Recipe, simulated: Coefficients | None) -> Validation:
     """The report of a dataset without problems set aside: models of the recipe that have not seen a problem's layer.
 
@@ -73,10 +59,7 @@ def validate_by_layer(dataset: Dataset, recipe: Recipe, simulated: Coefficients 
         efficiency=Summary(**mean),
         interval=efficiency.intervals(np.stack([scored.picked for scored in deals], axis=1)),
     )
-    more: dict[str, Any] = {"leave_layer_out": figures}
-    if isinstance(recipe.prior, Model):
-        more["transfer"] = learning_curve.of_prior_by_layer(dataset, recipe)
-    return report.model_copy(update=more)
+    return report.model_copy(update={"leave_layer_out": figures})
 
 
 def by_layer(dataset: Dataset, samples: Samples) -> list[Scored]:
