@@ -135,7 +135,7 @@ def start(target, *arguments):
 def test_many_writers_that_are_killed_at_any_moment(tmp_path):
     draw = random.Random(1)
     workers = [start(churn, tmp_path, seed) for seed in range(4)]
-    # What `tileseer cache stats|gc` do, in the middle of it.
+    # Counted and collected in the middle of it.
     beside = Cache(tmp_path, 40 * 3200)
     try:
         for kill in range(30):
@@ -160,72 +160,14 @@ def test_many_writers_that_are_killed_at_any_moment(tmp_path):
     assert cache.collect().bytes <= 40 * 3200
 
 
-def test_what_another_process_removes_during_a_collection_is_not_left(tmp_path, monkeypatch):
-    cache, scan = Cache(tmp_path, BIG), Cache._scan
-    for number in range(4):
-        cache.put(caches.key(str(number)), content_of(number))
-
-    def scan_and_lose(self, names):
-        listed = [*scan(self, names)]
-        for path, _ in listed:
-            path.unlink()
-        return listed
-
-    monkeypatch.setattr(Cache, "_scan", scan_and_lose)
-    assert cache.collect(3200).bytes <= 3200
-
-
-def make_slowly(folder, seconds, mark):
-    """Ask for an entry; making it takes time and leaves a line."""
-
-    def make():
-        with (folder / "made").open("a") as stream:
-            stream.write(f"{mark}\n")
-        time.sleep(seconds)
-        return b"content"
-
-    assert Cache(folder, BIG).made_once(caches.key("one"), make) == b"content"
-
-
-def made_by(folder):
-    return (folder / "made").read_text().split() if (folder / "made").exists() else []
-
-
-def wait_for_the_maker(folder):
-    while not made_by(folder):
-        time.sleep(0.01)
-
-
-def test_what_many_ask_for_at_once_is_made_once(tmp_path):
-    workers = [start(make_slowly, tmp_path, 0.3, number) for number in range(5)]
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0] * 5
-    assert len(made_by(tmp_path)) == 1
-
-
-def test_who_waits_for_a_maker_that_is_killed_makes_it(tmp_path, capfd):
-    first = start(make_slowly, tmp_path, 600, "first")
-    wait_for_the_maker(tmp_path)
-    with Cache(tmp_path, BIG).claimed([caches.key("one"), caches.key("two")]) as ours:
-        assert ours == {caches.key("two")}
-    second = start(make_slowly, tmp_path, 0, "second")
-    time.sleep(0.2)
-    assert made_by(tmp_path) == ["first"]
-    first.kill()
-    second.join()
-    assert second.exitcode == 0
-    assert made_by(tmp_path) == ["first", "second"]
-    assert "waiting for another workflow" in capfd.readouterr().err
-
-
-def test_without_a_cache_everything_is_ours_to_make(tmp_path, capfd):
-    assert Cache(tmp_path, 0).made_once(caches.key("a"), lambda: b"made") == b"made"
-    (tmp_path / "file").write_text("")
+def test_what_is_kept_is_not_made_again(tmp_path, capfd):
+    made = []
+    for cache in (Cache(tmp_path / "cache", BIG), Cache(tmp_path / "cache", BIG), Cache(tmp_path, 0)):
+        assert cache.made_once(caches.key("a"), lambda: made.append("") or b"made") == b"made"
+    assert len(made) == 2, "without a cache it is made"
+    (tmp_path / "file").touch()
     cache = Cache(tmp_path / "file", BIG)
-    with cache.claimed([caches.key("a")], wait=True) as ours:
-        assert ours == {caches.key("a")}
-    assert not cache.put(caches.key("a"), b"content") and cache.get(caches.key("a")) is None
+    assert cache.made_once(caches.key("a"), lambda: b"made") == b"made" and cache.get(caches.key("a")) is None
     assert "going on without it" in capfd.readouterr().err
 
 
@@ -248,9 +190,7 @@ def use_as_several(folder, capfd):
             os.setuid(user)
             cache = Cache(folder, 40 * 3200)
             read = [cache.get(caches.key(str(number))) for number in range(4)]
-            with cache.claimed([caches.key("a")]) as ours:
-                put = bool(ours)
-            put = put and all(cache.put(caches.key(f"{user} {number}"), content_of(number)) for number in range(4))
+            put = all(cache.put(caches.key(f"{user} {number}"), content_of(number)) for number in range(4))
             put = put and all(cache.put(caches.key(str(number)), content_of(number)) for number in range(4))
             os._exit(0 if put and read in ([None] * 4, [content_of(number) for number in range(4)]) else 1)
         assert os.waitpid(child, 0)[1] == 0, capfd.readouterr().err
@@ -285,60 +225,3 @@ def test_the_default_folder_is_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert caches.default_folder() == tmp_path / ".cache/tileseer"
-
-
-PLANTED = {
-    "a FIFO": lambda path, victim: os.mkfifo(path),
-    "a link": lambda path, victim: path.symlink_to(victim),
-    "a second name": lambda path, victim: path.hardlink_to(victim),
-    "a dangling link": lambda path, victim: path.symlink_to(victim.with_name("made")),
-    "a link to /dev/zero": lambda path, victim: path.symlink_to("/dev/zero"),
-    "a folder": lambda path, victim: path.mkdir(),
-    "a file of 1 TiB": lambda path, victim: (path.touch(), os.truncate(path, 1 << 40)),
-}
-
-
-@pytest.mark.parametrize("name", ["claims", "entry", "partial"])
-@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
-def test_what_others_plant_costs_the_time_to_make_it_again_and_nothing_else(tmp_path, capfd, name, plant):
-    """No file outside is read, written, made or made readable; nothing hangs; nothing takes the memory."""
-    folder, victim, key = tmp_path / "cache", tmp_path / "victim", caches.key("a")
-    cache = Cache(folder, BIG)
-    cache.put(caches.key("other"), b"other")
-    victim.write_text("precious content, longer than any number")
-    victim.chmod(0o600)
-    path = folder / {"entry": f"entries/{key[:2]}/{key}", "partial": f"entries/{key[:2]}/.{key}.0.tmp"}.get(name, name)
-    path.parent.mkdir(exist_ok=True)
-    if path.exists():
-        path.unlink()
-    plant(path, victim)
-    assert cache.made_once(key, lambda: b"content") == b"content"
-    with cache.claimed([key]) as ours:
-        assert ours == {key}
-    cache.stats()
-    if name != "entry":
-        assert cache.get(key) == b"content"
-        cache.collect(0)
-    assert victim.read_text() == "precious content, longer than any number"
-    assert victim.stat().st_mode & 0o777 == 0o600
-    assert {found.name for found in tmp_path.iterdir()} == {"cache", "victim"}
-
-
-@pytest.mark.parametrize("name", ["entries", "entries/XX"])
-def test_a_folder_that_is_a_link_is_not_followed(tmp_path, name):
-    """Entries of another cache, say the private one of the user who reads this one, stay as they are."""
-    folder, key = tmp_path / "cache", caches.key("a")
-    own = Cache(tmp_path / "own", BIG)
-    own.put(key, b"private")
-    (tmp_path / "own/entries" / key[:2] / f".{key}.0.tmp").touch()
-    link = folder / name.replace("XX", key[:2])
-    link.parent.mkdir(parents=True)
-    folder.chmod(0o777)
-    link.symlink_to(tmp_path / "own" / link.relative_to(folder))
-    before = sorted((path, path.stat().st_mode) for path in (tmp_path / "own").rglob("*"))
-    cache = Cache(folder, BIG)
-    assert not cache.put(caches.key("b"), b"new") or name == "entries/XX"
-    cache.put(key, b"replaced", replace=True)
-    cache.collect(0)
-    assert sorted((path, path.stat().st_mode) for path in (tmp_path / "own").rglob("*")) == before
-    assert own.get(key) == b"private"

@@ -63,33 +63,19 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         # Kernels with the same text are one kernel with several names: it is compiled once.
         missing = {key: unit for key, unit in zip(keys, units, strict=True) if key not in results}
         key_of = {unit.kernel.name: key for key, unit in missing.items()}
+        batches = self.batches(list(missing.values()))
         if missing:
-            planned = self.batches(list(missing.values()))
-            print(f"compile: {cost.estimate_cost(len(missing), len(planned))}", file=sys.stderr, flush=True)
+            print(f"compile: {cost.estimate_cost(len(missing), len(batches))}", file=sys.stderr, flush=True)
         with Progress("compile", len(missing), "kernels") as progress:
-            # First what no other workflow compiles just now, then what the others have not kept.
-            for wait in (False, True):
-                pending = [unit for key, unit in missing.items() if key not in results]
-                for batch in self.batches(pending):
-                    of_batch = {key_of[unit.kernel.name]: unit for unit in batch}
-                    with self.cache.claimed(list(of_batch), wait) as ours:
-                        made = self._make({key: unit for key, unit in of_batch.items() if key in ours})
-                    results |= made
-                    failed = sum(result.status != "ok" for result in made.values())
-                    progress.add(len(made), failed)
+            for batch in batches:
+                made = self._compiled(batch)
+                for unit, result in zip(batch, made, strict=True):
+                    key = key_of[unit.kernel.name]
+                    if result.repeatable:
+                        self.cache.put(key, _RESULT.dump_json(replace(result, log="")))
+                    results[key] = result
+                progress.add(len(batch), sum(result.status != "ok" for result in made))
         return [self._in_this_hardware(results[key]) for key in keys]
-
-    def _make(self, units: dict[str, CompileUnit]) -> dict[str, CompileResult]:
-        """Compile and keep a batch that is ours to compile; units and results by key."""
-        # Another workflow may have compiled it since we looked.
-        kept = {key: result for key in units if (result := self._kept(key))}
-        missing = [key for key in units if key not in kept]
-        made = zip(missing, self._compiled([units[key] for key in missing]), strict=True) if missing else ()
-        for key, result in made:
-            if result.repeatable:
-                self.cache.put(key, _RESULT.dump_json(replace(result, log="")))
-            kept[key] = result
-        return kept
 
     def key(self, unit: CompileUnit) -> str:
         """Cache key of a unit's result."""

@@ -3,34 +3,27 @@
 ::
 
     FOLDER/entries/ab/abcdef...    one entry: a line with key, size and SHA-256 of the content, then the content
-    FOLDER/claims                  empty; its locks say which process makes which entry now
 
 An entry appears by a rename, so a reader finds it whole or not at all, and its content is checked at every read: a
-damaged entry is removed and counts as absent. A writer counts the folder before it fills it, and what was used longest
+damaged entry is removed and counts as absent. Nothing is locked: two workflows that miss the same entry at the same
+time both make it, and the later rename wins. A writer counts the folder before it fills it, and what was used longest
 ago goes. All can be lost at any time: an entry that cannot be written or read costs the time to make it again.
 
-Of two workflows that miss the same entry, one makes it and the other waits. A claim is a lock on one byte of one file,
-at a place that the key gives: nothing has to be cleaned up, and the system releases the claims of a process that ends.
-The locks are those of a process (``fcntl``, which filelock does not offer), which must not hold two sets at once.
-
-Others may write to the folder. What is no plain file there is never followed, read or written. So this is not
-``diskcache``: that reads pickles, and its SQLite index is not safe on a network disk.
+It is not ``diskcache``: that reads pickles, and its SQLite index is not safe on a network disk.
 """
 
-import fcntl
 import hashlib
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tileseer.core.atomic import LEFT_S, write_bytes
 from tileseer.core.errors import UserError
-from tileseer.core.shared_file import not_plain, open_plain, open_shared
 
 KEY = re.compile(r"[0-9a-f]{64}")
 _PARTIAL = re.compile(r"\.[0-9a-f]{64}\.\w+\.tmp")
@@ -41,8 +34,6 @@ _KEPT_SHARE = 0.9
 """Share of the bound that a collection leaves, so that not every entry after it needs another one."""
 _ROOM_SHARE = 0.25
 """Share of the free space that a process fills before it counts again: others write as well."""
-_PLACE_DIGITS = 15
-"""Hex digits of a key that give the place of its claim: an offset has to be positive."""
 
 
 class Stats(NamedTuple):
@@ -108,13 +99,14 @@ class Cache:
         if not self._max_bytes:
             return None
         try:
-            content = self._content(path)
+            with path.open("rb") as stream:
+                first, content = stream.readline(_LONGEST_LINE), stream.read()
         except FileNotFoundError:
             return None
         except OSError as error:
             _warn(path, error)
             return None
-        if content is None:
+        if first != _line(key, content):
             print(
                 f"cache: {path}: its content does not match the hash in its first line; it is removed and made again",
                 file=sys.stderr,
@@ -123,7 +115,7 @@ class Cache:
             return None
         # The entry of another user, or gone by now: its age only decides how soon it is collected.
         with suppress(OSError):
-            os.utime(path, follow_symlinks=False)
+            os.utime(path)
         return content
 
     def put(self, key: str, content: bytes, replace: bool = False) -> bool:
@@ -148,38 +140,12 @@ class Cache:
         return True
 
     def made_once(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Content kept under ``key``; else ``make`` it and keep it, or wait for the process that makes it already."""
+        """Content kept under ``key``; without one, ``make`` it and keep it."""
         kept = self.get(key)
-        if kept is not None:
-            return kept
-        with self.claimed([key], wait=True):
-            kept = self.get(key)
-            if kept is None:
-                kept = make()
-                self.put(key, kept)
-            return kept
-
-    @contextmanager
-    def claimed(self, keys: Sequence[str], wait: bool = False) -> Iterator[set[str]]:
-        """Hold the claims on making some entries; yield the keys that are ours: all if we ``wait``, else the free ones.
-
-        A waiting process must hold no other claim. Where nothing can be kept or locked, all are ours.
-        """
-        ours, handle = set(keys), -1
-        try:
-            if self._max_bytes:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                handle = open_shared(self._folder / "claims")
-                # In order, so that two processes that wait never wait for each other.
-                ours = {key for key in sorted(ours) if _claim(handle, key, wait)}
-        except OSError as error:
-            _warn(self._folder, error)
-        try:
-            yield ours
-        finally:
-            if handle >= 0:
-                # With the file the process gives up all of its locks on it.
-                os.close(handle)
+        if kept is None:
+            kept = make()
+            self.put(key, kept)
+        return kept
 
     def stats(self) -> Stats:
         """Number of entries and their size together."""
@@ -206,17 +172,6 @@ class Cache:
             raise ValueError(f"a cache key has 64 hex digits, not {key!r}")
         return self._entries / key[:2] / key
 
-    def _content(self, path: Path) -> bytes | None:
-        """Content of an entry; None if it is damaged or larger than the bound. What is returned fits its hash."""
-        with open(open_plain(path), "rb") as stream:
-            first = stream.readline(_LONGEST_LINE)
-            size = os.fstat(stream.fileno()).st_size - len(first)
-            # Its size first: a forged one may be larger than the memory.
-            if size > self._max_bytes:
-                return None
-            content = stream.read(size)
-        return content if first == _line(path.name, content) else None
-
     def _make_folders(self, folder: Path) -> None:
         """Make the folders of an entry; they take the permissions of the cache, which its owner chose."""
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -225,8 +180,6 @@ class Cache:
             with suppress(FileExistsError):
                 path.mkdir()
                 path.chmod(mode)
-            if path.is_symlink():
-                raise not_plain(path)
 
     def _make_room(self, size: int) -> None:
         """Collect so that ``size`` more bytes stay within the bound."""
@@ -238,15 +191,11 @@ class Cache:
         self._room -= size
 
     def _scan(self, names: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
-        """Files with such names and their states, less those that others remove meanwhile or that a link leads to."""
-        if self._entries.is_symlink():
-            return
-        for folder in sorted(self._entries.glob("*")):
-            if folder.is_symlink() or not folder.is_dir():
-                continue
-            for name in sorted(filter(names.fullmatch, os.listdir(folder))):
+        """Files with such names and their states, less those that others remove meanwhile."""
+        for path in self._entries.glob("*/*"):
+            if names.fullmatch(path.name):
                 with suppress(FileNotFoundError):
-                    yield folder / name, os.lstat(folder / name)
+                    yield path, path.stat()
 
 
 def _warn(path: Path, error: OSError) -> None:
@@ -257,23 +206,10 @@ def _line(key: str, content: bytes) -> bytes:
     return f"{_MAGIC} {key} {len(content)} {hashlib.sha256(content).hexdigest()}\n".encode()
 
 
-def _claim(handle: int, key: str, wait: bool) -> bool:
-    """Lock the place of a key in the file of claims; False if another process has it and we do not ``wait``."""
-    place = int(key[:_PLACE_DIGITS], 16)
-    try:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-    except (BlockingIOError, PermissionError):
-        if not wait:
-            return False
-        print("cache: waiting for another workflow that makes an entry needed here", file=sys.stderr)
-        fcntl.lockf(handle, fcntl.LOCK_EX, 1, place)
-    return True
-
-
 def _unlink(path: Path) -> bool:
-    """Remove a file, or see that another process did; False if it is a folder, or another user's in a protected one."""
+    """Remove a file, or see that another process did; False if it is another user's in a protected folder."""
     try:
         path.unlink(missing_ok=True)
-    except (IsADirectoryError, PermissionError):
+    except PermissionError:
         return False
     return True
