@@ -33,7 +33,6 @@ def test_the_list_is_what_python_really_imports(stage):
 @pytest.mark.parametrize(
     ("module", "stages"),
     [
-        ("gpus.arch_render", "arch_specs"),
         ("kernels.ck_tile.legality", "configs"),
         ("problems.problem_sets", "problems"),
         ("core.bundle", "compile headers libraries sources verdict_table verdicts"),

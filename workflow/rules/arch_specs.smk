@@ -2,11 +2,9 @@
 rule arch_specs:
     input:
         source=local(SETTINGS.arch_specs),
-        template=source("workflow/templates/arch_specs.py.j2"),
         settings=stage_file("arch_specs"),
     output:
         json="results/arch_specs/arch_specs.json",
-        python="results/arch_specs/arch_specs.py",
     log:
         "logs/arch_specs.log",
     localrule: True
@@ -15,5 +13,5 @@ rule arch_specs:
     message:
         "Normalise the facts about GPU targets"
     shell:
-        'python "$SCRIPTS"/arch_specs.py --source {input.source:q} --template {input.template:q}'
-        " --settings {input.settings} --json {output.json} --python {output.python} 2>&1 | tee {log}"
+        'python "$SCRIPTS"/arch_specs.py --source {input.source:q}'
+        " --settings {input.settings} --json {output.json} 2>&1 | tee {log}"
