@@ -19,7 +19,7 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, groupby, product
 from pathlib import Path
@@ -27,8 +27,9 @@ from typing import Any
 
 from tileseer.compile import build, compiler
 from tileseer.compile import source_trees as trees
-from tileseer.compile.base import CompileResult, CompileUnit
-from tileseer.compile.hipcc import FrontEnd, HipccToolchain
+from tileseer.compile.base import CompileResult, CompileUnit, Resources
+from tileseer.compile.hipcc import DEVICE_PASS, HipccToolchain, device_files
+from tileseer.compile.machine_code import KernelCode
 from tileseer.config.compile import CkSettings, CompileSettings
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import draws, parquet
@@ -98,6 +99,19 @@ TRIES = ("arch", "variant", "dtype", *LOOP)
 """A rule is tried for every value of these among the kernels that it leaves out."""
 ROUND = 20
 """Kernels that are compiled before the next ones are chosen, all of one arch."""
+
+
+class FrontEnd(HipccToolchain):
+    """Says whether kernels compile, by the compiler's front end alone: a fifth of the work, and no machine code."""
+
+    result_format = "hipcc-front-end-1"
+    passes = (*DEVICE_PASS, "-emit-llvm", "-Xclang", "-disable-llvm-passes")
+
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[KernelCode]]:
+        """Compile units in one run, to the compiler's own language before its optimizer."""
+        with compiler.workspace(device_files(units)) as folder:
+            run = self.device_pass(units[0].arch, folder, len(units))
+        return run, [KernelCode(Resources("code_object"), "") for _ in units] if run.outcome == "ok" else []
 
 
 @dataclass(frozen=True, order=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -78,14 +77,6 @@ def test_random_kernels_of_full_that_no_rule_leaves_out_compile(tool, table):
     assert Counter(case.arch for case in drawn) == dict.fromkeys(tool.ARCHS, 20)
     assert not any(drawn.values())
     assert not [case for case in drawn for row in table.not_compiled if row.holds(case.kernel, case.arch)]
-
-
-def test_a_draw_depends_on_seed_and_name_alone(tool, verdicts):
-    first = tool.drawn(verdicts, 5, seed=1)
-    assert Counter(case.arch for case in first) == dict.fromkeys(tool.ARCHS, 5)
-    assert tool.drawn(reversed(list(verdicts)), 5, seed=1) == first != tool.drawn(verdicts, 5, seed=2)
-    rest = set(verdicts) - {first[0]}
-    assert set(first) - set(tool.drawn(rest, 5, seed=1)) == {first[0]}
 
 
 def test_a_kernel_that_is_written_otherwise_today_is_tried_again(tool, pools, verdicts, tmp_path):
@@ -221,12 +212,6 @@ def test_the_default_rule_set_has_no_kernel_that_is_wrong(pools, table):
     pool = pools.cases("sweep.yaml")
     assert len(pool) > 1000
     assert not [case for case in pool if any(row.holds(case.kernel, case.arch) for row in table.wrong)]
-
-
-def test_the_page_shows_the_matrix_of_the_verdicts(emulated_tool, pools, executed):
-    begin, end = emulated_tool.MARKS
-    shown = (ROOT / emulated_tool.SHOWN).read_text().partition(begin)[2].partition(end)[0]
-    assert shown == emulated_tool.matrix(pools, {*pools.cases(*chain(*emulated_tool.POOLS.values()))}, executed)
 
 
 def test_the_readme_says_how_much_was_executed(emulated_tool, executed):

@@ -105,14 +105,15 @@ def build_kernels(
     """
     to_compile = [unit for unit in chunk if not unit.lack]
     made = iter(toolchain.compile(to_compile) if to_compile else [])
-    results = [_unsupported(unit) if unit.lack else _within(next(made)) for unit in chunk]
+    results = [
+        CompileResult("unsupported_by_ck", unit.lack, Resources("estimated"), "", 0.0)
+        if unit.lack
+        else _within(next(made))
+        for unit in chunk
+    ]
     rows = [_row(unit, splits, result, toolchain) for unit, splits, result in zip(chunk, split_k, results, strict=True)]
     costs = [{"kernel": unit.kernel.name, **vars(result)} for unit, result in zip(chunk, results, strict=True)]
     return pa.Table.from_pylist(rows, SCHEMA), pa.Table.from_pylist(costs, COSTS)
-
-
-def _unsupported(unit: CompileUnit) -> CompileResult:
-    return CompileResult("unsupported_by_ck", unit.lack, Resources("estimated"), "", 0.0)
 
 
 def _within(result: CompileResult) -> CompileResult:

@@ -98,7 +98,14 @@ class Compiler:
             except OSError as error:
                 raise UserError(f"{self.path}: cannot be run: {error.strerror}; {self.vendor.how}") from error
             expired = threading.Event()
-            timer = threading.Timer(timeout, _expire, (process.pid, expired))
+
+            def expire() -> None:
+                expired.set()
+                # The run may have ended just now.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+            timer = threading.Timer(timeout, expire)
             timer.start()
             try:
                 _, status, usage = os.wait4(process.pid, 0)
@@ -115,13 +122,6 @@ class Compiler:
             raise UserError(f"the disk of {folder} is full: the compiler cannot write there; free space or set TMPDIR")
         outcome = _outcome(process.returncode, text, expired.is_set())
         return Run(outcome, text, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-
-
-def _expire(group: int, expired: threading.Event) -> None:
-    expired.set()
-    # The run may have ended just now.
-    with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
 
 
 def _outcome(status: int, log: str, expired: bool) -> str:
@@ -155,23 +155,14 @@ class Builder:
 
 @contextmanager
 def workspace(files: Mapping[str, bytes]) -> Iterator[Path]:
-    """A temporary folder with files to compile; ``UserError`` if they cannot be written there.
-
-    It goes with this process, however that ends: a shell that waits for a line or the end of its pipe removes it.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="tileseer-"))
-    command: list[str | Path] = ["sh", "-c", 'read -r _; rm -rf -- "$0" || { sleep 1; rm -rf -- "$0"; }', folder]
-    remover = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
-    try:
+    """Yield a temporary folder with ``files``, contents by name; ``UserError`` if they cannot be written there."""
+    with tempfile.TemporaryDirectory(prefix="tileseer-") as name:
         try:
             for path, content in files.items():
-                (folder / path).write_bytes(content)
+                Path(name, path).write_bytes(content)
         except OSError as error:
-            raise UserError(f"{folder}: cannot be written: {error.strerror}; free space or set TMPDIR") from error
-        yield folder
-    finally:
-        # A line: a process that was forked meanwhile holds the pipe as well.
-        remover.communicate(b"\n")
+            raise UserError(f"{name}: cannot be written: {error.strerror}; free space or set TMPDIR") from error
+        yield Path(name)
 
 
 def _on_path(program: str) -> list[tuple[Path, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tileseer.compile import compiler, flags, instructions, machine_code, reading
-from tileseer.compile.base import CompileUnit, Resources
+from tileseer.compile.base import CompileUnit
 from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import KernelCode
 from tileseer.core.errors import UserError
@@ -16,7 +16,6 @@ from tileseer.kernels.registry import header_file
 
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
 DIAGNOSTICS = ("-ftemplate-backtrace-limit=0", "-ferror-limit=0", "-fno-crash-diagnostics")
-FRONT_END = (*DEVICE_PASS, "-emit-llvm", "-Xclang", "-disable-llvm-passes")
 _ERROR = re.compile(r"^(?=\S+: error: )", re.M)
 _NOTE = re.compile(r"^(?:\./)?(\S+?):\d+:\d+: note: in instantiation (?:.*\bprobe_(\d+)\b)?", re.M)
 _BACKEND = re.compile(r"^In function: \w*?\d+probe_(\d+)(?:5Probe|6Adding)", re.M)
@@ -55,7 +54,7 @@ class HipccToolchain(BatchToolchain):
     def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[KernelCode]]:
         """Compile units in one run, to assembly and from there to a code object."""
         arch = units[0].arch
-        with compiler.workspace(_files(units)) as folder:
+        with compiler.workspace(device_files(units)) as folder:
             run = self.device_pass(arch, folder, len(units))
             if run.outcome != "ok":
                 return run, []
@@ -84,12 +83,8 @@ class HipccToolchain(BatchToolchain):
     def device_pass(self, arch: str, folder: Path, kernels: int) -> compiler.Run:
         """Compile the unit in ``folder`` to assembly; ``UserError`` if compiler or tree are not whole."""
         run = self.call([*self._arguments(arch), *DIAGNOSTICS, "unit.cpp", "-o", "unit.s"], folder, kernels)
-        if run.outcome != "ok":
-            self._raise_if_installed_wrong(run, arch)
-        return run
-
-    def _raise_if_installed_wrong(self, run: compiler.Run, arch: str) -> None:
-        """Raise a ``UserError`` for what is wrong with compiler or tree: it is no verdict on a kernel."""
+        if run.outcome == "ok":
+            return run
         if match := _NO_HEADER.search(run.log):
             raise UserError(
                 f"{self.tree.include}: this tree has no {match[1]}; set ck.root to a whole tree, "
@@ -97,22 +92,11 @@ class HipccToolchain(BatchToolchain):
             )
         if match := _NO_TOOLCHAIN.search(run.log):
             raise UserError(f"{self.compiler.path}: cannot compile for {arch}: {match[0]}; {self.compiler.vendor.how}")
+        return run
 
 
-class FrontEnd(HipccToolchain):
-    """Says whether kernels compile, by the compiler's front end alone: a fifth of the work, and no machine code."""
-
-    result_format = "hipcc-front-end-1"
-    passes = FRONT_END
-
-    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[KernelCode]]:
-        """Compile units in one run, to the compiler's own language before its optimizer."""
-        with compiler.workspace(_files(units)) as folder:
-            run = self.device_pass(units[0].arch, folder, len(units))
-        return run, [KernelCode(Resources("code_object"), "") for _ in units] if run.outcome == "ok" else []
-
-
-def _files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
+def device_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
+    """Return the files of a device pass by name: the headers of ``units``, and ``unit.cpp``, which includes them."""
     headers = [unit.header.decode() for unit in units]
     text = device_source([unit.kernel for unit in units], headers)
     return {header_file(unit.kernel): unit.header for unit in units} | {"unit.cpp": text.encode()}

@@ -56,43 +56,28 @@ def count_kinds(opcodes: Mapping[str, int]) -> dict[str, int]:
 
 
 def unit_cycles(opcodes: Mapping[str, int], gpu: Hardware) -> dict[str, float]:
-    """Cycles that a wave's VALU, matrix and LDS instructions take of a compute unit if nothing ever waits, by kind."""
-    matrix = valu = lds = 0.0
+    """Return the cycles of a compute unit that a wave's VALU, matrix and LDS instructions take if nothing ever waits.
+
+    The keys are ``valu``, ``mfma`` and ``lds``. An opcode whose shape or size cannot be read is a ``ValueError``.
+    """
+    cycles = {"valu": 0.0, "mfma": 0.0, "lds": 0.0}
     for opcode, count in opcodes.items():
         kind = kind_of(opcode)
-        if kind == "mfma":
-            matrix += count * _flop(opcode) / _flop_per_cycle(opcode, gpu)
-        elif kind == "valu":
-            valu += count * (_QUARTER_RATE_CYCLES if _QUARTER_RATE.match(opcode) else _VALU_CYCLES)
+        if kind == "valu":
+            own = _QUARTER_RATE_CYCLES if _QUARTER_RATE.match(opcode) else _VALU_CYCLES
+            cycles["valu"] += count * own / gpu.simds_per_cu
+        elif kind == "mfma":
+            if not (of := _MATRIX.search(opcode)):
+                raise ValueError(f"{opcode}: a matrix instruction without a shape")
+            m, n, k, blocks = (int(of[name] or 1) for name in ("m", "n", "k", "blocks"))
+            # Among 16-bit instructions, the longest of each tile have the full rate.
+            is_short = k < (16 if m >= 32 else 32)
+            rate_16bit = gpu.matrix_flops_16bit * (gpu.short_k_rate if is_short else 1.0)
+            flop_per_cycle = gpu.matrix_flops_fp32 if of["type"] in ("f32", "xf32") else rate_16bit
+            cycles["mfma"] += count * 2 * m * n * k * blocks / flop_per_cycle
         elif kind in ("lds_reads", "lds_writes"):
-            lds += count * _lds_bytes(opcode) * gpu.wave_size / gpu.lds_bytes_per_clock
-    return {"valu": valu / gpu.simds_per_cu, "mfma": matrix, "lds": lds}
-
-
-def _flop(opcode: str) -> int:
-    of = _shape(opcode)
-    return 2 * int(of["m"]) * int(of["n"]) * int(of["k"]) * int(of["blocks"] or 1)
-
-
-def _flop_per_cycle(opcode: str, gpu: Hardware) -> float:
-    """Of a compute unit; among 16-bit instructions, the longest of each tile have the full rate."""
-    of = _shape(opcode)
-    if of["type"] in ("f32", "xf32"):
-        return gpu.matrix_flops_fp32
-    longest = 16 if int(of["m"]) >= 32 else 32
-    return gpu.matrix_flops_16bit * (1.0 if int(of["k"]) >= longest else gpu.short_k_rate)
-
-
-def _shape(opcode: str) -> re.Match[str]:
-    match = _MATRIX.search(opcode)
-    if match is None:
-        raise ValueError(f"{opcode}: a matrix instruction without a shape")
-    return match
-
-
-def _lds_bytes(opcode: str) -> float:
-    """Bytes of a lane."""
-    match = _LDS_ACCESS.search(opcode)
-    if match is None:
-        raise ValueError(f"{opcode}: an LDS access without a size")
-    return int(match["bits"]) / 8 * (2 if match["two"] else 1)
+            if not (access := _LDS_ACCESS.search(opcode)):
+                raise ValueError(f"{opcode}: an LDS access without a size")
+            bytes_of_lane = int(access["bits"]) / 8 * (2 if access["two"] else 1)
+            cycles["lds"] += count * bytes_of_lane * gpu.wave_size / gpu.lds_bytes_per_clock
+    return cycles

@@ -70,15 +70,18 @@ def fault(content: bytes, names: Sequence[str] = ()) -> str:
 
 
 def amd_kernels(content: bytes) -> dict[str, KernelCode]:
-    """Kernels of a code object by symbol; ``ValueError`` if ``content`` is none."""
+    """Return the kernels of a code object by symbol; ``ValueError`` if ``content`` is none."""
     with open_elf(content, "AMDGPU code object") as elf:
-        symbols = {
-            symbol.name: (symbol["st_value"], symbol["st_size"])
-            for section in elf.iter_sections()
-            if isinstance(section, SymbolTableSection)
-            for symbol in section.iter_symbols()
-        }
-        return {row[".name"]: _amd_kernel(row, elf, symbols) for row in _amd_metadata(elf)}
+        sections = list(elf.iter_sections())
+        tables = [section for section in sections if isinstance(section, SymbolTableSection)]
+        symbols = {s.name: (s["st_value"], s["st_size"]) for table in tables for s in table.iter_symbols()}
+        notes = [note for section in sections if isinstance(section, NoteSection) for note in section.iter_notes()]
+        (metadata,) = (
+            note["n_descdata"] for note in notes
+            if note["n_name"] == "AMDGPU" and note["n_type"] in (32, "NT_AMDGPU_METADATA")
+        )  # fmt: skip
+        rows = msgpack.unpackb(metadata)["amdhsa.kernels"]
+        return {row[".name"]: _amd_kernel(row, elf, symbols) for row in rows}
 
 
 def ptxas_usages(log: str) -> dict[str, Resources]:
@@ -117,15 +120,6 @@ def numbers(content: bytes, symbol: str, count: int) -> tuple[int, ...]:
                 data = elf.get_section(matches[0]["st_shndx"]).data()
                 return struct.unpack_from(f"<{count}i", data, matches[0]["st_value"])
     raise ValueError(f"the object file has no symbol {symbol}")
-
-
-def _amd_metadata(elf: ELFFile) -> list[dict[str, Any]]:
-    """What the note of a code object says of each kernel."""
-    for section in elf.iter_sections():
-        for note in section.iter_notes() if isinstance(section, NoteSection) else ():
-            if note["n_name"] == "AMDGPU" and note["n_type"] in (32, "NT_AMDGPU_METADATA"):
-                return msgpack.unpackb(note["n_descdata"])["amdhsa.kernels"]
-    raise KeyError("NT_AMDGPU_METADATA")
 
 
 def _bytes_at(elf: ELFFile, address: int, size: int) -> bytes:

@@ -31,10 +31,7 @@ class NoToolchain:
         rows = zip(*(estimates[name].tolist() for name in ("fault", "vgprs", "lds_bytes", "occupancy")), strict=True)
         results = []
         for fault, vgprs, lds_bytes, occupancy in rows:
-            needs = Resources("estimated", _known(vgprs), int(lds_bytes), _known(occupancy))
+            registers, blocks = (None if math.isnan(value) else float(value) for value in (vgprs, occupancy))
+            needs = Resources("estimated", registers, int(lds_bytes), blocks)
             results.append(CompileResult("resource_limit" if fault else "ok", fault, needs, log="", seconds=0.0))
         return results
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

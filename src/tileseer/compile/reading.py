@@ -44,41 +44,28 @@ def digest(builder: Builder, text: bytes, arguments: Sequence[str | Path]) -> st
 
 @cache
 def _digest(builder: Builder, text: bytes, arguments: tuple[str | Path, ...]) -> str:
+    program, include = builder.compiler.vendor.program, builder.tree.include
     for _ in range(2):  # what disturbs a run once is no property of the text
         with compiler.workspace({"unit.cpp": text}) as folder:
-            program = builder.compiler.vendor.program
             planned = builder.call([*arguments, "unit.cpp", *_PLANNED[program]], folder)
             listed = builder.call([*arguments, "unit.cpp", *_LISTED[program]], folder)
-            rule, words = folder / "headers", _words(planned.log)
-            if planned.outcome == listed.outcome == "ok" and words and rule.exists():
-                return _of(words, [folder / path for path in _files(rule.read_text())], folder, builder)
+            commands = [line.removeprefix("#$") for line in planned.log.splitlines() if line.startswith(_BEGINS)]
+            rule, words = folder / "headers", [word for line in commands for word in shlex.split(line)]
+            if not (planned.outcome == listed.outcome == "ok" and words and rule.exists()):
+                continue
+            lines = [_PATH.sub("", word) for word in words if not word.startswith("-cuid=")]
+            for path in map(Path, sorted({word for word in words if word.endswith(_BITCODE)})):
+                lines.append(f"{path.name} {_content(path)}")
+            # The files that the rule for make depends on; a header of the tree has its folder there, others have none.
+            names = _FILE.findall(rule.read_text().replace("\\\n", " ").partition(":")[2])
+            headers = [path for name in names if (path := folder / re.sub(r"\\(.)", r"\1", name)).parent != folder]
+            lines += sorted(
+                f"{path.relative_to(include) if path.is_relative_to(include) else path.name} "
+                f"{trees.content_digest(path)}"
+                for path in headers
+            )
+            return hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return builder.tree.digest()
-
-
-def _of(words: Sequence[str], headers: Sequence[Path], folder: Path, builder: Builder) -> str:
-    libraries = sorted({word for word in words if word.endswith(_BITCODE)})
-    lines = [_PATH.sub("", word) for word in words if not word.startswith("-cuid=")]
-    lines += [f"{Path(path).name} {_content(Path(path))}" for path in libraries]
-    lines += sorted(f"{_name(path, builder)} {trees.content_digest(path)}" for path in headers if path.parent != folder)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _words(log: str) -> list[str]:
-    """Words of the commands that the compiler prints, each on a line."""
-    lines = (line.removeprefix("#$") for line in log.splitlines() if line.startswith(_BEGINS))
-    return [word for line in lines for word in shlex.split(line)]
-
-
-def _files(rule: str) -> list[str]:
-    """Files that a rule for make depends on."""
-    words = _FILE.findall(rule.replace("\\\n", " ").partition(":")[2])
-    return [re.sub(r"\\(.)", r"\1", word) for word in words]
-
-
-def _name(path: Path, builder: Builder) -> str:
-    """Of a header: below the tree, else without its folder."""
-    include = builder.tree.include
-    return str(path.relative_to(include)) if path.is_relative_to(include) else path.name
 
 
 @cache
