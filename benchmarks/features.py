@@ -14,15 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.costmodel import ck_tile_resources as resources
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import candidates
-from tileseer.kernels.ck_tile import kernel
+from tileseer.kernels.ck_tile import kernel, resources
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.learn import model
-from tileseer.learn.features.features import FEATURE_SETS, Features
+from tileseer.learn.features import FEATURE_SETS, Features
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.operation import Operation
 

@@ -19,7 +19,7 @@ from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import reports_user_errors
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn import efficiency, ranking, trees
-from tileseer.learn.features.features import Features
+from tileseer.learn.features import Features
 from tileseer.learn.fit import Recipe, samples_of
 from tileseer.learn.model import Model, spec_of
 from tileseer.learn.model_schema import Summary

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from tileseer.core.errors import UserError
-from tileseer.learn.features.features import Features
+from tileseer.learn.features import Features
 from tileseer.learn.model import Model
 from tileseer.learn.model_files import SELECTOR, read_index
 from tileseer.problems.problem import DIMS, Problem, problem_frame

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import kernel
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import problem
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.features.library_problem import MIOPEN
 from tileseer.kernels.miopen.solvers import SOLVERS
-from tileseer.learn.features.solver import MIOPEN
 from tileseer.learn.fit import FLOOR, NEAR_BEST
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS

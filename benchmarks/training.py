@@ -21,7 +21,7 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.learn import efficiency, model_files, ranking
 from tileseer.learn.cross_validation import cross_validate
-from tileseer.learn.features.features import Features, feature_set
+from tileseer.learn.features import Features, feature_set
 from tileseer.learn.fit import Recipe, fit_samples, samples_of
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tileseer.learn.features.features import CODE_COLUMNS, FEATURE_SETS
+from tileseer.learn.features import CODE_COLUMNS, FEATURE_SETS
 
 PAGE = Path(__file__).parents[1] / "docs/generated/features.md"
 HEAD = """# Features

@@ -27,7 +27,7 @@ from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import KernelConfig, parse
 from tileseer.kernels.library import LIBRARIES
 from tileseer.kernels.support import check_support
-from tileseer.learn.features.features import Features
+from tileseer.learn.features import Features
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation

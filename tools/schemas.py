@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tileseer.costmodel.coefficients import Coefficients
 from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn.model_files import Index
 from tileseer.learn.model_schema import FeatureSpec, Folds, Importances, Manifest
 from tileseer.learn.validation_report import Validation

@@ -20,11 +20,11 @@ from tileseer.config.names import ARCH_PATTERN
 from tileseer.config.operations import OPERATIONS
 from tileseer.config.rule_set_names import RULE_SETS
 from tileseer.core.errors import UserError, shown
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.gpus.hardware import Hardware, hardware_of_arch, read_products, target
 from tileseer.kernels import rule_sets
 from tileseer.kernels.ck_tile.flags import check_flags
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.enumeration import parse_kernel_filter
 from tileseer.kernels.registry import family_of_arch
 from tileseer.measure.device import NO_TIMES, refuse_unless_emulated

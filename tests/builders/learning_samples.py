@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 
 from tileseer.config.model import TrainingParameters
-from tileseer.costmodel import ck_tile_resources as resources
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.kernels import candidates as candidate_tables
-from tileseer.kernels.ck_tile import kernel
+from tileseer.kernels.ck_tile import kernel, resources
 from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.learn import training
-from tileseer.learn.features.features import Features
+from tileseer.learn.features import Features
 from tileseer.learn.fit import Recipe, samples_of
 from tileseer.learn.prior import prior_of
 from tileseer.measure.device import STATUSES

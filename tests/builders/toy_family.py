@@ -10,20 +10,22 @@ import numpy as np
 import pandas as pd
 
 from tileseer.config.operations import VARIANTS
-from tileseer.costmodel.cost_models import COST_MODELS
-from tileseer.costmodel.resources import RESOURCES
-from tileseer.costmodel.timing import KernelTerms
 from tileseer.kernels import registry
+from tileseer.kernels.costs.cost_models import COST_MODELS
+from tileseer.kernels.costs.resources import RESOURCES
+from tileseer.kernels.costs.timing import KernelTerms
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.enumeration import Count, Sweep, sift
+from tileseer.kernels.features import gemm
+from tileseer.kernels.features import reference as upstream
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.kernels.grammar import Part
 from tileseer.kernels.registry import Family, registration_source
 from tileseer.kernels.rule_sets import SWEEPS
 from tileseer.kernels.rules import OPERATION, Rule, SupportRules, broken_rules, vectors_divide_runs
 from tileseer.kernels.support import SUPPORT
-from tileseer.learn.features import features, gemm, upstream
+from tileseer.learn import features
 from tileseer.problems import implicit_gemm
 
 

@@ -17,7 +17,7 @@ from tileseer.compile.none import NoToolchain
 from tileseer.config.compile import CompileSettings
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.costmodel.coefficients import load_coefficients
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.library import LIBRARIES
 from tileseer.kernels.registry import registration_source

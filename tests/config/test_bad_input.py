@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tileseer.config.config import check
 from tileseer.core.errors import UserError
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.problems import problem_sets
 from tileseer.problems.operation import Operation
 

@@ -18,13 +18,13 @@ from tileseer.compile.none import NoToolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.core.locks import try_lock
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset import assembly, schema
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import candidates, kernel_table
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.measure import batch as run
 from tileseer.measure import journal, receipt, support_table
 from tileseer.measure.device import STATUSES, Times

@@ -19,11 +19,11 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.kernels import registry
 from tileseer.kernels.cudnn.engines import ENGINES, tile_code
+from tileseer.kernels.cudnn.features import CUDNN
 from tileseer.kernels.cudnn.kernel import Plan
 from tileseer.kernels.names import read_kernel_name
 from tileseer.learn import model_files, own_choice, ranking
 from tileseer.learn import training as model_stage
-from tileseer.learn.features.cudnn import CUDNN
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve import serving as stage

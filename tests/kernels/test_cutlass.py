@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.costmodel import cutlass as simulated
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.costs.coefficients import load_coefficients
+from tileseer.kernels.cutlass import cost as simulated
 from tileseer.kernels.cutlass import emit, rules
 from tileseer.kernels.cutlass.kernel import (
     DTYPES,
@@ -38,7 +38,7 @@ from tileseer.kernels.cutlass.kernel import (
 from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.kernels.rules import broken_rules
 from tileseer.kernels.support import check_support
-from tileseer.learn.features import features
+from tileseer.learn import features
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import problem as problem_tables

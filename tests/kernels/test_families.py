@@ -19,7 +19,7 @@ from tileseer.kernels.enumeration import filter_kernels
 from tileseer.kernels.names import read_kernel_name
 from tileseer.kernels.rule_sets import read_sweep
 from tileseer.kernels.support import check_support
-from tileseer.learn.features import features
+from tileseer.learn import features
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem
 

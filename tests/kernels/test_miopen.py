@@ -25,8 +25,8 @@ from tileseer.kernels.miopen.solvers import SOLVERS, algorithm_word
 from tileseer.kernels.miopen.workspace import ALIGNMENT, workspace
 from tileseer.kernels.names import read_kernel_name
 from tileseer.kernels.support import check_support
+from tileseer.learn import features
 from tileseer.learn import training as stage
-from tileseer.learn.features import features
 from tileseer.problems import find_db_key
 from tileseer.problems.find_db_key import Key, UnusableError
 from tileseer.problems.operation import Operation

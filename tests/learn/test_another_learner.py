@@ -7,7 +7,7 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tileseer.learn.features.features import FEATURE_SETS
+from tileseer.learn.features import FEATURE_SETS
 from tileseer.learn.validation import validate_model
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def test_another_learner_is_compared_with_the_shipped_one(monkeypatch, capsys):
 
 
 def test_another_feature_is_one_entry_of_a_set(monkeypatch):
-    monkeypatch.setattr("tileseer.learn.features.features.FEATURE_SETS", FEATURE_SETS.copy())
+    monkeypatch.setattr("tileseer.learn.features.FEATURE_SETS", FEATURE_SETS.copy())
     names = run(*examples("Another feature"))
     data = samples.measured()
     with_it = names["features_of"](samples.product())

@@ -9,8 +9,8 @@ import pytest
 
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.learn.features import features
-from tileseer.learn.features.features import Features
+from tileseer.learn import features
+from tileseer.learn.features import Features
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tileseer.learn import fit
-from tileseer.learn.features.features import Features
+from tileseer.learn.features import Features
 from tileseer.learn.fit import Recipe, Samples
 
 

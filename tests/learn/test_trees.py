@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.costmodel.scores import UNIT
 from tileseer.learn import trees
+from tileseer.learn.trees import UNIT
 
 ROWS, COLUMNS = 2000, 6
 CATEGORY = 5

@@ -18,13 +18,13 @@ from tileseer.compile.none import NoToolchain
 from tileseer.config.benchmark import Timing
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset.assembly import ChunkFiles, write_dataset
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.candidates import from_build
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.measure import journal, receipt, repeats, session, support_table
 from tileseer.measure.benchmark import ChunkTables, measure_chunk
 from tileseer.measure.harness.details import read_details

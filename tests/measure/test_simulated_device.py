@@ -11,11 +11,10 @@ import yaml
 
 from tileseer.core import code_digest
 from tileseer.core.errors import UserError
-from tileseer.costmodel import ck_tile_resources as resources
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
-from tileseer.kernels.ck_tile import kernel
+from tileseer.kernels.ck_tile import kernel, resources
 from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.measure import device as base
 from tileseer.measure import simulated_device as simulated
 from tileseer.measure.device import STATUSES
@@ -255,8 +254,8 @@ def test_identity_tells_everything_apart_that_changes_a_time():
 def test_identity_follows_every_module_of_the_cost_model():
     used = code_digest.modules_of(ROOT / "src/tileseer/measure/simulated_device.py")
     assert set(simulated.IDENTITY) <= {*used, "tileseer.measure.simulated_device"}
-    tables = {"tileseer.costmodel", "tileseer.costmodel.cost_models"}
-    assert {name for name in used if name.startswith("tileseer.costmodel")} - tables <= set(simulated.IDENTITY)
+    tables = {"tileseer.kernels.costs", "tileseer.kernels.costs.cost_models"}
+    assert {name for name in used if name.startswith("tileseer.kernels.costs")} - tables <= set(simulated.IDENTITY)
 
 
 def test_coefficients_that_give_no_times_are_refused():

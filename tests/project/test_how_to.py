@@ -85,7 +85,7 @@ def test_a_new_pipeline_is_a_row_in_each_table(project):
     assert re.search(r"kBlockPerCu += 1;", text)
     explained = tileseer("explain", "config", header.stem, "--arch", "gfx950").stdout
     assert re.search(r"pass  is_built", explained)
-    load = "from tileseer.costmodel.coefficients import load_coefficients as f; f('config/simulated_device.yaml')"
+    load = "from tileseer.kernels.costs.coefficients import load_coefficients as f; f('config/simulated_device.yaml')"
     environment = os.environ | {"PYTHONPATH": str(folder / "src")}
     assert subprocess.run([sys.executable, "-c", load], cwd=folder, env=environment, check=False).returncode == 0
 

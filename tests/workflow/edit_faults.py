@@ -22,8 +22,8 @@ from small_workflow import Workflow
 
 EDITS = {
     "a module": (
-        ("src/tileseer/learn/features/gemm.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]'),
-        ("src/tileseer/costmodel/deviation.py", "* 2 * np.pi", "* 3 * np.pi"),
+        ("src/tileseer/kernels/features/gemm.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]'),
+        ("src/tileseer/kernels/costs/deviation.py", "* 2 * np.pi", "* 3 * np.pi"),
         ("workflow/scripts/configs.py", "    from tileseer", "    import tileseer\n    from tileseer"),
     ),
     "a table": (

@@ -118,7 +118,7 @@ def test_one_more_problem_measures_only_its_pairs(copy):
 
 
 def test_a_changed_feature_retrains_and_measures_nothing(copy):
-    copy.edit("src/tileseer/learn/features/gemm.py", 'p["Z"] * p["Y"] * p["X"]', 'p["Z"] * p["Y"] + p["X"]')
+    copy.edit("src/tileseer/kernels/features/gemm.py", 'p["Z"] * p["Y"] * p["X"]', 'p["Z"] * p["Y"] + p["X"]')
     run = copy.make()
     assert run.computed == AFTER_DATASET
     assert run.measured == 0

@@ -14,10 +14,10 @@ def main(
     other_dtype: dataset of the same direction that is learnt from too
     """
     from tileseer.config.model import ModelSettings
-    from tileseer.costmodel.coefficients import load_coefficients
     from tileseer.dataset.dataset import Dataset
     from tileseer.gpus.hardware import read_hardware
-    from tileseer.learn.features.features import Features
+    from tileseer.kernels.costs.coefficients import load_coefficients
+    from tileseer.learn.features import Features
     from tileseer.learn.fit import Recipe
     from tileseer.learn.prior import prior_of
     from tileseer.learn.training import settings_for, train

@@ -11,9 +11,9 @@ def main(
     tables: files of the recording that this operation reads, recording.json first
     """
     from tileseer.core import parquet
-    from tileseer.costmodel.coefficients import load_coefficients
     from tileseer.dataset import recording as recordings
     from tileseer.gpus.hardware import read_hardware
+    from tileseer.kernels.costs.coefficients import load_coefficients
     from tileseer.problems.operation import Operation
 
     recording = tables[0].parent

@@ -9,8 +9,8 @@ def main(
     """Score a trained model on the validation split of its dataset: problems that it has never seen."""
     from tileseer.config.benchmark import BenchmarkSettings
     from tileseer.core import documents
-    from tileseer.costmodel.coefficients import load_coefficients
     from tileseer.dataset.dataset import Dataset
+    from tileseer.kernels.costs.coefficients import load_coefficients
     from tileseer.learn import layers_left_out
     from tileseer.learn.model import Model
     from tileseer.learn.ranking import has_validation_split

@@ -12,11 +12,11 @@ from tileseer.config.benchmark import BenchmarkSettings, Timing
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import names
 from tileseer.kernels.candidates import label
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.registry import family_of_arch
 from tileseer.kernels.rule_sets import read_sweep

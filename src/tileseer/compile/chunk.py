@@ -16,9 +16,9 @@ from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
 from tileseer.core.stage_store import Unfinished
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus.hardware import read_hardware
 from tileseer.kernels import kernel_table
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.registry import parse_kernels
 
 TOOLCHAINS = {"hipcc": HipccToolchain, "nvcc": NvccToolchain}

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tileseer.compile.base import CompileResult, CompileUnit, Resources
-from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.resources import RESOURCES
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.costs.resources import RESOURCES
 from tileseer.kernels.registry import entry, family_of_kernels
 
 

@@ -24,12 +24,12 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
-from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.resources import RESOURCES
 from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.dataset.schema import BUILD, CODE, SCHEMA, typed, with_layout
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels import candidates as candidate_tables
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.costs.resources import RESOURCES
 from tileseer.kernels.registry import family_of_arch, family_of_kernels, parse_kernels
 from tileseer.kernels.support import SUPPORT, check_support
 from tileseer.measure.device import STATUSES, are_times

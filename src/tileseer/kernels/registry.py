@@ -1,8 +1,8 @@
 """The kernel families: one row each. An arch and a kernel's name both tell the family.
 
 What a stage needs of a family beside its kernels is in a table of the subject: ``support.SUPPORT``,
-``emission.EMITTERS``, ``rule_sets.SWEEPS``, ``costmodel.cost_models.COST_MODELS`` and
-``costmodel.resources.RESOURCES``. So a stage depends on the subjects that it imports and on no other.
+``emission.EMITTERS``, ``rule_sets.SWEEPS``, ``costs.cost_models.COST_MODELS`` and
+``costs.resources.RESOURCES``. So a stage depends on the subjects that it imports and on no other.
 """
 
 from __future__ import annotations

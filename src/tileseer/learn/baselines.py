@@ -8,7 +8,7 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.registry import family_of_kernels
 from tileseer.learn import own_choice
-from tileseer.learn.features.features import Features
+from tileseer.learn.features import Features
 from tileseer.learn.model_schema import Summary
 from tileseer.learn.ranking import Scored, figures
 from tileseer.learn.validation_report import Baseline, Selectors

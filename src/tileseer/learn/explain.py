@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from tileseer.costmodel.formula import Formula
 from tileseer.learn import efficiency, ranking
-from tileseer.learn.features.features import Features
+from tileseer.learn.features import Features
+from tileseer.learn.formula import Formula
 from tileseer.learn.model import Model
 from tileseer.learn.ranking import Scored
 from tileseer.learn.validation_report import Contribution, WorstPick

@@ -19,11 +19,11 @@ import numpy as np
 from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.formula import Formula, FormulaPrior, whole_units
 from tileseer.dataset.dataset import Dataset
+from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn import trees
-from tileseer.learn.features.features import Features
+from tileseer.learn.features import Features
+from tileseer.learn.formula import Formula, FormulaPrior, whole_units
 from tileseer.learn.model import Model, spec_of
 
 FLOOR = 0.05

@@ -6,8 +6,8 @@ import numpy as np
 
 from tileseer.config.model import TrainingParameters
 from tileseer.core.progress import Progress
-from tileseer.costmodel.coefficients import Coefficients
 from tileseer.dataset.dataset import Dataset
+from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn import cross_validation, efficiency, own_choice, ranking
 from tileseer.learn.cross_validation import LAYER_FOLDS
 from tileseer.learn.fit import Recipe, Samples, samples_of

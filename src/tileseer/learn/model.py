@@ -17,15 +17,15 @@ from tileseer.config.operations import DTYPES
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.costmodel.formula import Formula
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware, target
+from tileseer.kernels.features.reference import hardware_arguments
 from tileseer.kernels.gemm_kernel import field_types
 from tileseer.kernels.registry import family_of_arch
 from tileseer.kernels.support import check_support
 from tileseer.learn import model_files, trees
-from tileseer.learn.features.features import Features, feature_set
-from tileseer.learn.features.upstream import hardware_arguments
+from tileseer.learn.features import Features, feature_set
+from tileseer.learn.formula import Formula
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS
 

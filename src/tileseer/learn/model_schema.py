@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Field, RootModel
 from tileseer.config.names import Arch, Library, OperationName, Product
 from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
-from tileseer.costmodel.formula import FormulaPrior
 from tileseer.learn import efficiency
-from tileseer.learn.features.features import FEATURE_SETS
+from tileseer.learn.features import FEATURE_SETS
+from tileseer.learn.formula import FormulaPrior
 from tileseer.measure.device import DeviceKind
 
 

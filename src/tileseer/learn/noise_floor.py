@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tileseer.costmodel.coefficients import Coefficients
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn import efficiency, ranking
 from tileseer.learn import validation_report as schema
 from tileseer.learn.model_schema import Summary

@@ -6,8 +6,8 @@ own choice is the first of the list that runs. A model replaces it only where it
 
 import numpy as np
 
-from tileseer.costmodel.scores import UNIT
 from tileseer.dataset.dataset import Dataset
+from tileseer.learn.trees import UNIT
 from tileseer.measure.device import STATUSES
 
 NONE = -1

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError
-from tileseer.costmodel.coefficients import Coefficients
+from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn import model_files
-from tileseer.learn.features.features import feature_set
+from tileseer.learn.features import feature_set
 from tileseer.learn.model import Model
 
 

@@ -11,12 +11,11 @@ import pandas as pd
 from tileseer.config.model import TrainingParameters
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.dataset.dataset import Dataset
+from tileseer.kernels.costs.cost_models import COST_MODELS
 from tileseer.kernels.registry import FAMILIES, family_of_arch
-from tileseer.learn import efficiency, model_files
+from tileseer.learn import efficiency, features, model_files
 from tileseer.learn.cross_validation import CrossValidation, cross_validate
-from tileseer.learn.features import features
 from tileseer.learn.fit import Recipe, Samples, fit_samples, samples_of
 from tileseer.learn.model import Model, write_table
 from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest, Origin, RealityCheck, Summary

@@ -14,11 +14,12 @@ import numpy as np
 
 from tileseer.core.errors import UserError
 from tileseer.core.places import install
-from tileseer.costmodel.scores import UNIT
 
 if TYPE_CHECKING:
     import lightgbm
 
+UNIT = 2.0**-20
+"""Scores of the formula and leaf values of trees are whole multiples of it: sums of them are exact in any order."""
 OF_THREADS = {"num_threads": "0", "force_col_wise": "1", "force_row_wise": "0"}
 """Parameters that change no tree, as a model text has them."""
 _OF_THREADS = re.compile(rf"^\[({'|'.join(OF_THREADS)}): \d+\]$", re.MULTILINE)

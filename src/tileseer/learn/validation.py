@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.costmodel.coefficients import Coefficients
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import baselines, efficiency, end_to_end, explain, noise_floor, ranking, ties
 from tileseer.learn import validation_report as schema
-from tileseer.learn.features.features import Features
+from tileseer.learn.features import Features
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.noise_floor import FloorEfficiencies

@@ -19,8 +19,8 @@ from tileseer.config.benchmark import BenchmarkSettings, LockSettings
 from tileseer.core.errors import UserError
 from tileseer.core.locks import Lock, device_locks, hold_first_free, lock_folder
 from tileseer.core.script import Settings
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus.hardware import Hardware, read_hardware
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.measure.device import Device
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.supervisor import Supervisor

@@ -15,10 +15,10 @@ import pandas as pd
 
 from tileseer.core.code_digest import digest_of_modules
 from tileseer.core.errors import UserError
-from tileseer.costmodel import deviation, timing
-from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.costs import deviation, timing
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.costs.cost_models import COST_MODELS
 from tileseer.kernels.registry import entry, family_of_arch
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.problems.implicit_gemm import implicit_gemm
@@ -30,12 +30,12 @@ _CHUNK = 1 << 14
 """Pairs evaluated together; small enough for the caches, without influence on the results."""
 IDENTITY = (
     "tileseer.core.content_hash",
-    "tileseer.costmodel.ck_tile",
-    "tileseer.costmodel.ck_tile_resources",
-    "tileseer.costmodel.coefficients",
-    "tileseer.costmodel.cutlass",
-    "tileseer.costmodel.deviation",
-    "tileseer.costmodel.timing",
+    "tileseer.kernels.ck_tile.cost",
+    "tileseer.kernels.ck_tile.resources",
+    "tileseer.kernels.costs.coefficients",
+    "tileseer.kernels.cutlass.cost",
+    "tileseer.kernels.costs.deviation",
+    "tileseer.kernels.costs.timing",
     "tileseer.kernels.candidates",
     "tileseer.kernels.ck_tile.support",
     "tileseer.kernels.cutlass.kernel",

@@ -19,9 +19,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from tileseer.costmodel.formula import Formula
 from tileseer.kernels.registry import Family, family_of_kernels
 from tileseer.learn import trees
+from tileseer.learn.formula import Formula
 from tileseer.learn.model import BLOCK, Model
 from tileseer.problems.problem import Problem, problem_frame
 from tileseer.serve.selector import first_of

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from tileseer.core.errors import UserError
 from tileseer.core.templates import fill_cpp_template
-from tileseer.costmodel.scores import UNIT
 from tileseer.learn.model_schema import Origin
-from tileseer.learn.trees import Tree
+from tileseer.learn.trees import UNIT, Tree
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.model_values import Split, SplitTable, float32_below, rule_values, start_value

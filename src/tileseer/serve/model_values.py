@@ -12,13 +12,12 @@ from typing import Any, Self, cast
 import numpy as np
 
 from tileseer.core.errors import UserError
-from tileseer.costmodel.scores import UNIT
-from tileseer.costmodel.timing import PROBLEM_TERMS
+from tileseer.kernels.costs.timing import PROBLEM_TERMS
+from tileseer.kernels.features.table import Columns
 from tileseer.kernels.rules import signature
 from tileseer.kernels.support import SUPPORT
 from tileseer.learn import trees
-from tileseer.learn.features.table import Columns
-from tileseer.learn.trees import Tree
+from tileseer.learn.trees import UNIT, Tree
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.symbols import Operand, Symbol

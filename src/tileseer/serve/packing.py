@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tileseer.core.errors import UserError
-from tileseer.costmodel.scores import UNIT
 from tileseer.learn.model_schema import Origin
-from tileseer.learn.trees import Tree
+from tileseer.learn.trees import UNIT, Tree
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.model_values import Split, SplitTable, float32_below, rule_values, start_value
 from tileseer.serve.program import Program

@@ -13,15 +13,14 @@ from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.core.yaml_files import read_utf8
-from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.resources import REGISTERS, RESOURCES
 from tileseer.kernels import candidates, names
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.costs.resources import REGISTERS, RESOURCES
 from tileseer.kernels.gemm_kernel import field_types
 from tileseer.kernels.names import Named
 from tileseer.kernels.registry import family_of_arch
 from tileseer.kernels.support import SUPPORT, check_support
-from tileseer.learn import model_files
-from tileseer.learn.features import features
+from tileseer.learn import features, model_files
 from tileseer.learn.model import Model
 from tileseer.problems import problem_csv
 from tileseer.problems.operation import ELEMENT_BYTES, Operation

@@ -25,8 +25,8 @@ from tileseer.core import atomic, documents
 from tileseer.core.documents import Content
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, validate_table
-from tileseer.costmodel.scores import UNIT
 from tileseer.learn import model_files
+from tileseer.learn.trees import UNIT
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 from tileseer.problems.problem_rows import wrong_rows

@@ -18,12 +18,12 @@ from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
-from tileseer.costmodel.coefficients import Coefficients, load_coefficients
-from tileseer.costmodel.resources import REGISTERS
 from tileseer.dataset.dataset import Dataset
 from tileseer.dataset.library_times import read_library_times
 from tileseer.gpus.hardware import target
 from tileseer.kernels import candidates
+from tileseer.kernels.costs.coefficients import Coefficients, load_coefficients
+from tileseer.kernels.costs.resources import REGISTERS
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import efficiency, model_files, own_choice, ranking

@@ -11,10 +11,10 @@ from tileseer.core import seal
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset import provenance, recording, schema
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import read_hardware
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.problems.operation import Operation

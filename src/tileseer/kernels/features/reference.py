@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.ck_tile import features as ck_tile
+from tileseer.kernels.cutlass import features as cutlass
+from tileseer.kernels.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
 from tileseer.kernels.registry import family_of_kernels
-from tileseer.learn.features import ck_tile, cutlass
-from tileseer.learn.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
 from tileseer.problems.problem import DIMS
 

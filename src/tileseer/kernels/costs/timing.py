@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tileseer.costmodel.coefficients import Coefficients
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.costs.coefficients import Coefficients
 
 MEGABYTE = 1e6
 """The fit counted cache sizes in 10^6 bytes."""

@@ -11,9 +11,12 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
-from tileseer.learn.features import ck_tile, cudnn, cutlass, solver
-from tileseer.learn.features.table import CODE, Columns, FeatureSet
-from tileseer.learn.features.upstream import REFERENCE
+from tileseer.kernels.ck_tile import features as ck_tile
+from tileseer.kernels.cudnn import features as cudnn
+from tileseer.kernels.cutlass import features as cutlass
+from tileseer.kernels.features import library_problem as solver
+from tileseer.kernels.features.reference import REFERENCE
+from tileseer.kernels.features.table import CODE, Columns, FeatureSet
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem_rows import columns_of_frame
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from tileseer.costmodel import ck_tile_resources
-from tileseer.costmodel.coefficients import Coefficients
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.ck_tile import resources as ck_tile_resources
+from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.kernels.cutlass.kernel import shared_bytes
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import content_hash
-from tileseer.costmodel.coefficients import Coefficients, Deviation, Noise
+from tileseer.kernels.costs.coefficients import Coefficients, Deviation, Noise
 from tileseer.kernels.rules import codes
 
 _DIMS = (

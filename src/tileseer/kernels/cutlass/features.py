@@ -5,8 +5,8 @@ import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.cutlass.kernel import GROUPS, ITERATORS
-from tileseer.learn.features import gemm
-from tileseer.learn.features.table import Feature, raw
+from tileseer.kernels.features import gemm
+from tileseer.kernels.features.table import Feature, raw
 
 OWN = (
     *raw("1", stages="depth of the copy pipeline", swizzle="tiles of n that neighbouring blocks share"),

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.documents import Document
-from tileseer.costmodel import timing
-from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.cost_models import COST_MODELS
-from tileseer.costmodel.scores import UNIT
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.costs import timing
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.costs.cost_models import COST_MODELS
 from tileseer.kernels.registry import entry, family_of_arch
+from tileseer.learn.trees import UNIT
 from tileseer.problems.implicit_gemm import implicit_gemm
 
 LEAST_OCCUPANCY = 0.1

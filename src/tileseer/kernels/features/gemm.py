@@ -11,7 +11,7 @@ import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.candidates import capped_vectors
-from tileseer.learn.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
+from tileseer.kernels.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
 from tileseer.problems import implicit_gemm
 from tileseer.problems.implicit_gemm import element_bytes
 from tileseer.problems.operation import ELEMENT_BYTES, Operation

@@ -6,8 +6,8 @@ import pandas as pd
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.cudnn import engines
 from tileseer.kernels.cudnn.kernel import Plan
-from tileseer.learn.features.solver import PROBLEM, problem_columns
-from tileseer.learn.features.table import Feature, FeatureSet, column, raw
+from tileseer.kernels.features.library_problem import PROBLEM, problem_columns
+from tileseer.kernels.features.table import Feature, FeatureSet, column, raw
 
 NUMBERS = {
     "block_k": engines.BLOCK_K,

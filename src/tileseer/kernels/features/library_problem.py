@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.features import gemm
+from tileseer.kernels.features.table import Columns, Feature, FeatureSet, column, raw
 from tileseer.kernels.miopen.solvers import SOLVERS
-from tileseer.learn.features import gemm
-from tileseer.learn.features.table import Columns, Feature, FeatureSet, column, raw
 from tileseer.problems.operation import Operation
 
 Tiles = dict[str, tuple[int, ...]]

@@ -8,14 +8,14 @@ import pandas as pd
 
 from tileseer.config.operations import DTYPES
 from tileseer.core import content_hash
-from tileseer.costmodel.ck_tile_resources import Blocks
-from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.timing import KernelTerms
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.candidates import VECTOR_BYTES
 from tileseer.kernels.ck_tile.kernel import SPECIALIZATIONS, STREAMK
 from tileseer.kernels.ck_tile.pipelines import ALWAYS_DOUBLE_LDS
+from tileseer.kernels.ck_tile.resources import Blocks
 from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.costs.timing import KernelTerms
 from tileseer.kernels.gemm_kernel import SIZES
 from tileseer.kernels.rules import codes
 

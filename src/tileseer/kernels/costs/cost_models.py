@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from tileseer.costmodel import ck_tile, cutlass
-from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.timing import KernelTerms
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.ck_tile import cost as ck_tile
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.costs.timing import KernelTerms
+from tileseer.kernels.cutlass import cost as cutlass
 
 COST_MODELS: dict[str, Callable[[pd.DataFrame, pd.DataFrame, str, Hardware, Coefficients], KernelTerms]] = {
     "ck_tile": ck_tile.terms,

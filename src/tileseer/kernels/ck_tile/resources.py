@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from tileseer.costmodel.coefficients import Coefficients, PipelineCosts
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.candidates import capped_vectors
 from tileseer.kernels.ck_tile.pipelines import TWO_BLOCK_PIPELINES, double_lds
+from tileseer.kernels.costs.coefficients import Coefficients, PipelineCosts
 from tileseer.kernels.gemm_kernel import SIZES
 from tileseer.problems.implicit_gemm import element_bytes
 

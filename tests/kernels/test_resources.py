@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tileseer.costmodel.ck_tile_resources import Blocks, estimate
-from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import kernel
 from tileseer.kernels.ck_tile.kernel import PIPELINES, KernelConfig
+from tileseer.kernels.ck_tile.resources import Blocks, estimate
+from tileseer.kernels.costs.coefficients import load_coefficients
 
 CONFIG = Path(__file__).parents[2] / "config"
 GPUS = hardware.read_products(CONFIG / "hardware.yaml")

@@ -5,8 +5,8 @@ import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.ck_tile.kernel import PIPELINES, SCHEDULERS, SPECIALIZATIONS, STREAMK
-from tileseer.learn.features import gemm
-from tileseer.learn.features.table import CODE, Feature, column, raw
+from tileseer.kernels.features import gemm
+from tileseer.kernels.features.table import CODE, Feature, column, raw
 
 ALIASES = {"compv1": "basic_v1", "compv2": "basic_v2"}
 """Two names of one kernel must not look like two kernels."""

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from tileseer.core import parquet
-from tileseer.costmodel.coefficients import load_coefficients
-from tileseer.costmodel.formula import Formula, FormulaPrior
 from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
+from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.names import read_kernel_name
 from tileseer.learn import cross_validation
+from tileseer.learn.formula import Formula, FormulaPrior
 from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ import pytest
 
 from tileseer.config.model import ModelSettings, TrainingParameters
 from tileseer.core.errors import UserError
-from tileseer.costmodel.formula import Formula, FormulaPrior
 from tileseer.learn import explain, ranking
 from tileseer.learn import training as stage
+from tileseer.learn.formula import Formula, FormulaPrior
 from tileseer.learn.model import Model
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import SimulatedDevice

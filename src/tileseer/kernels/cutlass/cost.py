@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.costmodel import ck_tile as nearest
-from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.timing import KernelTerms
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.ck_tile import cost as nearest
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.costs.timing import KernelTerms
 from tileseer.kernels.cutlass.kernel import shared_bytes
 from tileseer.problems.implicit_gemm import element_bytes
 

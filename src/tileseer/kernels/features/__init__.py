@@ -1,0 +1,1 @@
+"""Features of (problem, candidate) pairs that libraries share, and what a set of features is."""

@@ -1,1 +1,0 @@
-"""Features of (problem, candidate) pairs: one module a feature set."""
