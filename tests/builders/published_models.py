@@ -47,10 +47,9 @@ def make(folder, variant, threads=1):
 def serve(folder, variant, training, report, threads=1):
     """Make the serving folder of a training of the small world and its report; return it."""
     data = samples.measured(variant)
-    unseen = parquet.read_table(training / model_files.OUT_OF_FOLD).to_pandas()
     model = Model.read(training)
     validation = documents.read_document(report, Validation)
-    served = serving.serve_model(data, model, unseen, SMALL_SERVING, threads, evaluation_inputs(validation))
+    served = serving.serve_model(data, model, SMALL_SERVING, threads, evaluation_inputs(validation))
     served.save(folder / "serving" / data.operation)
     return folder / "serving" / data.operation
 
@@ -92,7 +91,7 @@ def publish_results(results, worlds):
         data = Dataset.read(path)
         trained = samples.train(data, samples.product(), samples.changed(min_child_samples=2))
         trained.save(own / "training")
-        serving.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING).save(own / "serving")
+        serving.serve_model(data, trained.model, SMALL_SERVING).save(own / "serving")
         documents.write_document(own / "serving" / model_files.EVALUATION, evaluation(data))
         # Publishing reads of a report whose it is.
         documents.write_document(own / "validation.json", trained.manifest)
@@ -127,7 +126,7 @@ def publish_recording(folder, product, operation, one_in, arch):
     trained.save(folder / "training")
     report = layers_left_out.validate_by_layer(data, layers_left_out.recipe_of(trained.model, 1), None)
     documents.write_document(folder / "report.json", report)
-    served = serving.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report))
+    served = serving.serve_model(data, trained.model, SMALL_SERVING, 1, evaluation_inputs(report))
     served.save(folder / "serving")
     parts = [folder / "training"], [folder / "report.json"], [folder / "serving"]
     publication.publish_models(*parts, folder / "models", page=PAGE)

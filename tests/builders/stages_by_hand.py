@@ -141,10 +141,10 @@ STAGES = (
     Stage(
         "serving",
         "--dataset made/dataset.parquet --training made/training --validation made/validation.json --uses "
-        "made/uses.parquet --layers config/layers.csv --api config/ck_api.yaml "
+        "made/uses.parquet --api config/ck_api.yaml "
         "--template {root}/workflow/templates/serving/selector.hpp.j2 --coefficients config/simulated_device.yaml "
         "--output made/serving",
-        (LAYERS, "config/ck_api.yaml", "config/simulated_device.yaml"),
+        ("config/ck_api.yaml", "config/simulated_device.yaml"),
         ("made/dataset.parquet", "made/training", "made/validation.json", "made/uses.parquet"),
         ("made/serving",), SERVING,
     ),

@@ -107,7 +107,7 @@ def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):
 
     settings = stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
     trained = samples.train(data, device, settings, coefficients=samples.coefficients())
-    served = serving.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING)
+    served = serving.serve_model(data, trained.model, SMALL_SERVING)
     entries = {entry.kernel: entry.aliases for entry in served.kernels.kernels}
     assert entries[first] == [second] and second not in entries
     assert {aliases for kernel, aliases in entries.items() if kernel != first} == {None}

@@ -170,7 +170,7 @@ def test_a_layer_whose_first_plan_was_wrong_is_left_to_the_library_and_has_no_fi
 @pytest.fixture(scope="module")
 def published(measured, trained, tmp_path_factory):
     """A folder with the header of the model, and its selector."""
-    served = stage.serve_model(measured[0], trained.model, trained.out_of_fold, SMALL_SERVING)
+    served = stage.serve_model(measured[0], trained.model, SMALL_SERVING)
     folder = tmp_path_factory.mktemp("models")
     header = folder / f"grouped_conv_{OPERATION}_{ARCH}" / model_files.SELECTOR
     header.parent.mkdir()

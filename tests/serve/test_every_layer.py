@@ -32,9 +32,7 @@ def both(tmp_path_factory):
         trained.save(own / "training")
         report = validate_model(trained.model, data)
         documents.write_document(own / "report.json", report)
-        served = stage.serve_model(
-            data, trained.model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report)
-        )
+        served = stage.serve_model(data, trained.model, SMALL_SERVING, 1, evaluation_inputs(report))
         served.save(own / "serving")
         parts = [own / "training"], [own / "report.json"], [own / "serving"]
         publication.publish_models(*parts, folder / arch, page=PAGE)

@@ -42,7 +42,7 @@ def rendered(tmp_path_factory):
     data, trained = train_on_recording(folder / "d.parquet", "gfx950_mi355x", "forward_bf16", 4, "gfx950_mi355x")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(header, "fill_cpp_template", remember)
-        served = stage.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING)
+        served = stage.serve_model(data, trained.model, SMALL_SERVING)
     path = folder / f"models/grouped_conv_forward_bf16_gfx950_mi355x/{model_files.SELECTOR}"
     path.parent.mkdir(parents=True)
     path.write_text(served.header)

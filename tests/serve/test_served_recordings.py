@@ -36,7 +36,7 @@ def published(request, tmp_path_factory):
     model = Model.read(training)
     report = validate_model(model, data)
     documents.write_document(folder / "report.json", report)
-    served = stage.serve_model(data, model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report))
+    served = stage.serve_model(data, model, SMALL_SERVING, 1, evaluation_inputs(report))
     served.save(folder / "serving")
     publication.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models", page=PAGE)
     return data, folder, request.param
@@ -99,7 +99,7 @@ def test_the_header_of_another_library_picks_what_python_picks(tmp_path, arch, p
     data, trained = train_on_recording(tmp_path / "dataset.parquet", product, operation, 8, arch)
     categorical = sum(tree.categorical.sum() for tree in trees.nodes(trained.model.text))
     assert (categorical > 0) == (trained.model.spec.feature_set == "miopen")
-    served = stage.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING)
+    served = stage.serve_model(data, trained.model, SMALL_SERVING)
     header = tmp_path / f"models/grouped_conv_{operation}_{arch}" / model_files.SELECTOR
     header.parent.mkdir(parents=True)
     header.write_text(served.header)

@@ -135,7 +135,7 @@ def published(folder, operation, one_in, arch=ARCH, product=ARCH):
     changed = {} if arch == ARCH else {"features": family_of_arch(arch).features, "min_child_samples": 5}
     data, trained = train_on_recording(path, product, operation, one_in, arch, **changed)
     trained.save(folder / "training")
-    served = stage.serve_model(data, trained.model, trained.out_of_fold, SMALL_SERVING)
+    served = stage.serve_model(data, trained.model, SMALL_SERVING)
     served.save(folder / "serving")
     documents.write_document(folder / "serving" / model_files.EVALUATION, evaluation(data))
     # Publishing reads of a report whose it is; no test here reads more.

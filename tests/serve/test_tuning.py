@@ -197,7 +197,7 @@ def recorded(request, tmp_path_factory):
     model = Model.read(folder / "training")
     report = validate_model(model, data)
     documents.write_document(folder / "report.json", report)
-    served = stage.serve_model(data, model, trained.out_of_fold, SMALL_SERVING, 1, evaluation_inputs(report))
+    served = stage.serve_model(data, model, SMALL_SERVING, 1, evaluation_inputs(report))
     served.save(folder / "serving")
     publication.publish_models(
         [folder / "training"], [folder / "report.json"], [folder / "serving"], folder / request.param, page=PAGE

@@ -10,7 +10,6 @@ rule serving:
         template=source("workflow/templates/serving/selector.hpp.j2"),
         api=API,
         coefficients=COEFFICIENTS,
-        layers=VALIDATION_LAYERS,
         settings=stage_file("serving", ["serving"]),
     output:
         header="results/serving/{arch}/{operation}/selector.hpp",
@@ -34,5 +33,5 @@ rule serving:
         'python "$SCRIPTS"/serving.py --arch {wildcards.arch} --operation {wildcards.operation}'
         " --dataset {input.dataset} --training {params.training} --validation {input.validation}"
         " --uses {input.uses} --library-times {input.library_times:q} --template {input.template:q} --api {input.api:q}"
-        " --coefficients {input.coefficients:q} --layers {input.layers:q} --settings {input.settings}"
+        " --coefficients {input.coefficients:q} --settings {input.settings}"
         " --output {params.folder} --threads {threads} 2>&1 | tee {log}"

@@ -5,7 +5,7 @@ from tileseer.core.script import Input, Output, Resource, Settings, stage_script
 def main(
     dataset: Input, training: Input, validation: Input, template: Input, api: Input, coefficients: Input,
     output: Output, settings: Settings, uses: Input | None = None, library_times: list[Input] = (),
-    layers: Input | None = None, threads: Resource = 1,
+    threads: Resource = 1,
 ) -> str:  # fmt: skip
     """Make what a dispatcher runs of a trained model: C++ header, arrays for Python, known problems, kernel list.
 
@@ -18,7 +18,7 @@ def main(
     """
     from tileseer.serve import serving as stage
 
-    inputs = stage.ServingInputs.read(template, api, coefficients, layers, settings)
+    inputs = stage.ServingInputs.read(template, api, coefficients, settings)
     evaluated_with = stage.EvaluationInputs.read(validation, uses, library_times)
     served, summary = stage.serve_training(dataset, training, inputs, evaluated_with, threads)
     served.save(output)

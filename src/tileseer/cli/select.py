@@ -15,7 +15,6 @@ from tileseer.serve.selector import Selector
 EXAMPLES = (
     f"tileseer select results/models/gfx950 --problem {EXAMPLE} --top 3",
     "tileseer select results/models/gfx950 --variant forward --dtype bf16 --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
-    f"tileseer select results/models/gfx950 --problem {EXAMPLE} --confidence 0.9",
     f"tileseer select results/models/sm_90 --problem {EXAMPLE} --device 'NVIDIA H100 80GB HBM3'",
     f"tileseer select results/models/gfx950_mi350x --like gfx950 --problem {EXAMPLE}",
 )
@@ -31,10 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_like(parser)
     options.add_problem(parser)
     options.add_layout(parser)
-    shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
-    meaning = "instead of --top: the smallest set with this probability of a candidate within 3 %% of the best"
-    shown.add_argument("--confidence", type=float, metavar="SHARE", help=meaning)
+    parser.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
     meaning = "use what tileseer tune chose on this device (default: on the model's product)"
     parser.add_argument("--device", metavar="NAME", help=meaning)
     meaning = "do not look the problem up among tuned choices and measured problems"
@@ -48,11 +44,7 @@ def run(args: argparse.Namespace) -> int:
     ranked = selector.rank(problem)
     if not ranked:
         print("\n".join(_ways_out(args.models, selector)), file=sys.stderr)
-    if args.confidence is None:
-        shown = ranked[: args.top]
-    else:
-        shown = selector.near_best_set(ranked, problem.ndim, args.confidence)
-    shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in shown]
+    shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in ranked[: args.top]]
     fastest, tuned = (None, None) if args.no_known else (selector.fastest_measured(problem), selector.tuned(problem))
     origin = selector.about.model_dump(include={"operation", "arch", "device", "device_kind", "source"})
     dims: dict[str, int | str] = {name: getattr(problem, name) for name in DIMS}

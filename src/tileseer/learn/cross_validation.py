@@ -1,6 +1,6 @@
 """Grouped cross-validation inside the training set: what the model is worth on problems that it has not seen.
 
-Nothing here sees a validation problem, and nothing is chosen by it; its gaps calibrate the guarantee of serving.
+Nothing here sees a validation problem, and nothing is chosen by it.
 """
 
 import hashlib
@@ -17,11 +17,7 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.learn import efficiency, own_choice, ranking
 from tileseer.learn import fit as fits
 from tileseer.learn.fit import Samples
-from tileseer.learn.model import units
 from tileseer.learn.model_schema import Fold, Folds
-
-NEAR = 0.97
-"""Efficiency from which a candidate is as good as the best for a guaranteed set."""
 
 LAYER_FOLDS = 5
 """Parts in which layers are left out in turn, while the others train, where no problems were set aside."""
@@ -33,7 +29,7 @@ class CrossValidation:
 
     folds: Folds
     picks: pd.DataFrame
-    """Of each training problem ``problem_key``, ``efficiency`` (0..1) of the pick and ``gap``: see ``picked``."""
+    """Of each training problem ``problem_key``, and ``efficiency`` (0..1) of the pick, in key order."""
     margins: list[float] | None
     """The margins of the library's own choice; None where no library chooses."""
 
@@ -142,21 +138,8 @@ def _figures(samples: Samples, score: np.ndarray, held_out: np.ndarray, fold: in
 
 
 def picked(pairs: Dataset, score: np.ndarray) -> pd.DataFrame:
-    """``problem_key``, ``efficiency`` of the pick, and ``gap`` of each problem, in key order.
-
-    The gap is how far below the pick's score the first candidate lies that is as good as the best (``NEAR``), in
-    ``units``.
-    """
-    problem = pairs.problem
-    at = picks(problem, score)
-    near = np.full(problem.max() + 1, -np.inf)
-    good = pairs.efficiency >= NEAR
-    np.maximum.at(near, problem[good], score[good])
-    table = pd.DataFrame(
-        {
-            "problem_key": pairs.problems["problem_key"].to_numpy()[problem[at]],
-            "efficiency": pairs.efficiency[at],
-            "gap": (score[at] - near[problem[at]]) / units(problem, score),
-        }
-    )
+    """``problem_key`` and ``efficiency`` of the pick of each problem, in key order."""
+    at = picks(pairs.problem, score)
+    keys = pairs.problems["problem_key"].to_numpy()[pairs.problem[at]]
+    table = pd.DataFrame({"problem_key": keys, "efficiency": pairs.efficiency[at]})
     return table.sort_values("problem_key", ignore_index=True)

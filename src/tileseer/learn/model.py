@@ -36,8 +36,6 @@ BLOCK = 1 << 15
 """Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the
 32 MiB from which the allocator gives every block back to the system and gets fresh pages for the next."""
 
-UNIT_PLACE = 11
-"""Place in the ranking of a problem that makes the unit of its scores' differences."""
 
 FEW, FAR, NEAREST = 48, 0.2, 32
 """After ``FEW`` trees a candidate stays behind that is ``FAR`` below the best of its problem and none of the
@@ -298,7 +296,6 @@ OUT_OF_FOLD = parquet.schema(
     [
         ("problem_key", pa.string()),
         ("efficiency", pa.float64()),
-        ("gap", pa.float64()),
         ("layer_family", pa.string()),
         ("ndim", pa.int64()),
     ]
@@ -314,16 +311,3 @@ def read_out_of_fold(folder: Path) -> pd.DataFrame:
 def write_table(path: Path, frame: pd.DataFrame) -> None:
     """Write a table of a model without its index and the pandas metadata, which name library versions."""
     parquet.write_table(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None), path)
-
-
-def units(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """Distance of the candidate in place ``UNIT_PLACE`` below the first, float64, by problem.
-
-    ``problem`` and ``score`` have one entry a pair. Of fewer candidates it is the last; 1 where all are equal. A model
-    of more trees spreads its scores wider: in these units those of two models compare.
-    """
-    order = np.lexsort((-score, problem))
-    first = np.flatnonzero(np.diff(problem[order], prepend=-1))
-    count = np.diff(first, append=len(order))
-    unit = score[order[first]] - score[order[first + np.minimum(UNIT_PLACE, count) - 1]]
-    return np.where(unit > 0, unit, 1.0)

@@ -8,7 +8,6 @@ bits.
 from __future__ import annotations
 
 import io
-import math
 import warnings
 import zipfile
 from bisect import bisect_left
@@ -36,7 +35,6 @@ from tileseer.serve.tuned import Choice
 
 if TYPE_CHECKING:
     from tileseer.serve.borrowing import Borrowed
-    from tileseer.serve.serving_files import Gaps, Guarantee
 
 ABOUT = "about"
 """Name of the array whose bytes are JSON: what is no array."""
@@ -44,8 +42,6 @@ DIMENSIONALITIES = (2, 3)
 PROBLEM_COLUMNS = (*DIMS, "layout")
 NO_CANDIDATE = -1
 SIMULATED = "simulated"
-EVERY_NDIM = "all"
-"""Gaps of the guarantee for a dimensionality without gaps of its own."""
 PARTS = (8, 64, 256)
 """Trees after which the remaining candidates go on: first few trees of many candidates, then many of few."""
 BLOCK = 1 << 16
@@ -324,28 +320,6 @@ class Selector:
         score = self._offer_scores(pool, problem, places)
         return [row | {"offered": first[row["candidate"]]} for row in self._ranked(places, score)]
 
-    def near_best_set(self, ranked: Sequence[Ranked], ndim: int, confidence: float) -> list[Ranked]:
-        """The head of a ranking: the smallest set that holds a near-best candidate with ``confidence``.
-
-        All of it where the calibration (``serve.guarantee``) cannot promise that.
-        """
-        # Imported here: pandas takes half a second, and a ranking does without.
-        from tileseer.learn.model import units
-
-        if not 0 < confidence < 1:
-            raise UserError(f"confidence is {confidence}; it must be between 0 and 1")
-        score = np.array([row["score"] for row in ranked])
-        unit = units(np.zeros(len(score), np.int64), score)[0] if ranked else 1.0
-        guarantee = self._guarantee
-        depth = unit * threshold(guarantee.gaps, ndim, level(confidence, guarantee.groups))
-        return [row for row in ranked if row["score"] >= score.max() - depth]
-
-    @cached_property
-    def _guarantee(self) -> Guarantee:
-        from tileseer.serve.serving_files import Serving
-
-        return self._document(model_files.SERVING, Serving).guarantee
-
     def fastest_measured(self, problem: Problem) -> str | None:
         """The candidate that was fastest when exactly this problem was measured."""
         place = int(self._fastest_measured(self._dims_of(problem))[0])
@@ -557,24 +531,6 @@ def _sums(pool: _Pool, trees: TreeTable, pairs: _Pairs) -> np.ndarray:
     of_problems = trees.left_over(pairs.single)
     left_over &= of_problems if len(of_problems) == 1 else of_problems.take(pairs.problem, axis=0)
     return trees.sums(left_over)
-
-
-def threshold(gaps: Mapping[str, Gaps], ndim: int, confidence: float) -> float:
-    """Depth below the best score down to which candidates are in the set, in units of the problem.
-
-    Infinite where the gaps cannot promise that much.
-    """
-    own = gaps.get(f"{ndim}d", gaps[EVERY_NDIM])
-    at = int(np.searchsorted(own.share, confidence))
-    return own.gap[at] if at < len(own.gap) else math.inf
-
-
-def level(confidence: float, groups: int) -> float:
-    """The share of the weight that the calibration has to cover for ``confidence``: one standard error more.
-
-    The share of ``groups`` has that error; without it, half of all calibrations would promise too much.
-    """
-    return min(confidence + math.sqrt(confidence * (1 - confidence) / groups), 1.0)
 
 
 def _constants(arrays: Mapping[str, np.ndarray], name: str) -> dict[int, np.ndarray]:

@@ -4,7 +4,7 @@ C++ header, arrays for Python, known problems, kernel list and figures of one op
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -27,16 +27,14 @@ from tileseer.kernels.costs.resources import REGISTERS
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import efficiency, model_files, own_choice, ranking
-from tileseer.learn.model import Model, read_out_of_fold
+from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.validation_report import Validation
-from tileseer.problems import layers as layer_tables
 from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.problems.problem_table import read_uses
 from tileseer.serve import evaluation, header, kernel_set, packing, serving_files
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.evaluation import Evaluation
-from tileseer.serve.guarantee import make_guarantee
 from tileseer.serve.selector import Selector
 from tileseer.serve.serving_files import KernelEntry
 
@@ -61,16 +59,12 @@ class ServingInputs:
     coefficients: Coefficients
     """Are published, so that kernels outside the pool can be scored."""
     settings: ServingParameters
-    families: Mapping[str, str] = field(default_factory=dict)
-    """Of networks: the groups of the guarantee."""
 
     @classmethod
-    def read(cls, template: Path, api: Path, coefficients: Path, layers: Path | None, settings: Settings) -> Self:
+    def read(cls, template: Path, api: Path, coefficients: Path, settings: Settings) -> Self:
         """Read the files of the stage."""
-        networks = layer_tables.read_networks(layers) if layers else {}
-        families = {name: network.family for name, network in networks.items()}
         overrides = ServingSettings.of(settings, "serving").overrides
-        return cls(template, api, load_coefficients(coefficients), overrides, families)
+        return cls(template, api, load_coefficients(coefficients), overrides)
 
 
 @dataclass(frozen=True)
@@ -201,7 +195,7 @@ def serve_training(
     """What serves a trained model, evaluated; and a line about it."""
     measurements = Dataset.read(dataset)
     model = Model.read_for(training, measurements, dataset)
-    served = serve_model(measurements, model, read_out_of_fold(training), inputs, threads, evaluated_with)
+    served = serve_model(measurements, model, inputs, threads, evaluated_with)
     return served, _summary(served)
 
 
@@ -219,10 +213,10 @@ def _summary(served: Served) -> str:
 
 
 def serve_model(
-    measurements: Dataset, model: Model, out_of_fold: pd.DataFrame, inputs: ServingInputs, threads: int = 1,
+    measurements: Dataset, model: Model, inputs: ServingInputs, threads: int = 1,
     evaluated_with: EvaluationInputs | None = None,
 ) -> Served:  # fmt: skip
-    """Make what serves ``model``; ``out_of_fold`` calibrates the guarantee."""
+    """Make what serves ``model``."""
     pool = _MeasuredPool(measurements, model, threads)
     cascade, known, unseen = pool.cascade(), pool.known_problems(), pool.unseen()
     origin = Origin.of(measurements)
@@ -232,7 +226,6 @@ def serve_model(
     served = None
     if ranking.has_validation_split(measurements) and own_choice.library_choices(measurements) is None:
         served = selector.select(pool.dims[unseen], use_known=False).candidate
-    pairs = pool.scores, pool.achieved
     return Served(
         header=header.render_header(inputs.template, cascade, pruned, known, origin),
         selector=selector,
@@ -245,7 +238,6 @@ def serve_model(
             stages=list(cascade.cuts),
             known_problems=known.num_rows,
             validation=None if served is None else _cost(pool, unseen, selector, served),
-            guarantee=make_guarantee(measurements.problems, unseen, out_of_fold, inputs.families, pairs),
         ),
         estimates=inputs.coefficients if cascade.family.name in REGISTERS else serving_files.NoEstimates(),
         evaluation=_evaluate(pool, served, unseen, evaluated_with) if evaluated_with else None,

@@ -39,40 +39,6 @@ class NoEstimates(Document):
     meaning: str = "this family's resources are what its compiler reported; none are estimated"
 
 
-class Gaps(Document):
-    """How far below its pick a near-best candidate is, over training problems."""
-
-    gap: list[float]
-    """Rising, in units of the problem's scores."""
-    share: list[float]
-    """Of the weight up to each gap."""
-
-
-class Coverage(Document):
-    """What the sets of one confidence reach on the validation problems; shares in percent."""
-
-    confidence: float
-    coverage: float
-    coverage_by_group: float
-    """Mean over families of networks of each one's share, which is what is promised."""
-    mean_set_size: float
-    median_set_size: float
-    largest_set_size: int
-
-
-class Guarantee(Document):
-    """Calibration of ``select --confidence`` (``serve.guarantee``)."""
-
-    meaning: str
-    near: float
-    """Efficiency from which a candidate is near-best."""
-    groups: int
-    gaps: dict[str, Gaps]
-    """By ``2d``, ``3d`` and ``all``."""
-    validation: list[Coverage]
-    """Empty where no problems were set aside."""
-
-
 class Efficiencies(Document):
     """Efficiency of the picks on the validation problems."""
 
@@ -110,7 +76,6 @@ class Serving(Origin):
     known_problems: int
     validation: Cost | None
     """None where no problems were set aside: the served model has learnt from all of them."""
-    guarantee: Guarantee
 
 
 class KernelEntry(Document):
