@@ -17,7 +17,6 @@ from tileseer.compile.base import CompileUnit
 from tileseer.compile.none import NoToolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.core.locks import try_lock
 from tileseer.dataset import assembly, schema
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
@@ -77,8 +76,7 @@ def chunk(tmp_path):
         [ProblemEntry(Problem.from_dims("forward", "bf16", C=c, K=64, Hi=8, Wi=8), "grid", "") for c in (64, 32, 3)], []
     )
     session = host_library.session(tmp_path / "journal.csv", seed=1)
-    lock = try_lock(tmp_path / "device.lock")
-    batch = run.Batch(session, ToyDevice(), lock, problems.to_pandas(), candidates.from_build(built))
+    batch = run.Batch(session, ToyDevice(), problems.to_pandas(), candidates.from_build(built))
     pairs = support_table.build_support_table(batch.problems, batch.candidates, "forward", gpu)
     files = assembly.ChunkFiles(tmp_path / "build.parquet", tmp_path / "support.parquet", tmp_path / "receipt.json")
     parquet.write_table(built, files.build)
@@ -169,33 +167,6 @@ def test_a_spent_budget_leaves_pairs_skipped_and_a_larger_one_goes_on(chunk):
     table, _ = assembled([measured(chunk)], chunk[3])
     assert "skipped" not in table["status"].to_pylist()
     assert len(chunk[4].read_text().splitlines()) == 1 + 6
-
-
-@pytest.mark.parametrize("when", ["before a batch", "in a batch"])
-def test_who_loses_the_device_stops_and_keeps_what_was_measured_alone(chunk, monkeypatch, when):
-    device, lock, calls = chunk[0].device, chunk[4].with_name("device.lock"), []
-
-    def measure(*words):
-        calls.append(words)
-        if len(calls) == 3 and when == "in a batch":
-            lock.rename(lock.with_name("away"))
-        return ToyDevice.measure(device, *words)
-
-    def append(self, rows):
-        appended(self, rows)
-        if len(calls) == 2 and when == "before a batch":
-            lock.unlink()
-
-    appended = journal.Journal.append
-    monkeypatch.setattr(device, "measure", measure)
-    monkeypatch.setattr(journal.Journal, "append", append)
-    with pytest.raises(UserError, match=f"{lock}: the lock was renamed or removed .* run again"):
-        measured(chunk, batch_pairs=1)
-    assert len(calls) == (3 if when == "in a batch" else 2)
-    assert journal.read_journal(chunk[4])[0].num_rows == 2
-    with try_lock(lock) as again:
-        measured((replace(chunk[0], lock=again), *chunk[1:]))
-    assert journal.read_journal(chunk[4])[0].num_rows == 6
 
 
 def test_a_kernel_with_a_wrong_result_has_no_times(chunk):

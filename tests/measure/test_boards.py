@@ -27,14 +27,14 @@ def session(tmp_path, libraries):
 
 def test_the_simulated_device_is_the_product_of_the_settings_and_says_that_it_is_simulated(session):
     for product, arch in (("gfx950_mi355x", "gfx950"), ("sm_90_h200", "sm_90")):
-        with replace(session(), product=product, arch=arch).claim_device() as (device, _, _):
+        with replace(session(), product=product, arch=arch).hold_device() as (device, _):
             assert (device.kind, device.name) == ("simulated", product)
 
 
 def test_a_gpu_needs_a_driver_and_kernels(session, monkeypatch):
     monkeypatch.setattr(sessions, "boards", lambda backend: [])
     without = replace(session(device="hip"), driver=None)
-    with pytest.raises(UserError, match="--driver and --modules"), without.claim_device():
+    with pytest.raises(UserError, match="--driver and --modules"), without.hold_device():
         pass
 
 
@@ -45,7 +45,7 @@ def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(s
     real = sessions.Supervisor
     monkeypatch.setattr(sessions, "Supervisor", lambda *args, **how: seen.append(args[1]) or real(*args, **how))
     other = hold_first_free(device_locks(["gpu-GPU-a"], tmp_path / "locks"), timeout_s=1)
-    with other, session(device="cuda").claim_device() as (device, _, _):
+    with other, session(device="cuda").hold_device() as (device, _):
         assert device.kind == "measured"
     assert seen == [{"CUDA_VISIBLE_DEVICES": "GPU-b"}]
 
@@ -238,7 +238,7 @@ def test_readings_of_amd_smi_are_those_of_the_gpu_at_its_address(library, kfd, c
 def test_without_amd_smi_each_gpu_has_a_lock_of_its_own_and_one_warning(library, kfd, session, tmp_path, capsys):
     kfd(90402, 90402)
     library("amdsmi", None)
-    with session(device="hip").claim_device(), session(device="hip").claim_device():
+    with session(device="hip").hold_device(), session(device="hip").hold_device():
         held = sorted(path.name for path in (tmp_path / "locks").iterdir() if path.read_text())
     assert held == ["tileseer-gpu-0000_12_00_0.lock", "tileseer-gpu-0000_13_00_0.lock"]
     said = capsys.readouterr().err.splitlines()

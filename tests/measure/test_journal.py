@@ -39,6 +39,14 @@ def append(path, *measurements):
     book.close()
 
 
+def test_a_second_writer_is_told_who_writes(tmp_path):
+    path = tmp_path / "new" / "j.csv"
+    with Journal(path), pytest.raises(UserError, match=rf"j\.csv was busy .* process {os.getpid()} of .*timeout_s"):
+        Journal(path)
+    append(path, measurement())
+    assert names(path.parent) == ["j.csv"]
+
+
 def test_the_columns_begin_with_those_of_the_reference():
     assert ",".join(COLUMNS).startswith(
         "kernel,problem_idx,N,C,K,G,Di,Hi,Wi,Z,Y,X,stride_d,stride_h,stride_w,pad_d,pad_h,pad_w,"
@@ -171,7 +179,7 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path):
         with pytest.raises(UserError, match=r"j\.csv: line 1"):
             use(path)
     assert path.read_text() == "kernel,latency\n"
-    assert list(tmp_path.iterdir()) == [path]
+    assert names(tmp_path) == [path.name]
 
 
 @given(st.binary(max_size=300))

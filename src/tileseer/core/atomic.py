@@ -2,12 +2,9 @@
 
 import ctypes
 import errno
-import fcntl
 import glob
-import math
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -45,12 +42,12 @@ def _share(path: Path, mode: int) -> None:
     path.chmod(mode & ~umask)
 
 
-def _remove_left(target: Path, silent_s: float = LEFT_S) -> None:
+def _remove_left(target: Path) -> None:
     """Remove what killed writers of ``target`` have left: what is this user's and was not written to for so long."""
     for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         with suppress(FileNotFoundError):
             state = path.lstat()
-            if state.st_uid == os.getuid() and state.st_mtime < time.time() - silent_s:
+            if state.st_uid == os.getuid() and state.st_mtime < time.time() - LEFT_S:
                 _remove(path)
 
 
@@ -90,15 +87,14 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 def building(folder: Path) -> Iterator[Path]:
     """Yield a new folder beside ``folder``; on success the two change places, on any error the new one is removed.
 
-    A reader sees what was there before, or the new folder, and never none. One process builds at a time beside
-    ``folder``, and the next one removes what killed ones left.
+    A reader sees what was there before, or the new folder, and never none.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     replaced = folder.with_name(f".{folder.name}.replaced.tmp")
-    with naming(folder), alone(folder.parent) as is_alone:
+    with naming(folder):
         if replaced.exists() and not os.path.lexists(folder):
             os.rename(replaced, folder)
-        _remove_left(folder, -math.inf if is_alone else LEFT_S)
+        _remove_left(folder)
         made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
         try:
             _share(made, 0o777)
@@ -108,28 +104,6 @@ def building(folder: Path) -> Iterator[Path]:
                 _put_in_place(made, folder, replaced)
         finally:
             _remove(made)
-
-
-@contextmanager
-def alone(parent: Path) -> Iterator[bool]:
-    """Wait until no other process builds in ``parent``; yield whether that is sure: not every disk has locks."""
-    handle = os.open(parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield _locked(handle, parent)
-    finally:
-        os.close(handle)
-
-
-def _locked(handle: int, parent: Path) -> bool:
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another process that writes to {parent}", file=sys.stderr, flush=True)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError:
-        return False
-    return True
 
 
 def _sync(folder: Path) -> None:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tileseer.core.errors import UserError
-from tileseer.core.locks import Lock, holder_of, try_lock
+from tileseer.core.locks import holder_of, try_lock
 
 RUN, JOBS = "tileseer.run.lock", "tileseer.jobs.lock"
 """Files in Snakemake's folder."""
@@ -26,7 +26,7 @@ CLOCKS_DIFFER_S = 60.0
 """How far the clocks of machines that share a folder may differ."""
 
 
-def begin_run(state: Path, *folders: Path) -> Lock:
+def begin_run(state: Path, *folders: Path) -> int:
     """Begin a run in the folder ``state`` (``.snakemake``); it lasts as long as the result lives.
 
     If the run before was killed, its jobs still write their outputs: they are waited for, on a cluster also those in
@@ -34,7 +34,7 @@ def begin_run(state: Path, *folders: Path) -> Lock:
     """
     refuse_read_only(state, *folders)
     lock = try_lock(state / RUN)
-    if lock is None or not lock.takes_folder():
+    if lock is None:
         who = holder_of(state / RUN) or "a process"
         raise UserError(f"{who} runs in this folder; wait for its end, or run in another folder")
     _wait_for_jobs(state / JOBS)
@@ -60,7 +60,7 @@ def _wait_for_jobs(path: Path) -> None:
             jobs = f": SLURM jobs {', '.join(queued)}; or scancel {' '.join(queued)}" if queued else ""
             print(f"waiting for the jobs of a run that was killed{jobs}", file=sys.stderr, flush=True)
         time.sleep(SLURM_POLL_S if queued else POLL_S)
-    lock.close()
+    os.close(lock)
 
 
 def _slurm_jobs(folder: Path) -> list[str]:

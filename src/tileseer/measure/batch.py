@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tileseer.core.journal_files import journals_in
-from tileseer.core.locks import Lock
 from tileseer.core.progress import Progress
 from tileseer.measure import receipt
 from tileseer.measure.device import STATUSES, Device, Times
@@ -27,8 +26,6 @@ class Batch:
 
     session: Session
     device: Device
-    lock: Lock
-    """Of the device."""
     problems: pd.DataFrame
     candidates: pd.DataFrame
 
@@ -115,8 +112,7 @@ def measure_pairs(
 ) -> int:
     """Measure pairs and append each batch to the journal as soon as it is there; the number of measured pairs.
 
-    With a budget no batch is begun after it is spent. ``UserError`` if another process may have the device: what was
-    measured beside it is not kept.
+    With a budget no batch is begun after it is spent.
     """
     flops = implicit_gemm(batch.problems, batch.session.variant)["flops"].to_numpy()
     step = min(batch.session.settings.parameters.batch_pairs, batch.device.largest_batch)
@@ -125,9 +121,7 @@ def measure_pairs(
         while progress.done < len(problem) and not progress.is_spent:
             # No more than the budget still pays for: a batch is not left half measured.
             part = slice(progress.done, progress.done + progress.affordable(step))
-            batch.lock.check()
             times = batch.device.measure(batch.problems, batch.candidates, problem[part], candidate[part])
-            batch.lock.check()
             journal.append(journal_rows(batch, problem[part], candidate[part], times, flops))
             best = max(best, np.nanmax(flops[problem[part]] / times.latency_ms, initial=0.0) * 1e-9)
             failed = int(np.count_nonzero(times.status))

@@ -45,9 +45,9 @@ def measure_chunk(
     session = session.with_kernels([built], tables.modules)
     budget_s = settings.budget_s and settings.budget_s / shares
     assert session.journal is not None
-    with session.claim_device() as (device, lock, waited), Journal(session.journal, session.lock_timeout_s) as journal:
+    with session.hold_device() as (device, waited), Journal(session.journal, session.lock_timeout_s) as journal:
         begin = time.monotonic()
-        batch = Batch(session, device, lock, entries.to_pandas(), candidates.from_build(built))
+        batch = Batch(session, device, entries.to_pandas(), candidates.from_build(built))
         share = repeats.repeat_share(device, parameters)
         done = fill_journal(batch, pairs, journal, budget_s and budget_s * (1 - share))
         journal.compress()
@@ -91,8 +91,8 @@ def measure_repeats(first: Batch, rows: pa.Table, path: Path, budget_s: float | 
 
     if not repeats.plan_repeats(rows, counted(), settings.parameters, settings.seed).num_rows:
         return counted()
-    with session.claim_device() as (device, lock, _), Journal(path, session.lock_timeout_s) as journal:
-        batch = replace(first, session=session, device=device, lock=lock)
+    with session.hold_device() as (device, _), Journal(path, session.lock_timeout_s) as journal:
+        batch = replace(first, session=session, device=device)
         # Once more, now that no other workflow measures them.
         pending = repeats.plan_repeats(rows, counted(), settings.parameters, settings.seed)
         order = positions_of(batch.problems, batch.candidates, pending)

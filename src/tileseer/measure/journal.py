@@ -28,7 +28,7 @@ from tileseer.core import parquet, seal
 from tileseer.core.atomic import flush, write_text
 from tileseer.core.errors import UserError, printed
 from tileseer.core.journal_files import journal_files, next_part
-from tileseer.measure.claim import Claim
+from tileseer.core.locks import hold_first_free
 from tileseer.measure.device import STATUSES, are_speeds, are_times
 from tileseer.problems.problem import DIMS
 
@@ -70,7 +70,7 @@ class MeasuredBy(NamedTuple):
 
 
 class Journal(AbstractContextManager["Journal"]):
-    """A journal file, open for appending by this process alone (``tileseer.measure.claim``)."""
+    """A journal file, open for appending by this process alone."""
 
     def __init__(self, path: Path, timeout_s: float = 0.0) -> None:
         """Open ``path`` and make it, if need be; wait for another writer up to ``timeout_s``.
@@ -85,8 +85,8 @@ class Journal(AbstractContextManager["Journal"]):
         self.path = path
         path = path.resolve() if path.is_symlink() else path
         with ExitStack() as stack:
-            self._claim = Claim(path, timeout_s)
-            stack.callback(self._claim.release)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(hold_first_free({str(path): path.with_name(f".{path.name}.lock")}, timeout_s=timeout_s))
             if not path.exists() or path.stat().st_size == 0:
                 write_text(path, HEADER + "\n")
             check_header(path)
@@ -99,14 +99,13 @@ class Journal(AbstractContextManager["Journal"]):
             """Close the file and let others write it; every row is on the disk already."""
 
     def append(self, rows: pa.Table) -> None:
-        """Write rows (``SCHEMA``) and wait until they are on the disk; ``UserError`` if another process took over."""
-        self._claim.check()
+        """Write rows (``SCHEMA``) and wait until they are on the disk."""
         text = io.BytesIO()
         pa_csv.write_csv(rows.cast(SCHEMA), text, pa_csv.WriteOptions(include_header=False, quoting_style="none"))
         lines = [b"%s,%08x\n" % (line, zlib.crc32(line)) for line in text.getvalue().splitlines()]
         size = os.fstat(self._file).st_size
         if os.pread(self._file, 1, max(0, size - 1)) != b"\n":
-            # A writer died or stalled in mid-line: close the line, so that these rows stand on their own.
+            # A writer died in mid-line: close the line, so that these rows stand on their own.
             lines.insert(0, b"\n")
         view = memoryview(b"".join(lines))
         try:
@@ -117,18 +116,11 @@ class Journal(AbstractContextManager["Journal"]):
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def compress(self) -> None:
-        """Replace the lines by columns, which need a tenth of the space; this process appends no more.
-
-        The lines are renamed before the claim is checked: a process that takes over later appends to another file. One
-        that took over earlier still appends to these lines, which then stay.
-        """
+        """Replace the lines by columns, which need a tenth of the space; this process appends no more."""
         if self.path.is_symlink():
             # Its disk may be another one.
             return
-        self._claim.check()
-        with suppress(FileNotFoundError):
-            os.rename(self.path, next_part(self.path))
-        self._claim.check()
+        os.rename(self.path, next_part(self.path))
         for part in self.path.parent.glob(f"{glob.escape(self.path.stem)}.*.csv"):
             with suppress(_DamagedError):
                 _compress_part(part)

@@ -36,7 +36,7 @@ def write_plans(session: Session, problems: Path, chunk: int, chunks: int, build
             f"benchmark.device is {session.settings.device}: the plans of {session.arch} come from a GPU; "
             "add --configfile config/cudnn.yaml, or give a recording of them under replays"
         )
-    with replace(session, plans=LIBRARY, journal=None).claim_device() as (device, _, _):
+    with replace(session, plans=LIBRARY, journal=None).hold_device() as (device, _):
         assert isinstance(device, GpuDevice)
         library = device.plans
         offered, refused = _offered(device, table)

@@ -10,14 +10,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from tileseer.compile.build import library_of
 from tileseer.config.benchmark import BenchmarkSettings, LockSettings
 from tileseer.core.errors import UserError
-from tileseer.core.locks import Lock, device_locks, hold_first_free, lock_folder
+from tileseer.core.locks import device_locks, hold_first_free, lock_folder
 from tileseer.core.script import Settings
 from tileseer.gpus.hardware import Hardware, read_hardware
 from tileseer.kernels.costs.coefficients import load_coefficients
@@ -27,14 +26,6 @@ from tileseer.measure.harness.supervisor import Supervisor
 from tileseer.measure.harness.telemetry import VARIABLES, Board, boards
 from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems.operation import Operation
-
-
-class ClaimedDevice(NamedTuple):
-    """A device that nobody else measures on."""
-
-    device: Device
-    lock: Lock
-    waited_s: float
 
 
 @dataclass(frozen=True)
@@ -97,8 +88,8 @@ class Session:
         return str(path.resolve())
 
     @contextmanager
-    def claim_device(self) -> Iterator[ClaimedDevice]:
-        """Hold the lock of the device; yield both, and the seconds that were waited for it.
+    def hold_device(self) -> Iterator[tuple[Device, float]]:
+        """Hold the device, which nobody else measures on then; yield it, and the seconds that were waited for it.
 
         On a machine with several GPUs it is the first one that is free.
         """
@@ -108,11 +99,11 @@ class Session:
         names = list(by_lock) or [f"{device}-{self.hardware.name}"]
         locks = device_locks(names, lock_folder(LockSettings.of(self.options, "lock").folder))
         with ExitStack() as stack:
-            name, lock, waited = stack.enter_context(hold_first_free(locks, timeout_s=self.lock_timeout_s))
-            yield ClaimedDevice(self._device(by_lock.get(name, Board()), stack), lock, waited)
+            name, handle, waited_s = stack.enter_context(hold_first_free(locks, timeout_s=self.lock_timeout_s))
+            yield self._device(by_lock.get(name, Board()), handle, stack), waited_s
 
-    def _device(self, board: Board, stack: ExitStack) -> Device:
-        """The device; ``stack`` ends what it needs while it is used."""
+    def _device(self, board: Board, lock: int, stack: ExitStack) -> Device:
+        """The device; ``stack`` ends what it needs while it is used, such as a worker, which holds the lock as well."""
         settings, timing = self.settings, self.settings.parameters
         if settings.device == "simulated":
             coefficients = load_coefficients(self.coefficients, timing.simulated_deviation)
@@ -123,5 +114,5 @@ class Session:
                 "--driver and --modules"
             )
         driver = str(self.driver.resolve())
-        supervisor = stack.enter_context(Supervisor(driver, board.environment, plans=self.plans))
+        supervisor = stack.enter_context(Supervisor(driver, board.environment, plans=self.plans, lock=lock))
         return GpuDevice(self, supervisor, board)

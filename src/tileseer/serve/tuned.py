@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from tileseer.core import atomic
+from tileseer.core import atomic, locks
 from tileseer.core.errors import UserError, printed
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.problem import DIMS, INT32_MAX
@@ -86,7 +86,7 @@ def usable_choices(path: Path) -> list[Choice]:
 def remember(path: Path, choices: Iterable[Choice]) -> None:
     """Add choices to the file, behind those that are there; what it has already is not repeated."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.alone(path.parent):
+    with locks.hold_folder(path.parent):
         before = read_choices(path)
         seen = {_subject(choice) for choice in before}
         after = [*before, *(choice for choice in choices if _subject(choice) not in seen)]

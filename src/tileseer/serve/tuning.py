@@ -20,7 +20,6 @@ import pandas as pd
 
 from tileseer.config.benchmark import BenchmarkSettings
 from tileseer.core.errors import UserError
-from tileseer.core.locks import Lock
 from tileseer.core.script import Settings
 from tileseer.dataset.recorded_device import RecordedDevice
 from tileseer.kernels.candidates import with_fields
@@ -72,7 +71,6 @@ class Timer:
     name: str
     """As its driver reports it."""
     session: Session
-    lock: Lock | None
     library: str
     """What offers the candidates, with its version; empty where the model has all of them."""
 
@@ -124,15 +122,15 @@ def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
     if where.device == "recorded":
         folder = where.recording or Path("config/recorded") / about.arch
         device = RecordedDevice(folder, Operation.parse(about.operation), session.hardware)
-        yield Timer(device, device.name, session, None, selector.library or "")
+        yield Timer(device, device.name, session, selector.library or "")
         return
-    with session.claim_device() as (held, lock, _):
+    with session.hold_device() as (held, _):
         if isinstance(held, GpuDevice):
             if held.plans and held.plans != selector.library:
                 raise UserError(f"{models}: the plans are of {selector.library}, but this machine has {held.plans}")
-            yield Timer(held, held.reported_name, session, lock, held.plans)
+            yield Timer(held, held.reported_name, session, held.plans)
         else:
-            yield Timer(held, held.name, session, lock, "")
+            yield Timer(held, held.name, session, "")
 
 
 def _session(selector: Selector, where: Where, models: Path) -> Session:
@@ -266,15 +264,11 @@ def _measure(
     rows["kernel_id"] = [hashlib.sha256(f"{name}\n{arch}".encode()).hexdigest()[:16] for name in rows["kernel"]]
     problems, candidates = problem_frame([problem]), with_fields(rows)
     flops = implicit_gemm(problems, problem.variant)["flops"].to_numpy()
-    batch = Batch(timer.session, timer.device, timer.lock, problems, candidates)  # type: ignore[arg-type]
+    batch = Batch(timer.session, timer.device, problems, candidates)
 
     def measure(numbers: np.ndarray) -> Times:
-        if timer.lock:
-            timer.lock.check()
         index = np.zeros(len(numbers), np.int64)
         times = timer.device.measure(problems, candidates, index, numbers)
-        if timer.lock:
-            timer.lock.check()
         journal.append(journal_rows(batch, index, numbers, times, flops))
         return times
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tileseer.config.operations import VARIANTS
-from tileseer.core import atomic, documents
+from tileseer.core import atomic, documents, locks
 from tileseer.core.errors import UserError
 from tileseer.kernels.registry import CUDNN, family_of_arch
 from tileseer.learn import model_files
@@ -68,7 +68,7 @@ class Plans:
 
     def save(self) -> Path:
         """Write the plans of all shapes to the file, with those that others saved since; return its path."""
-        with self._lock, atomic.alone(self.file.parent):
+        with self._lock, locks.hold_folder(self.file.parent):
             self.chosen = self._read() | self.chosen
             rows = [f"# model {self._identity}", "\t".join(HEADER)]
             rows += ["\t".join(map(str, (*key[:3], *key[3], plan))) for key, plan in sorted(self.chosen.items())]

@@ -34,7 +34,9 @@ class Fault(Exception):
 class Worker(contextlib.AbstractContextManager["Worker"]):
     """A running worker. The first request that needs the GPU is the first that touches it."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None, memory_mib: int = MEMORY_MIB) -> None:
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, memory_mib: int = MEMORY_MIB, lock: int | None = None
+    ) -> None:
         receive, send = os.pipe()
         self._token = secrets.token_hex(16)
         self.pid: int | None = None
@@ -46,7 +48,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 stdin=subprocess.PIPE,
                 stdout=self._printed,
                 stderr=subprocess.STDOUT,
-                pass_fds=(send,),
+                pass_fds=(send,) if lock is None else (send, lock),
                 env={**os.environ, **(environment or {}), "PYTHONFAULTHANDLER": ""},
                 start_new_session=True,
             )

@@ -87,11 +87,15 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         environment: Mapping[str, str] | None = None,
         limits: WorkerLimits = WorkerLimits(),
         plans: str = "",
+        lock: int | None = None,
     ) -> None:
-        """``plans``: library whose plans are the kernels (``cudnn 91900``), for what has no modules."""
+        """``plans``: library whose plans are the kernels (``cudnn 91900``), for what has no modules.
+
+        ``lock``: open file of the GPU's lock, which workers inherit: it is held until the last of them has ended.
+        """
         self._driver, self._plans = driver, (plans,) if plans else ()
         self._environment = dict(environment or {})
-        self._limits = limits
+        self._limits, self._lock = limits, lock
         self._worker: Worker | None = None
         self._requests = 0
         self._given_up: Counter[str] = Counter()
@@ -121,7 +125,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
 
     def _ask_another(self, request: Mapping[str, Any], modules: Sequence[str]) -> dict[str, Any]:
         """Answer of a worker of its own; ``UserError`` without one."""
-        with Worker(self._environment) as worker:
+        with Worker(self._environment, lock=self._lock) as worker:
             try:
                 answer = worker.ask({**request, "libraries": [self._driver, *modules]}, PROBE_LIMIT_S)
             except Fault as fault:
@@ -177,7 +181,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
     def _ask(self, request: Mapping[str, Any], modules: Sequence[str]) -> dict[str, Any]:
         if self._worker is None or self._requests >= self._limits.worker_pairs:
             self.close()
-            self._worker = Worker(self._environment, memory_mib=self._limits.memory_mib)
+            self._worker = Worker(self._environment, self._limits.memory_mib, self._lock)
             self._requests = 0
         self._requests += 1
         try:
