@@ -20,9 +20,9 @@ from tileseer.core.errors import reports_user_errors
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn import efficiency, ranking, trees
 from tileseer.learn.features import Features
-from tileseer.learn.fit import Recipe, samples_of
 from tileseer.learn.model import Model, spec_of
 from tileseer.learn.model_schema import Summary
+from tileseer.learn.rows import sampled, training_pairs
 
 PARAMETERS: dict[str, Any] = {
     "objective": "regression",
@@ -66,12 +66,13 @@ def reference(data: Dataset, ours: Model, count: int, threads: int) -> Model:
     """Return the reference's model of the rows and for the candidates of ``ours``."""
     settings = TrainingParameters.model_validate(ours.spec.params).model_copy(update={"features": "reference"})
     features = Features.of("reference", ours.hardware)
-    samples = samples_of(data, Recipe(features, settings, threads=threads))
+    pairs = training_pairs(data)
+    taught = pairs.only(sampled(pairs, settings))
     used = PARAMETERS | {"deterministic": True, "force_col_wise": True, "num_threads": threads, "verbosity": -1}
     spec = spec_of(data, features, settings)
     rows = lightgbm.Dataset(
-        samples.matrix[samples.learn],
-        np.log1p(samples.pairs.tflops[samples.learn]),
+        features.matrix(taught.problems, taught.candidates, taught.problem, taught.candidate),
+        np.log1p(taught.tflops),
         feature_name=spec.feature_names,
         categorical_feature=spec.categorical_features,
         params=used,

@@ -11,7 +11,7 @@ import pandas as pd
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.features.library_problem import MIOPEN
 from tileseer.kernels.miopen.solvers import SOLVERS
-from tileseer.learn.fit import FLOOR, NEAR_BEST
+from tileseer.learn.boosting import LEAST_EFFICIENCY, WEIGHT_POWER
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
 
@@ -46,7 +46,7 @@ def matrix(rows: pd.DataFrame, operation: str, hardware: Hardware) -> np.ndarray
 
 
 def fitted(features: np.ndarray, label: np.ndarray, weight: np.ndarray, trees: int) -> lightgbm.Booster:
-    """The regression of ``learn/fit.py`` on rows; fewer of them get smaller leaves."""
+    """The regression of ``learn/boosting.py`` on rows; fewer of them get smaller leaves."""
     used = PARAMETERS | {"min_data_in_leaf": min(20, max(3, len(label) // 50)), "min_data_per_group": 5}
     data = lightgbm.Dataset(features, label, weight=weight, categorical_feature=[features.shape[1] - 1], params=used)
     return lightgbm.train(used, data, num_boost_round=trees)
@@ -54,12 +54,12 @@ def fitted(features: np.ndarray, label: np.ndarray, weight: np.ndarray, trees: i
 
 def label_of(efficiency: np.ndarray) -> np.ndarray:
     """What is learnt of rows."""
-    return np.log(np.maximum(efficiency, FLOOR))
+    return np.log(np.maximum(efficiency, LEAST_EFFICIENCY))
 
 
 def weight_of(efficiency: np.ndarray) -> np.ndarray:
     """How much a row counts."""
-    return efficiency**NEAR_BEST
+    return efficiency**WEIGHT_POWER
 
 
 def efficiency_of(rows: pd.DataFrame, column: str) -> np.ndarray:

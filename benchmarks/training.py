@@ -20,12 +20,11 @@ from tileseer.config.model import TrainingParameters
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.learn import efficiency, model_files, ranking
-from tileseer.learn.cross_validation import cross_validate
 from tileseer.learn.features import Features, feature_set
-from tileseer.learn.fit import Recipe, fit_samples, samples_of
+from tileseer.learn.learner import Recipe
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
-from tileseer.learn.training import settings_for
+from tileseer.learn.training import settings_for, train
 
 CONFIG = Path(__file__).parents[1] / "config"
 
@@ -45,15 +44,14 @@ def main() -> None:
     settings = settings_for(TrainingParameters.model_validate(changes, strict=False), data)
     started = time.process_time()
     features = Features.of(settings.features, product)
-    samples = samples_of(data, Recipe(features, settings))
-    model, crossed = fit_samples(samples), cross_validate(samples)
+    trained = train(data, Recipe(features, settings))
     seconds = time.process_time() - started
-    new = picked(data, model)
+    new = picked(data, trained.model)
     print(f"{data.arch} {data.operation} ({data.device_kind}), {len(new)} problems, mean / median / p10 / min, %")
-    unseen = Summary.of(crossed.picks["efficiency"].to_numpy())
+    unseen = Summary.of(trained.crossed.picks["efficiency"].to_numpy())
     print(f"this release: {figures(new)}, {seconds:.1f} CPU s, out of fold {unseen}")
     if args.other:
-        old = picked(data, other(args.other, model))
+        old = picked(data, other(args.other, trained.model))
         print(f"other: {figures(old)}")
         print(f"this - other: {100 * (new - old).mean():+.2f} points {efficiency.interval_of_mean(new - old)}")
 

@@ -30,13 +30,12 @@ def main() -> None:
 
 def rows(report: Validation) -> list[tuple[str, Summary, Intervals, str]]:
     """What is shown of a report: name, figures, their intervals, and points of mean behind the model."""
-    judged = report.leave_layer_out or report
-    found = [("**the model**", judged.efficiency, judged.interval, "")]
+    found = [("**the model**", report.efficiency, report.interval, "")]
     single = report.baselines["best_single_kernel"].efficiency
-    found.append(("best single kernel", single, {}, f"{judged.efficiency.mean - single.mean:.2f}"))
+    found.append(("best single kernel", single, {}, f"{report.efficiency.mean - single.mean:.2f}"))
     for name, text in FLOORS.items():
         if floor := getattr(report.noise_floor, name):
-            behind = f"{judged.efficiency.mean - floor.efficiency.mean:.2f}"
+            behind = f"{report.efficiency.mean - floor.efficiency.mean:.2f}"
             found.append((text, floor.efficiency, floor.interval, behind))
     return found
 

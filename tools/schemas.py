@@ -13,7 +13,7 @@ from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn.model_files import Index
-from tileseer.learn.model_schema import FeatureSpec, Folds, Importances, Manifest
+from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest
 from tileseer.learn.validation_report import Validation
 from tileseer.measure.receipt import Receipt
 from tileseer.serve.evaluation import Evaluation
@@ -27,7 +27,6 @@ FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("dataset.json", DatasetProvenance, "metadata of `results/datasets/ARCH/OPERATION.parquet`, entry `tileseer`"),
     ("feature_spec.json", FeatureSpec, "training folder, published model, baseline"),
     ("train_manifest.json", Manifest, "training folder, published model"),
-    ("cv_metrics_tflops.json", Folds, "training folder, published model"),
     ("feature_importances_tflops.json", Importances, "training folder, published model"),
     ("hardware.json", Hardware, "training folder, published model"),
     ("validation.json", Validation, "`results/validation/ARCH/OPERATION.json`, published model"),

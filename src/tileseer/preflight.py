@@ -27,6 +27,7 @@ from tileseer.kernels.ck_tile.flags import check_flags
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.enumeration import parse_kernel_filter
 from tileseer.kernels.registry import family_of_arch
+from tileseer.learn.learner import class_of
 from tileseer.measure.device import NO_TIMES, refuse_unless_emulated
 from tileseer.problems import training_set
 
@@ -85,6 +86,8 @@ def refuse_faults(settings: Config, targets: Iterable[str], tables: Tables) -> N
     requests = requests_of(targets, settings.arch)
     for request in requests:
         _check_arch(faults, settings, specs, tables, request)
+    if learner := settings.model.parameters.learner:
+        faults.first(partial(_check_learner, learner, requests))
     _check_toolchain(faults, settings, tables)
     if any(request.folder in TIMES for request in requests):
         faults.first(partial(_check_disk, settings, Path()))
@@ -262,6 +265,16 @@ def _check_model(settings: Config, arch: str, operation: str) -> None:
                 "as results/training/ARCH/OPERATION, or auto"
             )
         prior.prior_of(parameters, operation, None)
+
+
+def _check_learner(learner: str, requests: Sequence[RequestedFolder]) -> None:
+    class_of(learner)
+    for folder, arch in requests:
+        if folder == "models":
+            raise UserError(
+                f"model.learner: {learner}: a learner from outside has no C++ header, so its models are not published; "
+                f"ask for results/reports/{arch}.html"
+            )
 
 
 def _check_toolchain(faults: _Faults, settings: Config, tables: Tables) -> None:

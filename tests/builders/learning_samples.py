@@ -15,9 +15,11 @@ from tileseer.kernels.ck_tile import kernel, resources
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.learn import training
+from tileseer.learn.cross_validation import Prepared
 from tileseer.learn.features import Features
-from tileseer.learn.fit import Recipe, samples_of
+from tileseer.learn.learner import Recipe
 from tileseer.learn.prior import prior_of
+from tileseer.learn.rows import training_pairs
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import problem
@@ -144,8 +146,8 @@ def recipe(settings=SMALL, prior=None, threads=1):
 
 
 def of(data, settings=SMALL):
-    """The samples that a model of ``data`` learns from."""
-    return samples_of(data, recipe(settings))
+    """The prepared pairs that a model of ``data`` learns from."""
+    return Prepared.by(recipe(settings), training_pairs(data))
 
 
 def ranked(model, problem_):

@@ -12,11 +12,12 @@ from tileseer.core import documents, parquet
 from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
-from tileseer.learn import layers_left_out, model_files
+from tileseer.learn import model_files
+from tileseer.learn.left_out import left_out, recipe_of
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.training import settings_for
-from tileseer.learn.validation import validate_model
+from tileseer.learn.validation import Context, report_of, validate_model
 from tileseer.learn.validation_report import Validation
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem_table import USES
@@ -124,7 +125,8 @@ def publish_recording(folder, product, operation, one_in, arch):
     """Publish a model of one in so many problems of a recording without validation; return its dataset."""
     data, trained = train_on_recording(folder / "dataset.parquet", product, operation, one_in, arch)
     trained.save(folder / "training")
-    report = layers_left_out.validate_by_layer(data, layers_left_out.recipe_of(trained.model, 1), None)
+    scored = left_out(data, recipe_of(trained.model, 1))
+    report = report_of(scored, trained.model.hardware, Context())
     documents.write_document(folder / "report.json", report)
     served = serving.serve_model(data, trained.model, SMALL_SERVING, 1, evaluation_inputs(report))
     served.save(folder / "serving")

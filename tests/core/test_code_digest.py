@@ -40,7 +40,7 @@ def test_the_list_is_what_python_really_imports(stage):
         ("core.locks", "benchmark dataset plans"),
         ("measure.journal", "benchmark dataset"),
         ("dataset.assembly", "dataset"),
-        ("learn.fit", "model serving validation"),
+        ("learn.boosting", "model serving validation"),
         ("learn.validation", "validation"),
         ("report.page", "report"),
     ],

@@ -1,55 +1,67 @@
-"""The examples of docs/research.md for another learner and another feature, run on the small world."""
+"""The examples of docs/research.md for another learner and another feature, and what a learner must not lack."""
 
 import re
+import sys
 from pathlib import Path
 
 import learning_samples as samples
 import numpy as np
 import pytest
 
+from tileseer.core.errors import UserError
 from tileseer.learn.features import FEATURE_SETS
+from tileseer.learn.learner import class_of
+from tileseer.learn.model import Model
 from tileseer.learn.validation import validate_model
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/research.md"
 
 
-def examples(heading):
-    """The code blocks of a section."""
-    section = PAGE.read_text().split(f"\n### {heading}\n")[1].split("\n#")[0]
-    return re.findall(r"(?ms)^```python\n(.*?)^```$", section)
+def example(heading):
+    """The Python code of a section."""
+    section = (ROOT / "docs/research.md").read_text().split(f"\n### {heading}\n")[1].split("\n#")[0]
+    (code,) = re.findall(r"(?ms)^```python\n(.*?)^```$", section)
+    assert code.count("\n") <= 45
+    return code
 
 
-def run(*codes):
-    """The names that the blocks define, run one after the other in one module."""
-    names = {"__name__": "example"}
-    for code in codes:
-        assert code.count("\n") <= 40
-        exec(compile(code, str(PAGE), "exec"), names)
-    return names
+@pytest.fixture
+def learner(tmp_path, monkeypatch):
+    """The name of the learner of the page, in a file in the folder of the run."""
+    (tmp_path / "my_learner.py").write_text(example("Another learner"))
+    monkeypatch.chdir(tmp_path)
+    yield "my_learner:Linear"
+    sys.modules.pop("my_learner", None)
 
 
-def test_another_learner_is_one_fit_and_is_validated_like_ours():
+def test_a_learner_from_outside_is_trained_kept_and_judged_like_ours(learner, tmp_path):
     data = samples.measured()
-    model = run(examples("Another learner")[0])["fit"](data, samples.recipe())
-    scores = model.predict(data.problems, data.candidates)
-    assert scores.shape == (len(data.problems), len(data.candidates)) and np.isfinite(scores).any(axis=1).all()
+    trained = samples.train(data, samples.product(), samples.changed(learner=learner))
+    trained.save(tmp_path / "made")
+    model = Model.read(tmp_path / "made")
+    np.testing.assert_array_equal(model.predict(data.problems), trained.model.predict(data.problems))
     report = validate_model(model, data)
     assert report.efficiency.mean > report.baselines["random_supported"].efficiency.mean
+    assert 0 < trained.manifest.out_of_fold_efficiency.mean < 100
 
 
-def test_another_learner_is_compared_with_the_shipped_one(monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("tileseer.dataset.dataset.Dataset.read", lambda path: samples.measured())
-    run(*examples("Another learner"))
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["linear", "shipped"]
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("my_other:Linear", "there is no module my_other; put its file into the folder of the run"),
+        ("my.other:Linear", "there is no module my.other"),
+        ("my_learner:Other", "my_learner has no Other"),
+        ("my_learner:Line", "the class has no method prepare"),
+    ],
+)
+def test_a_learner_that_cannot_be_used_is_a_user_error(learner, name, message):
+    with pytest.raises(UserError, match=f"model.learner: {name}: {message}"):
+        class_of(name)
 
 
 def test_another_feature_is_one_entry_of_a_set(monkeypatch):
     monkeypatch.setattr("tileseer.learn.features.FEATURE_SETS", FEATURE_SETS.copy())
-    names = run(*examples("Another feature"))
-    data = samples.measured()
+    names = {}
+    exec(compile(example("Another feature"), "research.md", "exec"), names)
     with_it = names["features_of"](samples.product())
-    column = with_it.names.index(names["FEATURE"].name)
-    matrix = with_it.matrix(data.problems, data.candidates, data.problem, data.candidate)
-    assert matrix[:, column] == pytest.approx(data.problems["Hi"].to_numpy()[data.problem] % 8)
+    assert with_it.names.count("height_rest") == 1

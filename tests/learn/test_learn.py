@@ -10,8 +10,7 @@ from published_models import train_on_recording
 
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import SKIPPED
-from tileseer.learn import cross_validation, model
-from tileseer.learn import fit as fits
+from tileseer.learn import boosting, cross_validation, model, rows
 
 BAD = np.uint8(5)
 
@@ -21,7 +20,7 @@ def test_two_trainings_give_the_same_bytes_with_any_threads(threads):
     data = samples.measured()
     again = samples.train(data, samples.product(), samples.SMALL, threads=threads)
     assert again.model.text == samples.trained().model.text
-    assert again.crossed.folds == samples.trained().crossed.folds
+    assert again.crossed.picks.equals(samples.trained().crossed.picks)
     assert again.manifest == samples.trained().manifest
 
 
@@ -57,21 +56,21 @@ def test_skipped_pairs_are_neither_learnt_nor_ranked_out_of_fold():
     skipped = np.isin(data.candidate, [1, 5])
     status = np.where(skipped, np.uint8(SKIPPED), data.status)
     few = dataclasses.replace(data, status=status, tflops=np.where(skipped, np.nan, data.tflops))
-    found = samples.of(few).pairs
+    found = rows.training_pairs(few)
     assert not np.isin(found.candidate, [1, 5]).any()
     assert len(found.problem) > 0
 
 
 def test_the_target_is_relative_to_the_best_of_the_problem():
     data = samples.table_of([[100, 50, 1], [3, 6, np.nan]], "train")
-    found = samples.of(data, samples.changed(rows_per_problem=0)).pairs
-    np.testing.assert_allclose(np.exp(fits.target(found.efficiency)), [1, 0.5, 0.05, 0.5, 1])
+    found = rows.training_pairs(data)
+    np.testing.assert_allclose(np.exp(boosting.target(found.efficiency)), [1, 0.5, 0.05, 0.5, 1])
     np.testing.assert_allclose(found.tflops, [100, 50, 1, 3, 6])
 
 
 def test_an_awful_kernel_counts_where_few_others_were_measured():
     problem = np.repeat([0, 1], [4, 200])
-    weights = fits.weight(problem, np.r_[1.0, 0.5, 1e-4, 1e-4, np.full(200, 0.5)])
+    weights = boosting.weight(problem, np.r_[1.0, 0.5, 1e-4, 1e-4, np.full(200, 0.5)])
     np.testing.assert_allclose(weights[:4], [1, 0.25, 0.025, 0.025])
     assert (weights[4:] == 0.25).all()
 
@@ -79,12 +78,12 @@ def test_an_awful_kernel_counts_where_few_others_were_measured():
 def test_sampling_keeps_the_fastest_rows_of_each_problem():
     rng = np.random.default_rng(0)
     data = samples.table_of(rng.random((6, 12)) + 0.1, "train")
-    found = samples.of(data, samples.changed(rows_per_problem=5, top_rows=3))
+    found = rows.training_pairs(data)
+    teaching = rows.sampled(found, samples.changed(rows_per_problem=5, top_rows=3))
     for problem in range(6):
-        part = found.pairs.problem == problem
-        assert found.learn[part].sum() == 5
-        fastest = np.argsort(-found.pairs.efficiency[part])[:3]
-        assert found.learn[part][fastest].all()
+        part = found.problem == problem
+        assert teaching[part].sum() == 5
+        assert teaching[part][np.argsort(-found.efficiency[part])[:3]].all()
 
 
 @pytest.mark.parametrize("folds", [2, 5])
@@ -92,8 +91,8 @@ def test_folds_are_whole_groups_of_like_size(folds):
     groups = [f"group{i}" for i in range(40)]
     sizes = [1 + i % 7 for i in range(40)]
     fold = cross_validation.assign_folds(groups, sizes, folds, seed=1)
-    rows = np.bincount(fold, weights=sizes)
-    assert rows.max() - rows.min() <= 7
+    filled = np.bincount(fold, weights=sizes)
+    assert filled.max() - filled.min() <= 7
     backwards = cross_validation.assign_folds(groups[::-1], sizes[::-1], folds, seed=1)
     assert dict(zip(groups, fold, strict=True)) == dict(zip(groups[::-1], backwards, strict=True))
 
@@ -109,7 +108,7 @@ def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
     families = [f"family{i // 4}" for i in range(len(data.problems))]
     shared = dataclasses.replace(data, problems=data.problems.assign(layer_family=families))
     found = samples.of(shared)
-    family_of_row = np.array(families)[found.pairs.problem[found.learn]]
+    family_of_row = np.array(families)[found.pairs.problem[found.teaching]]
     seen = []
     original = lightgbm.Dataset.subset
 
@@ -134,7 +133,6 @@ def test_every_training_problem_is_scored_out_of_fold_once():
     keys = data.problems["problem_key"][data.problems["split"] == "train"]
     solvable = data.problems["problem_key"][data.best_tflops > 0]
     assert sorted(samples.trained().out_of_fold["problem_key"]) == sorted(set(keys) & set(solvable))
-    assert len(samples.trained().crossed.folds.root) == samples.SMALL.folds
 
 
 def test_what_never_runs_is_no_pick_out_of_fold():
@@ -147,23 +145,6 @@ def test_what_never_runs_is_no_pick_out_of_fold():
     could = data.problems["problem_key"].iloc[np.unique(data.problem[runs])]
     assert set(found.out_of_fold["problem_key"]) == set(could)
     assert (found.out_of_fold["efficiency"] > 0).all()
-
-
-def test_picking_a_failing_pair_scores_zero_in_cross_validation():
-    data = samples.measured()
-    fails = np.isin(data.candidate, [0, 1, 2]) & (data.ok)
-    status = np.where(fails, BAD, data.status)
-    broken = dataclasses.replace(
-        data,
-        status=status,
-        tflops=np.where(fails, np.nan, data.tflops),
-        latency_ms=np.where(fails, np.nan, data.tflops),
-    )
-    found = samples.of(broken)
-    hit = np.isin(found.pairs.candidate, [0, 1, 2])
-    assert hit.any()
-    assert (found.pairs.efficiency[hit] == 0).all()
-    assert not found.learn[hit].any()
 
 
 def test_the_model_ranks_better_than_chance():

@@ -88,28 +88,26 @@ def test_another_data_type_has_the_same_candidates(folder):
     assert prior.knows(table).all()
 
 
-@pytest.mark.parametrize("published", [False, True], ids=["training folder", "published folder"])
 @pytest.mark.parametrize("name", [model_files.MODEL, model_files.SPEC, model_files.CANDIDATES, model_files.HARDWARE])
-def test_a_prior_with_one_changed_byte_is_refused(folder, tmp_path, published, name):
+def test_a_published_prior_with_one_changed_byte_is_refused(folder, tmp_path, name):
     copy = tmp_path / "models/grouped_conv_forward_bf16_gfx950"
-    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(".*") if published else None)
-    if published:
-        content = model_files.Index(
-            format=model_files.FORMAT,
-            arch="gfx950",
-            device="gfx950_mi355x",
-            device_kind="simulated",
-            operations={"forward_bf16": model_files.Entry(folder=copy.name)},
-            sha256=model_files.file_digests(copy.parent),
-        )
-        documents.write_document(copy.parent / model_files.INDEX, content)
+    shutil.copytree(folder, copy)
+    content = model_files.Index(
+        format=model_files.FORMAT,
+        arch="gfx950",
+        device="gfx950_mi355x",
+        device_kind="simulated",
+        operations={"forward_bf16": model_files.Entry(folder=copy.name)},
+        sha256=model_files.file_digests(copy.parent),
+    )
+    documents.write_document(copy.parent / model_files.INDEX, content)
     read_prior(copy, "tileseer", "forward")
     whole = bytearray((copy / name).read_bytes())
     # A digit of a leaf's value, if it is the model: still a model, with other scores.
     place = whole.find(b"leaf_value=0.") + len("leaf_value=0.") if name == model_files.MODEL else len(whole) // 2
     whole[place] ^= 1
     (copy / name).write_bytes(whole)
-    with pytest.raises(UserError, match=f"{name}: the (file was changed|content does not match)"):
+    with pytest.raises(UserError, match=f"{name}: the content does not match"):
         read_prior(copy, "tileseer", "forward")
 
 

@@ -46,7 +46,6 @@ def test_a_row_of_the_results_has_the_figures_of_its_report():
         efficiency=SimpleNamespace(mean=97.126, median=100.0, p10=90.0), interval={"mean": (96.0, 98.5)}
     )
     report = SimpleNamespace(
-        leave_layer_out=None,
         n_problems=1332,
         baselines={"best_single_kernel": figure},
         noise_floor=SimpleNamespace(best=figure),

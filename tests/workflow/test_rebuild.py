@@ -95,7 +95,7 @@ def test_one_tile_less_measures_nothing_and_leaves_no_row(copy):
     gone = "x".join(str(size) for size in rules["tiles"].pop()["tile"])
     path.write_text(yaml.safe_dump(rules))
     # An upgrade besides: that these stages change is known at once, that the dataset does, only when it is made.
-    for module in ("learn/fit.py", "learn/validation.py"):
+    for module in ("learn/boosting.py", "learn/validation.py"):
         copy.edit(f"src/tileseer/{module}", '"""', '"""Of a later release. ')
     run = copy.make()
     assert run.measured == 0

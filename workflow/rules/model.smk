@@ -1,4 +1,6 @@
 # Stage 8: train one ranking model per operation.
+from tileseer.learn.learner import file_of
+
 PRIOR = SETTINGS.model.parameters.prior_folder
 # A prior is a file of the user's, from another run: only its content counts.
 PRIOR_FILES = [
@@ -6,6 +8,8 @@ PRIOR_FILES = [
     for name in ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet")
     if PRIOR
 ]
+# A learner from outside of the checkout: its code is no code of ours.
+LEARNER = SETTINGS.model.parameters.learner
 
 
 rule model:
@@ -18,12 +22,13 @@ rule model:
         hardware=HARDWARE,
         coefficients=COEFFICIENTS,
         prior=PRIOR_FILES,
+        learner=file_of(LEARNER) or [] if LEARNER else [],
         settings=stage_file("model", ["model"], reads=PRIOR_FILES),
     output:
-        model="results/training/{arch}/{operation}/model_tflops.lgbm",
+        model="results/training/{arch}/{operation}/"
+        + ("model.pickle" if LEARNER else "model_tflops.lgbm"),
         spec="results/training/{arch}/{operation}/feature_spec.json",
         manifest="results/training/{arch}/{operation}/train_manifest.json",
-        cross_validation="results/training/{arch}/{operation}/cv_metrics_tflops.json",
         importances="results/training/{arch}/{operation}/feature_importances_tflops.json",
         candidates="results/training/{arch}/{operation}/candidates.parquet",
         hardware="results/training/{arch}/{operation}/hardware.json",

@@ -18,7 +18,7 @@ def main(
     from tileseer.gpus.hardware import read_hardware
     from tileseer.kernels.costs.coefficients import load_coefficients
     from tileseer.learn.features import Features
-    from tileseer.learn.fit import Recipe
+    from tileseer.learn.learner import Recipe
     from tileseer.learn.prior import prior_of
     from tileseer.learn.training import settings_for, train
 

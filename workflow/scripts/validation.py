@@ -11,10 +11,10 @@ def main(
     from tileseer.core import documents
     from tileseer.dataset.dataset import Dataset
     from tileseer.kernels.costs.coefficients import load_coefficients
-    from tileseer.learn import layers_left_out
+    from tileseer.learn.left_out import left_out, recipe_of
     from tileseer.learn.model import Model
     from tileseer.learn.ranking import has_validation_split
-    from tileseer.learn.validation import Context, summarize_report, validate_model
+    from tileseer.learn.validation import Context, report_of, summarize_report, validate_model
     from tileseer.problems import layers as layer_tables
     from tileseer.problems.problem_table import read_uses
 
@@ -28,6 +28,6 @@ def main(
         context = Context(simulated, read_uses(uses), trains)
         report = validate_model(model, data, context, threads)
     else:
-        report = layers_left_out.validate_by_layer(data, layers_left_out.recipe_of(model, threads), simulated)
+        report = report_of(left_out(data, recipe_of(model, threads)), model.hardware, Context(simulated))
     documents.write_document(validation, report)
     return summarize_report(report)

@@ -11,6 +11,7 @@ from tileseer.config.section import OnlySet, RelativePath, Section
 
 Features = Literal["tileseer", "compiled", "cutlass", "miopen", "miopen_layouts", "cudnn", "reference"]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Learner = Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 
 
 class TrainingParameters(Section):
@@ -20,6 +21,8 @@ class TrainingParameters(Section):
     """As ``model.features``."""
     prior: RelativePath = "auto"
     """As ``model.prior``."""
+    learner: Learner = ""
+    """As ``model.learner``."""
     rows_per_problem: int = Field(128, ge=0)
     """Training rows kept of each problem, 0 for all; the fastest ``top_rows`` always, the rest drawn by seed."""
     top_rows: int = Field(64, ge=0)
@@ -46,9 +49,10 @@ class TrainingParameters(Section):
     """As ``model.seed``."""
 
     @property
-    def whole(self) -> TrainingParameters:
-        """The same, with models of cross-validation as large as the published one."""
-        sizes = {"cv_estimators": self.n_estimators, "cv_rows_per_problem": self.rows_per_problem}
+    def small(self) -> TrainingParameters:
+        """The settings of the models of cross-validation: few trees on few rows of a problem."""
+        few = self.cv_rows_per_problem
+        sizes = {"n_estimators": self.cv_estimators, "rows_per_problem": few, "top_rows": few // 2}
         return self.model_copy(update=sizes)
 
     @property
@@ -67,6 +71,9 @@ class ModelSettings(Section):
     """What training starts from; its trees learn the difference. ``formula``: the simulated device's formula for this
     GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times if one exists. Otherwise the folder of
     a trained model of the same direction and features (another arch, data type or device kind)."""
+    learner: Learner = ""
+    """A learner from outside of the checkout, as ``package.module:Class``; empty: ours. Its models are evaluated and
+    reported, not published: they have no C++ header."""
     seed: Seed = 1
     """Seed of row sampling, folds and trees."""
     overrides: Annotated[TrainingParameters, OnlySet] = TrainingParameters()
@@ -75,7 +82,7 @@ class ModelSettings(Section):
     @field_validator("overrides")
     @classmethod
     def _options_are_no_overrides(cls, overrides: TrainingParameters) -> TrainingParameters:
-        for name in ("features", "prior", "seed"):
+        for name in ("features", "prior", "learner", "seed"):
             if name in overrides.model_fields_set:
                 raise ValueError(f"{name} is a separate option: write model.{name}")
         return overrides
@@ -83,8 +90,9 @@ class ModelSettings(Section):
     @property
     def parameters(self) -> TrainingParameters:
         """The parameters of training that the options and overrides lead to."""
-        chosen = {"features": self.features, "prior": self.prior, "seed": self.seed}
-        return self.overrides.model_copy(update=chosen)
+        return self.overrides.model_copy(
+            update={name: getattr(self, name) for name in ("features", "prior", "learner", "seed")}
+        )
 
 
 class ServingParameters(Section):

@@ -79,6 +79,11 @@ class Features:
             raise UserError(f"feature {unknown[0]!r} is not in feature set {name!r}")
         return cls(chosen, gpu, chosen.names if names is None else tuple(names))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Formulas are functions, which cannot be pickled: the name of the set finds them again.
+        name = next(name for name, one in FEATURE_SETS.items() if one is self.set)
+        return Features.of, (name, self.gpu, self.names)
+
     @property
     def categorical(self) -> list[str]:
         """Those whose values are codes without an order."""

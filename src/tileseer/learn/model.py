@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ import pyarrow as pa
 from tileseer.config.model import TrainingParameters
 from tileseer.config.operations import DTYPES
 from tileseer.core import documents, parquet
-from tileseer.core.atomic import write_text
+from tileseer.core.atomic import write_bytes, write_text
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware, target
@@ -26,6 +27,7 @@ from tileseer.kernels.support import check_support
 from tileseer.learn import model_files, trees
 from tileseer.learn.features import Features, feature_set
 from tileseer.learn.formula import Formula
+from tileseer.learn.learner import class_of
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS
 
@@ -52,6 +54,8 @@ class Model:
     pool: pd.DataFrame
     """The Q candidates to choose from: name, kernel, split-K, fields of the kernel, resources."""
     hardware: Hardware
+    threads: int = 1
+    """Of ``score``."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -81,6 +85,8 @@ class Model:
             raise UserError(
                 f"{folder / model_files.CANDIDATES}: column {error} is missing; train or publish the model again"
             ) from error
+        if spec.params.get("learner"):
+            return OutsideModel.unpickled(folder / model_files.OUTSIDE_MODEL, spec, pool, hardware)  # type: ignore[return-value]
         return cls(spec, read_trees(folder / model_files.MODEL, spec), pool, hardware)
 
     @classmethod
@@ -93,10 +99,19 @@ class Model:
 
     def save(self, folder: Path) -> None:
         """Write the files that ``read`` reads, each whole or not at all."""
-        write_text(folder / model_files.MODEL, self.text)
+        self.save_learnt(folder)
         documents.write_document(folder / model_files.SPEC, self.spec)
         documents.write_document(folder / model_files.HARDWARE, self.hardware)
         write_table(folder / model_files.CANDIDATES, self.pool)
+
+    def save_learnt(self, folder: Path) -> None:
+        """Write the trees."""
+        write_text(folder / model_files.MODEL, self.text)
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """How many splits of the trees read each feature."""
+        return dict(zip(self.spec.feature_names, self.booster.feature_importance("split").tolist(), strict=True))
 
     @cached_property
     def booster(self) -> lightgbm.Booster:
@@ -176,6 +191,13 @@ class Model:
         column = pd.Index(self.pool["candidate"]).get_indexer(candidates["candidate"])
         return np.where(column >= 0, scores[:, column], -np.inf)
 
+    def score(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> np.ndarray:
+        """Return the scores of pairs of any candidates by all trees, float64 [P, Q]; ``offered`` [P, Q] are scored."""
+        problem, candidate = np.nonzero(offered)
+        scores = np.full(offered.shape, -np.inf)
+        scores[problem, candidate] = self._of_pairs(problems, candidates, problem, candidate, self.threads)
+        return scores
+
     def score_pairs(
         self,
         problems: pd.DataFrame,
@@ -185,12 +207,23 @@ class Model:
         count: int | None = None,
     ) -> np.ndarray:
         """Scores of n pairs by the first ``count`` trees, float64 [n]; both int [n], rows of ``problems`` and pool."""
+        return self._of_pairs(problems, self.pool, problem, candidate, threads, count)
+
+    def _of_pairs(
+        self,
+        problems: pd.DataFrame,
+        candidates: pd.DataFrame,
+        problem: np.ndarray,
+        candidate: np.ndarray,
+        threads: int,
+        count: int | None = None,
+    ) -> np.ndarray:
         if not len(problem):
             return np.empty(0)
-        columns = self.features.problem_columns(problems), self.features.candidate_columns(self.pool)
+        columns = self.features.problem_columns(problems), self.features.candidate_columns(candidates)
         formula = None
         if self.spec.formula is not None:
-            formula = Formula(problems, self.pool, self.hardware, self.spec.formula)
+            formula = Formula(problems, candidates, self.hardware, self.spec.formula)
         scores = np.empty(len(problem))
         for first in range(0, len(problem), BLOCK):
             part = slice(first, first + BLOCK)
@@ -199,6 +232,56 @@ class Model:
             if formula is not None:
                 scores[part] += formula.score(*pairs)
         return scores
+
+
+@dataclass(frozen=True, eq=False)
+class OutsideModel(Model):
+    """A model of a learner from outside of the checkout: it has no trees."""
+
+    learnt: Any = None
+    """Has the method ``score`` (``learner.Scores``)."""
+
+    @classmethod
+    def unpickled(cls, path: Path, spec: FeatureSpec, pool: pd.DataFrame, hardware: Hardware) -> Self:
+        """Read what was learnt; ``UserError`` where the file is missing or its class cannot be imported."""
+        class_of(str(spec.params["learner"]))
+        try:
+            learnt = pickle.loads(path.read_bytes())
+        except (OSError, ImportError, AttributeError, pickle.UnpicklingError) as error:
+            raise UserError(f"{path}: cannot be read ({error}); train the model again") from error
+        return cls(spec, "", pool, hardware, learnt=learnt)
+
+    def save_learnt(self, folder: Path) -> None:
+        """Pickle what was learnt; ``UserError`` where that cannot be done."""
+        try:
+            content = pickle.dumps(self.learnt, protocol=5)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            name = self.spec.params["learner"]
+            raise UserError(f"model.learner: {name}: what `fit` returns cannot be pickled ({error})") from error
+        write_bytes(folder / model_files.OUTSIDE_MODEL, content)
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """No splits: there are no trees."""
+        return {}
+
+    @property
+    def tree_count(self) -> int:
+        """No trees."""
+        return 0
+
+    def score_pairs(
+        self,
+        problems: pd.DataFrame,
+        problem: np.ndarray,
+        candidate: np.ndarray,
+        threads: int = 1,
+        count: int | None = None,
+    ) -> np.ndarray:
+        """Scores of n pairs of ``problems`` and pool, float64 [n]."""
+        offered = np.zeros((len(problems), len(self.pool)), bool)
+        offered[problem, candidate] = True
+        return np.asarray(self.learnt.score(problems, self.pool, offered), float)[problem, candidate]
 
 
 def spec_of(dataset: Dataset, features: Features, settings: TrainingParameters) -> FeatureSpec:
@@ -300,7 +383,7 @@ OUT_OF_FOLD = parquet.schema(
         ("ndim", pa.int64()),
     ]
 )
-"""One row a training problem: how good the pick of a model was that had not seen it (``cross_validation.picked``)."""
+"""One row a training problem: how good the pick of a model was that had not seen it ."""
 
 
 def read_out_of_fold(folder: Path) -> pd.DataFrame:

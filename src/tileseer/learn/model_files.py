@@ -6,7 +6,7 @@
     MODELS/provenance.json                            what made them
     MODELS/README.md                                  what they are, how good, and how to use them
     MODELS/grouped_conv_{operation}_{arch}/
-        model_tflops.lgbm  feature_spec.json  train_manifest.json  cv_metrics_tflops.json
+        model_tflops.lgbm  feature_spec.json  train_manifest.json
         feature_importances_tflops.json  candidates.parquet  hardware.json  validation.json
         selector.hpp  selector.npz  known_problems.parquet  kernels.json  serving.json
         evaluation.json  resource_estimates.json  out_of_fold.parquet
@@ -30,15 +30,16 @@ from tileseer.measure.device import DeviceKind
 
 INDEX = "index.json"
 MODEL = "model_tflops.lgbm"
+OUTSIDE_MODEL = "model.pickle"
+"""In the place of ``MODEL``: what a learner from outside learnt. It is never published."""
 SPEC = "feature_spec.json"
 MANIFEST = "train_manifest.json"
-CV_METRICS = "cv_metrics_tflops.json"
 IMPORTANCES = "feature_importances_tflops.json"
 CANDIDATES = "candidates.parquet"
 HARDWARE = "hardware.json"
 VALIDATION = "validation.json"
 OUT_OF_FOLD = "out_of_fold.parquet"
-TRAINING_FILES = (MODEL, SPEC, MANIFEST, CV_METRICS, IMPORTANCES, CANDIDATES, HARDWARE, OUT_OF_FOLD)
+TRAINING_FILES = (MODEL, SPEC, MANIFEST, IMPORTANCES, CANDIDATES, HARDWARE, OUT_OF_FOLD)
 """What training leaves in its folder; publishing adds ``VALIDATION``."""
 SELECTOR = "selector.hpp"
 PICKER = "selector.npz"

@@ -110,26 +110,6 @@ class FeatureSpec(Document):
     """Settings of the training."""
 
 
-class Fold(Document):
-    """One fold of the cross-validation; efficiencies of the picks in percent."""
-
-    fold: int
-    rmse: float
-    """Of ln(efficiency), over the measured rows."""
-    r2: float
-    mean_efficiency: float
-    median_efficiency: float
-    p10_efficiency: float
-    min_efficiency: float
-    train_size: int
-    val_size: int
-    val_groups: int
-
-
-class Folds(RootModel[list[Fold]]):
-    """Cross-validation, one entry a fold."""
-
-
 class Importances(RootModel[dict[str, int]]):
     """Splits of each feature, most used first."""
 

@@ -15,6 +15,7 @@ import pandas as pd
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn import efficiency, own_choice
+from tileseer.learn.cross_validation import NO_FOLD
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
 from tileseer.problems.problem import DIMS
@@ -22,10 +23,6 @@ from tileseer.problems.problem import DIMS
 WITHIN = 0.98
 """A pick this close to the best is as good as it: single timings do not tell them apart."""
 BAD = 0.80
-
-
-NEVER = -1
-"""Fold of a problem that only trains."""
 
 
 def has_validation_split(dataset: Dataset) -> bool:
@@ -83,7 +80,7 @@ class Scored:
     rows: np.ndarray
     """Row of ``dataset.problems`` of each."""
     fold: np.ndarray
-    """int [P], in which fold each problem of the dataset is held out, or ``NEVER``. A model that picks for a problem
+    """int [P], in which fold each problem of the dataset is held out, or ``NO_FOLD``. A model that picks for a problem
     has learnt from those of the other folds."""
     offered: np.ndarray
     """bool [P, Q], what a selector may choose on each problem of the dataset."""
@@ -108,7 +105,7 @@ class Scored:
     def training(self) -> np.ndarray:
         """Rows of ``dataset.problems`` that a model of some fold learnt from."""
         several = len(np.unique(self.fold[self.rows])) > 1
-        return np.flatnonzero((self.fold == NEVER) | several)
+        return np.flatnonzero((self.fold == NO_FOLD) | several)
 
     def apart(self, row: int) -> np.ndarray:
         """Which of ``training`` the model of a problem has learnt from, bool [T]."""
@@ -137,9 +134,9 @@ def score_ranking(dataset: Dataset, scores: np.ndarray, offered: np.ndarray, fol
     candidate is published) cover every problem and candidate of the dataset, as a selection would see them.
     """
     if fold is None:
-        fold = np.full(len(dataset.problems), NEVER)
+        fold = np.full(len(dataset.problems), NO_FOLD)
         fold[validation_rows(dataset)] = 0
-    rows = np.flatnonzero((fold != NEVER) & has_pick(dataset))
+    rows = np.flatnonzero((fold != NO_FOLD) & has_pick(dataset))
     if not len(rows):
         raise UserError(f"{dataset.operation}: no validation problem has a measured time")
     achieved, pool = dataset.grid(rows), offered[rows]

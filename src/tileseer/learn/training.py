@@ -15,10 +15,11 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.costs.cost_models import COST_MODELS
 from tileseer.kernels.registry import FAMILIES, family_of_arch
 from tileseer.learn import efficiency, features, model_files
-from tileseer.learn.cross_validation import CrossValidation, cross_validate
-from tileseer.learn.fit import Recipe, Samples, fit_samples, samples_of
-from tileseer.learn.model import Model, write_table
+from tileseer.learn.cross_validation import CrossValidation, Prepared, cross_validate
+from tileseer.learn.learner import Recipe, learner_of
+from tileseer.learn.model import Model, OutsideModel, spec_of, write_table
 from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest, Origin, RealityCheck, Summary
+from tileseer.learn.rows import training_pairs
 
 MEANING = (
     "efficiency of the model's first pick among the recorded candidates, against the fastest recorded one, in percent; "
@@ -91,7 +92,7 @@ class Trained:
     """A model, what it learnt from, and what models are worth that have not seen a problem's group."""
 
     dataset: Dataset
-    samples: Samples
+    prepared: Prepared
     crossed: CrossValidation
     model: Model
     checks: list[RealityCheck]
@@ -106,14 +107,15 @@ class Trained:
     @property
     def manifest(self) -> Manifest:
         """Counts and origin of what the model learnt from."""
-        dataset, samples, prior = self.dataset, self.samples, self.samples.recipe.prior
-        trained = samples.pairs.problems.iloc[np.unique(samples.pairs.problem[samples.learn])]
+        dataset, prepared, prior = self.dataset, self.prepared, self.prepared.recipe.prior
+        pairs, teaching = prepared.pairs, prepared.teaching
+        trained = pairs.problems.iloc[np.unique(pairs.problem[teaching])]
         return Manifest(
             **dict(Origin.of(dataset)),
             data_rows=len(dataset.problem),
-            pool_rows=len(samples.pairs.problem),
-            valid_rows=int(np.count_nonzero(samples.pairs.ok)),
-            training_rows=int(samples.learn.sum()),
+            pool_rows=len(pairs.problem),
+            valid_rows=int(np.count_nonzero(pairs.ok)),
+            training_rows=int(teaching.sum()),
             unique_problems=int(trained["problem_key"].nunique()),
             layer_families=int(trained["layer_family"].nunique()),
             candidates=len(dataset.candidates),
@@ -129,11 +131,9 @@ class Trained:
     def save(self, folder: Path) -> Manifest:
         """Write ``model_files.TRAINING_FILES`` into ``folder``, each whole or not at all."""
         manifest, model = self.manifest, self.model
-        counts = zip(model.spec.feature_names, model.booster.feature_importance("split").tolist(), strict=True)
-        importances = dict(sorted(counts, key=lambda pair: (-pair[1], pair[0])))
+        importances = dict(sorted(model.splits.items(), key=lambda pair: (-pair[1], pair[0])))
         model.save(folder)
         documents.write_document(folder / model_files.MANIFEST, manifest)
-        documents.write_document(folder / model_files.CV_METRICS, self.crossed.folds)
         documents.write_document(folder / model_files.IMPORTANCES, Importances(importances))
         write_table(folder / model_files.OUT_OF_FOLD, self.out_of_fold)
         return manifest
@@ -146,12 +146,17 @@ def train(
 
     ``recorded`` are times that the model is checked on, if it knows candidates of them.
     """
-    samples = samples_of(dataset if other_dtype is None else dataset.followed_by(other_dtype), recipe)
-    crossed = cross_validate(samples)
-    model = fit_samples(samples).with_margins(crossed.margins)
-    model = model.with_pool(model.pool["candidate"].isin(dataset.candidates["candidate"]).to_numpy())
+    pairs = training_pairs(dataset if other_dtype is None else dataset.followed_by(other_dtype))
+    prepared = Prepared.by(recipe, pairs)
+    crossed = cross_validate(prepared)
+    learnt = learner_of(recipe).fit(prepared.made, np.ones(int(prepared.teaching.sum()), bool))
+    if not isinstance(learnt, Model):
+        spec = spec_of(pairs, recipe.features, recipe.settings)
+        learnt = OutsideModel(spec, "", pairs.candidates, recipe.features.gpu, recipe.threads, learnt)
+    own = pairs.candidates["candidate"].isin(dataset.candidates["candidate"]).to_numpy()
+    model = learnt.with_margins(crossed.margins).with_pool(recipe.offers(pairs) & own)
     checks = [reality_check(model, each, recipe.threads) for each in recorded]
-    return Trained(dataset, samples, crossed, model, [each for each in checks if each is not None])
+    return Trained(dataset, prepared, crossed, model, [each for each in checks if each is not None])
 
 
 def reality_check(model: Model, recorded: Dataset, threads: int = 1) -> RealityCheck | None:

@@ -14,6 +14,7 @@ from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import baselines, efficiency, end_to_end, explain, noise_floor, ranking, ties
 from tileseer.learn import validation_report as schema
+from tileseer.learn.cross_validation import NO_FOLD
 from tileseer.learn.features import Features
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
@@ -71,7 +72,7 @@ def report_of(scored: Scored, gpu: Hardware, context: Context, model: Model | No
     return schema.Validation(
         **dict(Origin.of(dataset)),
         n_problems=len(scored.rows),
-        n_without_measurement=int((scored.fold != ranking.NEVER).sum()) - len(scored.rows),
+        n_without_measurement=int((scored.fold != NO_FOLD).sum()) - len(scored.rows),
         n_candidates=len(dataset.candidates),
         mean_pool_size=round(float(scored.pool.sum(axis=1).mean()), 2),
         **ranking.metrics(scored.ranked),

@@ -195,20 +195,6 @@ class NetworkTime(Document):
     noise_floor: Selectors[RunCost]
 
 
-class LayersLeftOut(_Meaning):
-    """Layers left out in turn, of a dataset without problems set aside: what the other figures are of, and repeats."""
-
-    folds: int
-    layers: int
-    n_problems: int
-    repeats: list[Summary]
-    """One for each deal of the layers to folds; the figures of the report are the first one's."""
-    efficiency: Summary
-    """Mean over the repeats of each figure."""
-    interval: Intervals
-    """Over layers and repeats together."""
-
-
 class _Scope(Origin):
     n_problems: int
     n_without_measurement: int
@@ -234,5 +220,3 @@ class Validation(Ranking, _Scope):
     """By problem key."""
     end_to_end: list[NetworkTime] | None = None
     by_distance: list[Distance] | None = None
-    leave_layer_out: LayersLeftOut | None = None
-    """Of a dataset in which all problems train: there are no networks in it that could be set aside."""

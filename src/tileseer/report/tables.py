@@ -117,9 +117,6 @@ def choosers(result: OperationResult) -> Iterable[Row]:
     yield row("best of 3", shipped.best_of_3, "the fastest of the first three, each timed")
     every = "all trees, all candidates; validation report"
     yield row("full model", report.efficiency, every, interval(report.interval["mean"]))
-    if layers := report.leave_layer_out:
-        every = f"mean of {len(layers.repeats)} deals of the layers to {layers.folds} folds; {layers.meaning}"
-        yield row("full model, repeated", layers.efficiency, every, interval(layers.interval["mean"]))
     for name in ("perfect_selector", "perfect_model", "against_true_best"):
         if floor := getattr(floors, name):
             yield row(name.replace("_", " "), floor.efficiency, floor.meaning)

@@ -1,0 +1,163 @@
+"""The learner that ships: LightGBM on how fast a pair is within its problem, on top of what a prior says.
+
+The label is ln(efficiency), the weight efficiency squared: the order of the fast candidates decides a pick. Slow ones
+count a little where few were measured. With a prior, trees learn what its scores miss, and a problem's level is left
+out: the best of a few measured rows need not be its best candidate. The same data, settings and LightGBM release give
+the same bytes, whatever the threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import lightgbm
+import numpy as np
+
+from tileseer.config.model import TrainingParameters
+from tileseer.core.progress import Progress
+from tileseer.dataset.dataset import Dataset
+from tileseer.learn import trees
+from tileseer.learn.formula import Formula, FormulaPrior, whole_units
+from tileseer.learn.learner import Recipe
+from tileseer.learn.model import Model, spec_of
+
+LEAST_EFFICIENCY = 0.05
+"""Efficiencies below this are raised to it: how bad a bad kernel is does not matter."""
+WEIGHT_POWER = 2
+"""Weight of a row: its efficiency to this power."""
+LEAST_WEIGHT = 0.1
+"""The rows of a problem weigh at least this together, in equal parts. Where a library offers few kernels, one of them
+may take a thousand times as long as the others; a model that does not learn it picks that kernel for some layers."""
+ROWS_FOR_FULL_LEAVES = 800
+"""Rows to learn from; of fewer, leaves and groups of categories hold fewer: splits between solvers need them."""
+LEAST_ROWS_OF_A_LEAF = 5
+"""Rows that they hold at least, if the settings say no less."""
+LEAST_LEAVES, ROWS_PER_LEAF = 15, 400
+"""A tree has as many leaves as there are times ``ROWS_PER_LEAF`` rows, at least ``LEAST_LEAVES``, at most the
+settings'."""
+ROWS_OF_A_CATEGORY_GROUP = 100
+"""Rows of the categories that one side of a split has, LightGBM's own number."""
+WEIGHT_OF_SLOPE_1 = 1.0
+"""What a formula's slope of 1 weighs beside the rows: as much as some ten of them."""
+FIXED = {"objective": "regression", "max_bin": 127, "lambda_l2": 1.0}
+"""LightGBM's parameters that nobody had a reason to change."""
+
+
+@dataclass(frozen=True, eq=False)
+class Binned:
+    """A dataset of n pairs with their features, binned once for every fit."""
+
+    dataset: Dataset
+    features: lightgbm.Dataset
+    start: np.ndarray | None = None
+    """Scores of the prior, float64 [n]."""
+    formula: FormulaPrior | None = None
+    """The prior's formula, if it is one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Boosting:
+    """Gradient-boosted trees by a recipe."""
+
+    recipe: Recipe
+
+    def prepare(self, dataset: Dataset) -> Binned:
+        """Bin the features of a dataset, and score its pairs by the prior."""
+        recipe, features, prior = self.recipe, self.recipe.features, self.recipe.prior
+        pairs = dataset.problem, dataset.candidate
+        matrix = features.matrix(dataset.problems, dataset.candidates, *pairs)
+        binned = lightgbm.Dataset(
+            matrix,
+            np.zeros(len(matrix)),
+            feature_name=list(features.names),
+            categorical_feature=features.categorical,
+            params=parameters(recipe.settings, recipe.threads, len(matrix)),
+            # The trees of a prior read the values.
+            free_raw_data=not isinstance(prior, Model),
+        ).construct()
+        if prior is None:
+            return Binned(dataset, binned)
+        if isinstance(prior, Model):
+            return Binned(dataset, binned, np.asarray(prior.booster.predict(matrix, num_threads=recipe.threads)))
+        formula = FormulaPrior(weight=1.0, coefficients=prior)
+        start = Formula(dataset.problems, dataset.candidates, features.gpu, formula).log_speed(*pairs)
+        weight = round(slope(dataset, whole_units(start)), 6)
+        return Binned(
+            dataset, binned, whole_units(weight * start), FormulaPrior(weight=weight, coefficients=prior)
+        )
+
+    def fit(self, prepared: Binned, rows: np.ndarray) -> Model:
+        """Grow trees on some rows of a binned dataset, bool [n]; the model's pool are all its candidates."""
+        recipe, pairs = self.recipe, prepared.dataset
+        with Progress("train", recipe.settings.n_estimators, "trees") as progress:
+            booster = grow(prepared, rows, recipe, progress)
+        spec = spec_of(pairs, recipe.features, recipe.settings).model_copy(update={"formula": prepared.formula})
+        text = trees.canonical(trees.round_leaves(booster).model_to_string())
+        return Model(spec, text, pairs.candidates, recipe.features.gpu, recipe.threads)
+
+
+def parameters(settings: TrainingParameters, threads: int, rows: int = ROWS_FOR_FULL_LEAVES) -> dict[str, Any]:
+    """LightGBM's parameters; ``rows`` are those to learn from, of all folds."""
+    share, least = min(rows / ROWS_FOR_FULL_LEAVES, 1.0), min(LEAST_ROWS_OF_A_LEAF, settings.min_child_samples)
+    return FIXED | {
+        "num_leaves": min(settings.num_leaves, max(rows // ROWS_PER_LEAF, LEAST_LEAVES)),
+        "learning_rate": settings.learning_rate,
+        "min_data_in_leaf": max(round(settings.min_child_samples * share), least),
+        "min_data_per_group": max(round(ROWS_OF_A_CATEGORY_GROUP * share), least),
+        "feature_fraction": settings.feature_fraction,
+        "seed": settings.seed,
+        "deterministic": True,
+        # Column-wise histograms are summed by one thread each: the sums do not depend on the number of threads. One
+        # thread alone makes the same sums row by row, in two thirds of the time.
+        "force_col_wise": threads != 1,
+        "force_row_wise": threads == 1,
+        "num_threads": threads,
+        "verbosity": -1,
+    }
+
+
+def grow(prepared: Binned, rows: np.ndarray, recipe: Recipe, progress: Progress | None = None) -> lightgbm.Booster:
+    """Return trees that learn from some rows of a binned dataset (bool [n]); ``progress`` counts them."""
+    used = parameters(recipe.settings, recipe.threads, prepared.features.num_data())
+    part = prepared.features.subset(np.flatnonzero(rows).tolist(), params=used)
+    problem, efficiency = prepared.dataset.problem[rows], prepared.dataset.efficiency[rows]
+    weights, label = weight(problem, efficiency), target(efficiency)
+    prior = recipe.prior.booster if isinstance(recipe.prior, Model) else None
+    if prepared.start is not None:
+        start = prepared.start[rows]
+        label = centred(problem, label - start, weights)
+        if prior is not None:
+            # LightGBM itself takes the scores of the trees that it starts from away.
+            label = start + label
+    part.construct().set_label(label).set_weight(weights)
+    counted = None if progress is None else [lambda _: progress.add()]
+    return lightgbm.train(used, part, num_boost_round=recipe.settings.n_estimators, init_model=prior, callbacks=counted)
+
+
+def weight(problem: np.ndarray, efficiency: np.ndarray) -> np.ndarray:
+    """Return what rows of these problems and efficiencies (0..1) weigh."""
+    return np.maximum(efficiency**WEIGHT_POWER, LEAST_WEIGHT / np.bincount(problem)[problem])
+
+
+def target(efficiency: np.ndarray) -> np.ndarray:
+    """Return what is learnt of efficiencies (0..1)."""
+    return np.log(np.maximum(efficiency, LEAST_EFFICIENCY))
+
+
+def slope(dataset: Dataset, scores: np.ndarray) -> float:
+    """Return how far the pairs of a dataset follow ``scores`` [n]: least squares of the differences within problems.
+
+    Few rows leave it near 1.
+    """
+    weights = weight(dataset.problem, dataset.efficiency)
+    predicted = centred(dataset.problem, scores, weights)
+    label = centred(dataset.problem, target(dataset.efficiency), weights)
+    fitted = np.sum(weights * predicted * label) + WEIGHT_OF_SLOPE_1
+    return max(float(fitted / (np.sum(weights * predicted**2) + WEIGHT_OF_SLOPE_1)), 0.0)
+
+
+def centred(problem: np.ndarray, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return values minus the weighted mean of their problem."""
+    number = np.unique(problem, return_inverse=True)[1]
+    return np.asarray(values - (np.bincount(number, weight * values) / np.bincount(number, weight))[number])

@@ -1,0 +1,58 @@
+"""Layers left out in turn, of a dataset in which no problems were set aside."""
+
+import dataclasses
+
+import learning_samples as samples
+import numpy as np
+
+from tileseer.learn import boosting, left_out, ranking, validation
+from tileseer.learn.cross_validation import LAYER_FOLDS, NO_FOLD
+
+
+def all_train():
+    data = samples.measured()
+    return dataclasses.replace(data, problems=data.problems.assign(split="train"))
+
+
+def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
+    data, grow, seen = all_train(), boosting.grow, []
+
+    def watched(prepared, rows, recipe, progress):
+        seen.append((set(prepared.dataset.problem[rows]), recipe.settings.n_estimators))
+        return grow(prepared, rows, recipe, progress)
+
+    monkeypatch.setattr(boosting, "grow", watched)
+    scored = left_out.left_out(data, samples.recipe())
+    assert len(seen) == LAYER_FOLDS
+    layers = data.problems["layer_family"].to_numpy()
+    for number, (learnt, trees) in enumerate(seen):
+        held_out = scored.fold == number
+        assert held_out.any() and not set(layers[held_out]) & set(layers[list(learnt)])
+        assert trees == samples.SMALL.n_estimators
+    assert len(scored.rows) == int((scored.fold != NO_FOLD).sum())
+
+
+def test_of_many_problems_some_folds_are_judged_and_the_others_train_every_model(monkeypatch):
+    data = all_train()
+    every = left_out.left_out(data, samples.recipe())
+    monkeypatch.setattr(left_out, "ENOUGH_JUDGED_PROBLEMS", len(data.problems) * 2 // LAYER_FOLDS)
+    some = left_out.left_out(data, samples.recipe())
+    judged = some.fold != NO_FOLD
+    assert set(some.fold[judged]) == {0, 1}
+    at = np.isin(every.rows, some.rows)
+    assert at.sum() < len(at)
+    # Baselines are chosen on layers that are not judged, too.
+    assert (every.offered == some.offered).all() and every.offered[~judged].any()
+    # The models are those of the whole deal, so are the picks of the folds that are judged.
+    assert (every.fold[judged] == some.fold[judged]).all() and (every.picks[at] == some.picks).all()
+
+
+def test_baselines_are_of_other_folds():
+    # Candidate 0 is best on the first two problems, candidate 1 on the others: each fold learns the wrong one.
+    data = samples.table_of([[10, 5], [10, 5], [5, 10], [5, 10]], ["train"] * 4, ndim=2)
+    scores = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], float)
+    scored = ranking.score_ranking(data, scores, np.ones((4, 2), bool), np.array([0, 0, 1, 1]))
+    found = validation.report_of(scored, samples.product(), validation.Context())
+    assert found.n_problems == 4 and found.efficiency.mean == 87.5
+    single = found.baselines["best_single_kernel"]
+    assert single.efficiency.mean == 50.0 and single.candidates is None and "fold" in single.meaning
