@@ -1,6 +1,5 @@
 """The shared cache: whole or absent, bounded, and safe for many writers who may die at any moment."""
 
-import json
 import multiprocessing
 import os
 import random
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileseer.cli.main import main
 from tileseer.core import cache as caches
 from tileseer.core.cache import Cache
 
@@ -196,27 +194,6 @@ def use_as_several(folder, capfd):
         assert os.waitpid(child, 0)[1] == 0, capfd.readouterr().err
     assert len({path.stat().st_uid for path in entries(folder)}) == 2
     assert held(folder) <= 40 * 3200
-
-
-def test_the_command_counts_and_collects_in_the_folder_of_the_configuration(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "a cache"
-    for number in range(5):
-        Cache(folder, BIG).put(caches.key(str(number)), content_of(number))
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config/config.yaml").write_text(f"cache: {{folder: {folder}, max_gib: 1}}\n")
-
-    def call(*arguments):
-        assert main(["cache", *arguments, "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    stats = {"folder": str(folder), "entries": 5, "bytes": held(folder), "max_bytes": 2**30}
-    assert call("stats") == stats | {"command": "cache stats", "format": 2}
-    done = call("gc", "--max-gib", str(2 * 3200 / 2**30), "--folder", str(folder))
-    assert done["removed"] == 3 and done["entries"] == 2
-    (tmp_path / "config/config.yaml").write_text("cache: {folder: there}\n")
-    assert main(["cache", "stats"]) == 2
-    assert "cache.folder: 'there': give an absolute path" in capsys.readouterr().err
 
 
 def test_the_default_folder_is_the_users(monkeypatch, tmp_path):

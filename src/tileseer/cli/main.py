@@ -13,9 +13,7 @@ from tileseer.core.errors import reports_user_errors
 
 COMMANDS = {
     "bench": "measure a few kernels on one convolution",
-    "cache": "count or shrink the shared cache of compiled kernels",
     "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
-    "compare": "compare two datasets, or the picks of two models",
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",
     "explain": "explain why a model picks a kernel, or which rules a kernel breaks",
