@@ -106,7 +106,7 @@ def _reference(unit: CompileUnit, text: str, found, tree: Path, settings: Compil
         (folder / f"{stem}.cpp").write_text(text)
         target = f"--offload-arch={unit.arch}"
         steps = (
-            [*flags.HIPCC, "-c", "-I", str(tree / "include"), "-I", ".", target, f"{stem}.cpp", "-o", "kernel.o"],
+            [*flags.HIPCC_FLAGS, "-c", "-I", str(tree / "include"), "-I", ".", target, f"{stem}.cpp", "-o", "kernel.o"],
             ["-shared", "-fPIC", target, "--hip-link", "-x", "none", "kernel.o", "-o", "kernel.so"],
         )
         seconds = 0.0

@@ -68,7 +68,9 @@ def few(operation: Operation, count: int) -> list[str]:
 
 def nvcc(sources: list[Path], output: Path, *more: str) -> None:
     """Compile a library as the harness does."""
-    native.run_command([*native.library_command("cuda", "nvcc", ARCH, sources, output, ROOT / native.SOURCES), *more])
+    native.run_command(
+        [*native.library_command("cuda", "nvcc", ARCH, sources, output, ROOT / native.NATIVE_SOURCES), *more]
+    )
 
 
 def build(args: argparse.Namespace, operations: list[Operation]) -> dict[str, list[str]]:
@@ -77,7 +79,7 @@ def build(args: argparse.Namespace, operations: list[Operation]) -> dict[str, li
     emitter = emit.CutlassEmitter(ROOT / "workflow/templates", ROOT)
     names = {str(operation): few(operation, args.kernels) for operation in operations}
     jobs = [
-        ([ROOT / native.SOURCES / native.DRIVER_SOURCE], args.work / "driver.so", ()),
+        ([ROOT / native.NATIVE_SOURCES / native.DRIVER_SOURCE], args.work / "driver.so", ()),
         ([ROOT / "benchmarks/gpu/faulty_kernels.cu"], args.work / "faulty.so", ()),
     ]
     for text in sorted(set().union(*names.values())):

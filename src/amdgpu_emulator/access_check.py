@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from amdgpu_emulator.memory import Allocation, Array, Touch
     from amdgpu_emulator.wave import Transfer, Waves
 
-KINDS = ("races", "memory")
+CHECKS = ("races", "memory")
 """What can be looked for."""
-_WAVES = 1024
+_WAVE_NUMBERS = 1024
 """More than a workgroup has."""
 MOST_FINDINGS = 16
 """Different pairs of instructions, and different loads, that a launch reports."""
@@ -105,15 +105,15 @@ class _Record:
     """Whether it stores only where memory is as expected."""
 
     def units(self, unit: int) -> tuple[Array, Array]:
-        """Numbers of the units of so many bytes that it touched, and the wave of each."""
+        """Return the numbers of the units of so many bytes that it touched, and the wave of each."""
         return (self.at[:, None] // unit + np.arange(self.size // unit)).ravel(), self.waves.repeat(self.size // unit)
 
     def end(self, offset: int) -> int:
-        """Behind the bytes of a lane that touched the one at an offset."""
+        """Return the offset behind the bytes of a lane that touched the one at an offset."""
         return int(self.at[(self.at <= offset) & (offset < self.at + self.size)].max()) + self.size
 
     def races_with(self, other: _Record) -> bool:
-        """Whether nothing orders accesses of two waves to the same byte."""
+        """Return whether nothing orders accesses of two waves to the same byte."""
         begin, end = max(self.epochs[0], other.epochs[0]), min(self.epochs[1], other.epochs[1])
         is_harmless = self.what == other.what != "store"
         return not is_harmless and (self.workgroup != other.workgroup or begin <= end)
@@ -153,7 +153,7 @@ class AccessCheck:
             self._unwritten[key] = UnwrittenLoad(self._kernel, allocation.name, offset, size, access)
 
     def unwritten(self) -> list[UnwrittenLoad]:
-        """Loads of bytes that nothing has written; at most one for each instruction."""
+        """Return the loads of bytes that nothing has written; at most one for each instruction."""
         return list(self._unwritten.values())[:MOST_FINDINGS]
 
     def end_workgroup(self, lds: Allocation) -> None:
@@ -167,7 +167,7 @@ class AccessCheck:
         self._local.clear()
 
     def races(self) -> list[Race]:
-        """All races of the launch, those of the LDS first; at most one for each pair of instructions."""
+        """Return all races of the launch, those of the LDS first; at most one for each pair of instructions."""
         for allocation, records in self._global.items():
             self._report(allocation, _without_expectations(records))
         self._global.clear()
@@ -207,7 +207,7 @@ class AccessCheck:
 
 
 def _without_expectations(records: list[_Record]) -> list[_Record]:
-    """Records without loads of what their wave swaps later: they only say what it expects, as in a sum of bf16."""
+    """Return the records without loads of what their wave swaps later, which only say what it expects (bf16 sums)."""
     if not any(record.swaps for record in records):
         return records
     kept, swapped = [], defaultdict[tuple[object, int], set[int]](set)
@@ -226,7 +226,7 @@ def _without_expectations(records: list[_Record]) -> list[_Record]:
 
 
 def _contested(records: Sequence[_Record], size: int) -> tuple[Array, int]:
-    """Units that several waves touch and one of them writes, whatever their epochs, and the bytes of a unit.
+    """Return the units that several waves touch and one of them writes, whatever their epochs, and the bytes of a unit.
 
     Atomic accesses are writes to all but each other.
     """
@@ -240,7 +240,7 @@ def _contested(records: Sequence[_Record], size: int) -> tuple[Array, int]:
         parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         for record in (record for record in records if record.what == what):
             units, waves = record.units(unit)
-            parts.append((units, waves + (1 + _WAVES * groups[record.workgroup])))
+            parts.append((units, waves + (1 + _WAVE_NUMBERS * groups[record.workgroup])))
         touched[what] = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
     contested = []
     for what, others in (("store", ("load", "atomic")), ("atomic", ("load",))):

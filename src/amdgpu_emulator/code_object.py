@@ -63,7 +63,7 @@ class CodeObject:
     """Where each source line begins, by address, if the compiler has noted that (``-gline-tables-only``)."""
 
     def source(self, address: int) -> str:
-        """File and line of an instruction; empty without debug information."""
+        """Return the file and line of an instruction; empty without debug information."""
         at = bisect.bisect_right(self.lines, address, key=itemgetter(0)) - 1
         return self.lines[at][1] if at >= 0 else ""
 
@@ -91,7 +91,7 @@ def load(content: bytes | Path | str) -> CodeObject:
 
 
 def bundle_bytes(head: bytes) -> int:
-    """Size of a bundle of code objects, by its first bytes; ``ValueError`` if it is none."""
+    """Return the size of a bundle of code objects, by its first bytes; ``ValueError`` if it is none."""
     if not head.startswith(_BUNDLE):
         raise ValueError("this is no bundle of code objects")
     return max((end for _, _, end in _bundle_entries(head)), default=0)
@@ -105,7 +105,7 @@ def _of_bundle(content: bytes) -> bytes:
 
 
 def _bundle_entries(head: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Target, begin and end of each part of a bundle."""
+    """Yield the target, begin and end of each part of a bundle."""
     (count,) = struct.unpack_from("<Q", head, len(_BUNDLE))
     at = len(_BUNDLE) + 8
     for _ in range(count):

@@ -15,15 +15,15 @@ class Coverage:
         self._all: dict[tuple[CodeObject, str], frozenset[int]] = {}
 
     def add(self, code: CodeObject, kernel: str, addresses: set[int]) -> None:
-        """A launch of a kernel reached the instructions at these addresses."""
+        """Note that a launch of a kernel reached the instructions at these addresses."""
         self._reached[code, kernel] |= addresses
 
     def launched(self, code: CodeObject) -> list[str]:
-        """Kernels of a code object that were launched."""
+        """Return the kernels of a code object that were launched."""
         return [kernel for other, kernel in self._reached if other is code]
 
     def counts(self, code: CodeObject, kernel: str) -> tuple[int, int]:
-        """Instructions of a kernel that were executed, and all that it has."""
+        """Return the instructions of a kernel that were executed, and all that it has."""
         key = code, kernel
         if key not in self._all:
             self._all[key] = frozenset(_instructions(code, code.kernels[kernel]))

@@ -18,7 +18,7 @@ _OLD_NAMES = {"V_DOT2C_F32_BF16": "V_MAC_F32", "V_FMAMK_F32": "V_MADMK_F32", "V_
 
 
 def decode(code: bytes, at: int, arch: str) -> Instruction:
-    """The instruction at an offset; ``UnsupportedInstruction`` if there is none."""
+    """Return the instruction at an offset; ``UnsupportedInstruction`` if there is none."""
     try:
         return _decode(code[at : at + _LONGEST], arch)
     except (ValueError, AssertionError) as error:
@@ -27,7 +27,7 @@ def decode(code: bytes, at: int, arch: str) -> Instruction:
 
 @lru_cache(1 << 16)
 def _decode(content: bytes, arch: str) -> Instruction:
-    """The instruction that some bytes begin with; instances of a kernel share much of their code."""
+    """Return the instruction that some bytes begin with; instances of a kernel share much of their code."""
     # Half a second to import: a code object can be read without it.
     from tinygrad.renderer.amd import decode_inst
 

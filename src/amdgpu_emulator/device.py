@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from amdgpu_emulator.access_check import KINDS, AccessCheck, Race, UnwrittenLoad
+from amdgpu_emulator.access_check import CHECKS, AccessCheck, Race, UnwrittenLoad
 from amdgpu_emulator.code_object import CodeObject
 from amdgpu_emulator.coverage import Coverage
 from amdgpu_emulator.dispatch import Dispatch
@@ -14,9 +14,9 @@ from amdgpu_emulator.faults import EmulationFault
 from amdgpu_emulator.machine_code import MachineCode
 from amdgpu_emulator.memory import Array, GlobalMemory
 
-_LDS_BYTES = {"gfx90a": 64 << 10, "gfx942": 64 << 10, "gfx950": 160 << 10}
+_LDS_BYTES_OF_ARCH = {"gfx90a": 64 << 10, "gfx942": 64 << 10, "gfx950": 160 << 10}
 """What a workgroup can have."""
-ARCHS = tuple(_LDS_BYTES)
+ARCHS = tuple(_LDS_BYTES_OF_ARCH)
 _MOST_THREADS = 1024
 """Of a workgroup."""
 Argument = Array | np.generic | bytes
@@ -48,7 +48,7 @@ class EmulatedGpu:
 
     def launch(
         self, code: CodeObject, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument],
-        *, dynamic_lds: int = 0, seed: int = 0, check: Collection[str] = KINDS, unwritten: Collection[int] = (),
+        *, dynamic_lds: int = 0, seed: int = 0, check: Collection[str] = CHECKS, unwritten: Collection[int] = (),
         trace: Callable[[str], None] | None = None, coverage: Coverage | None = None,
         most_instructions: int = Dispatch.most_instructions,
     ) -> Execution:  # fmt: skip
@@ -67,12 +67,14 @@ class EmulatedGpu:
         if kernel not in code.kernels:
             raise ValueError(f"the code object has no kernel {kernel}, but {', '.join(code.kernels)}")
         check = (check,) if isinstance(check, str) else check
-        if others := set(check) - set(KINDS):
-            raise ValueError(f"check: {', '.join(map(repr, sorted(others)))}; choose of {', '.join(KINDS)}")
+        if others := set(check) - set(CHECKS):
+            raise ValueError(f"check: {', '.join(map(repr, sorted(others)))}; choose of {', '.join(CHECKS)}")
         descriptor, machine_code = code.kernels[kernel], self._load(code)
         lds_bytes = descriptor.lds_bytes + dynamic_lds
-        if lds_bytes > _LDS_BYTES[code.arch]:
-            raise EmulationFault(f"{kernel} takes {lds_bytes} bytes of LDS; {code.arch} has {_LDS_BYTES[code.arch]}")
+        if lds_bytes > _LDS_BYTES_OF_ARCH[code.arch]:
+            raise EmulationFault(
+                f"{kernel} takes {lds_bytes} bytes of LDS; {code.arch} has {_LDS_BYTES_OF_ARCH[code.arch]}"
+            )
         if min(dynamic_lds, seed) < 0:
             raise ValueError(f"dynamic_lds: {dynamic_lds}, seed: {seed}; both are at least 0")
         watch = AccessCheck(kernel, code.source, "races" in check, "memory" in check) if check else None
@@ -140,7 +142,7 @@ def _three(what: str, sizes: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _kernarg(dispatch: Dispatch, values: Sequence[bytes]) -> Array:
-    """The arguments as they lie in memory: those that the host passes, and the hidden ones of the runtime."""
+    """Return the arguments as they lie in memory: those that the host passes, and the hidden ones of the runtime."""
     kernel = dispatch.kernel
     explicit = kernel.explicit_arguments
     if len(explicit) != len(values):

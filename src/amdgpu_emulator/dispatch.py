@@ -11,9 +11,9 @@ from amdgpu_emulator.code_object import KernelDescriptor
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.machine_code import BARRIER, END, PART, MachineCode
 from amdgpu_emulator.memory import Allocation, Array, GlobalMemory
-from amdgpu_emulator.wave import EXEC, LANES, PAIRS, SGPRS, Waves, Workgroup
+from amdgpu_emulator.wave import EXEC, LANES, SGPR_PAIRS, SGPRS, Waves, Workgroup
 
-_UNWRITTEN = 0xFF
+_UNWRITTEN_BYTE = 0xFF
 """Each byte of registers, LDS and scratch before it is written: not a number in every float type."""
 _USER_SGPRS = ((1, 4), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (64, 1))
 """Bits of the descriptor's properties, and how many registers each is: the scratch memory's buffer, dispatch, queue,
@@ -93,7 +93,7 @@ class Dispatch:
         for bit, registers in _USER_SGPRS:
             if kernel.properties & bit:
                 if bit == _KERNARG:
-                    w.s64[register // 2 :: PAIRS] = self.kernarg
+                    w.s64[register // 2 :: SGPR_PAIRS] = self.kernarg
                 register += registers
         # Arguments that could lie in registers from the start are loaded by the code before the entry for those.
         register = kernel.rsrc2 >> 1 & 31
@@ -111,4 +111,4 @@ class Dispatch:
 
 
 def _poison(size: int) -> Array:
-    return np.full(size, _UNWRITTEN, np.uint8)
+    return np.full(size, _UNWRITTEN_BYTE, np.uint8)

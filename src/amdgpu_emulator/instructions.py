@@ -20,7 +20,7 @@ _MEMORY = {
     "SCRATCH": memory_instructions.translate_scratch,
     "SMEM": memory_instructions.translate_scalar_load,
 }
-_NOTHING = frozenset(
+_WITHOUT_EFFECT = frozenset(
     ("S_NOP", "S_SETPRIO", "S_SLEEP", "S_ICACHE_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_SETHALT", "S_INCPERFLEVEL",
      "S_DECPERFLEVEL", "S_TTRACEDATA", "BUFFER_WBL2", "BUFFER_INV", "BUFFER_WBINVL1", "BUFFER_WBINVL1_VOL",
      "BUFFER_INVL2", "V_NOP")
@@ -29,14 +29,14 @@ _NOTHING = frozenset(
 
 
 def accesses_memory(inst: Instruction) -> bool:
-    """Whether an instruction reads or writes memory or the LDS."""
+    """Return whether an instruction reads or writes memory or the LDS."""
     return type(inst).__name__ in _MEMORY
 
 
 def translate(inst: Instruction, name: str) -> Step:
-    """Function that executes an instruction which does not branch; ``name`` is that of the opcode on its arch."""
+    """Return the function that executes an instruction without a branch; ``name`` is that of the opcode on its arch."""
     encoding = type(inst).__name__
-    if name in _NOTHING:
+    if name in _WITHOUT_EFFECT:
         return lambda w: None
     if name == "S_TRAP":
         return _trap

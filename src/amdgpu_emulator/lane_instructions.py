@@ -13,7 +13,7 @@ from amdgpu_emulator.wave import LANES, Step, Waves
 
 
 def _by_wave(w: Waves, values: Array) -> Array:
-    """One value a lane, or one for all, as [waves, lanes]."""
+    """Return one value a lane, or one for all, as [waves, lanes]."""
     return np.broadcast_to(values, w.every.shape).reshape(w.count, LANES)
 
 
@@ -49,7 +49,7 @@ def _write_lane(inst: Instruction) -> Step:
 
 
 def _count_below(high: bool) -> Callable[[Instruction], Step]:
-    """Bits of a mask below each lane, in the mask's lower or upper half."""
+    """Return the bits of a mask below each lane, in the mask's lower or upper half."""
     below = np.clip(np.arange(LANES) - 32 * high, 0, 32)
     masks = ((1 << below.astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
 
@@ -81,7 +81,7 @@ LANE_INSTRUCTIONS: dict[str, Callable[[Instruction], Step]] = {
 
 
 def _dpp_sources(control: int) -> Array:
-    """The lane that each lane reads; -1 if there is none."""
+    """Return the lane that each lane reads; -1 if there is none."""
     lane = np.arange(LANES)
     row, place = lane & ~15, lane & 15
     if control < 0x100:
@@ -107,7 +107,7 @@ def _dpp_sources(control: int) -> Array:
 
 
 def with_lanes_of(inst: Instruction, step: Step) -> Step:
-    """A DPP instruction: its first operand comes from other lanes."""
+    """Return the step of a DPP instruction: its first operand comes from other lanes."""
     of_wave, row = _dpp_sources(inst.dpp), inst.vsrc0.offset - VGPR
     lane = np.arange(LANES)
     allowed = (inst.row_mask >> (lane >> 4) & 1 & inst.bank_mask >> ((lane & 15) >> 2) & 1).astype(bool)

@@ -13,7 +13,7 @@ from amdgpu_emulator import decoder, instructions
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import EmulationFault, EmulationHang, MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.scalar_operations import s16
-from amdgpu_emulator.wave import EXEC, PAIRS, VCC, Step, Waves
+from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, VCC, Step, Waves
 
 BARRIER, WAIT, END, PART = "barrier", "wait", "end", "part"
 _EVERYTHING = 1 << 20
@@ -25,10 +25,10 @@ _BRANCHES: dict[str, Callable[[Waves], list[bool]]] = {
     "S_BRANCH": lambda w: [True] * w.count,
     "S_CBRANCH_SCC0": lambda w: [not scc for scc in w.scc],
     "S_CBRANCH_SCC1": lambda w: [bool(scc) for scc in w.scc],
-    "S_CBRANCH_VCCZ": lambda w: [mask == 0 for mask in w.s64[VCC // 2 :: PAIRS].tolist()],
-    "S_CBRANCH_VCCNZ": lambda w: [mask != 0 for mask in w.s64[VCC // 2 :: PAIRS].tolist()],
-    "S_CBRANCH_EXECZ": lambda w: [mask == 0 for mask in w.s64[EXEC // 2 :: PAIRS].tolist()],
-    "S_CBRANCH_EXECNZ": lambda w: [mask != 0 for mask in w.s64[EXEC // 2 :: PAIRS].tolist()],
+    "S_CBRANCH_VCCZ": lambda w: [mask == 0 for mask in w.s64[VCC // 2 :: SGPR_PAIRS].tolist()],
+    "S_CBRANCH_VCCNZ": lambda w: [mask != 0 for mask in w.s64[VCC // 2 :: SGPR_PAIRS].tolist()],
+    "S_CBRANCH_EXECZ": lambda w: [mask == 0 for mask in w.s64[EXEC // 2 :: SGPR_PAIRS].tolist()],
+    "S_CBRANCH_EXECNZ": lambda w: [mask != 0 for mask in w.s64[EXEC // 2 :: SGPR_PAIRS].tolist()],
 }
 
 
@@ -105,7 +105,7 @@ class MachineCode:
         return decoder.opcode(decoder.decode(self._image, address, self._arch).op.name, self._arch)
 
     def opcodes(self, runs: Counter[int]) -> Counter[str]:
-        """How often each opcode was executed, by the runs of basic blocks."""
+        """Count how often each opcode was executed, by the runs of basic blocks."""
         counts: Counter[str] = Counter()
         for start, times in runs.items():
             for name in self._blocks[start].opcodes:
@@ -113,7 +113,7 @@ class MachineCode:
         return counts
 
     def addresses(self, runs: Counter[int]) -> set[int]:
-        """Addresses in the code object of all instructions that were executed."""
+        """Return the addresses in the code object of all instructions that were executed."""
         return {address - self.base for start in runs for address in self._blocks[start].addresses}
 
     def _translate(self, start: int) -> BasicBlock:
@@ -140,7 +140,7 @@ class MachineCode:
 
 
 def _at(address: int, access: Step) -> Step:
-    """An instruction that accesses memory, and tells the waves where it is."""
+    """Return an access to memory that tells the waves where it is."""
 
     def step(w: Waves) -> None:
         w.at = address
@@ -157,7 +157,7 @@ def _refusing(what: str) -> Step:
 
 
 def _jump(inst: Instruction, name: str, after: int) -> Jump | None:
-    """How an instruction ends a block; ``None`` if it does not."""
+    """Return how an instruction ends a block; ``None`` if it does not."""
     if name in _BRANCHES:
         return _branch(_BRANCHES[name], after + 4 * s16(inst.simm16), after)
     if name == "S_WAITCNT":
@@ -199,9 +199,9 @@ def _far_jump(inst: Instruction, name: str, after: int) -> Jump:
     def jump(w: Waves) -> str | None:
         targets = [after + 4 * s16(inst.simm16)] * w.count if name == "S_CALL_B64" else [after] * w.count
         if name in ("S_SETPC_B64", "S_SWAPPC_B64"):
-            targets = w.s64[inst.ssrc0.offset // 2 :: PAIRS].tolist()
+            targets = w.s64[inst.ssrc0.offset // 2 :: SGPR_PAIRS].tolist()
         if name != "S_SETPC_B64":
-            w.s64[inst.sdst.offset // 2 :: PAIRS] = after
+            w.s64[inst.sdst.offset // 2 :: SGPR_PAIRS] = after
         return _go_on(w, targets)
 
     return jump

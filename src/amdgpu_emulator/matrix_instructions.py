@@ -17,7 +17,7 @@ from amdgpu_emulator.memory import Array
 from amdgpu_emulator.operands import ACC, VGPR, constant_bits
 from amdgpu_emulator.wave import LANES, Step, Waves
 
-_NAME = re.compile(r"V_MFMA_F32_(\d+)X(\d+)X(\d+)_?(?:(\d+)B_)?(BF16|F16|F32)(?:_1K)?")
+_MFMA_NAME = re.compile(r"V_MFMA_F32_(\d+)X(\d+)X(\d+)_?(?:(\d+)B_)?(BF16|F16|F32)(?:_1K)?")
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class MfmaShape:
 
 
 def mfma_shape(name: str) -> MfmaShape | None:
-    """Shape of an opcode; ``None`` if it is none of these."""
-    match = _NAME.fullmatch(name)
+    """Return the shape of an opcode; ``None`` if it is none of these."""
+    match = _MFMA_NAME.fullmatch(name)
     if not match:
         return None
     m, n, k, blocks = (int(match[i] or 1) for i in range(1, 5))
@@ -63,7 +63,7 @@ def mfma_shape(name: str) -> MfmaShape | None:
 
 
 def translate_mfma(inst: Instruction, name: str) -> Step:
-    """``v_mfma_f32_...``."""
+    """Translate ``v_mfma_f32_...``."""
     shape = mfma_shape(name)
     if shape is None:
         raise UnsupportedInstruction(inst.op.name)
@@ -95,7 +95,7 @@ def multiply(w: Waves, shape: MfmaShape, d: int, a: int, b: int, c: Array | int)
 
 
 def _operand(w: Waves, shape: MfmaShape, first: int) -> Array:
-    """A as [waves, blocks, rows, k], or B as [waves, blocks, columns, k]."""
+    """Return A as [waves, blocks, rows, k], or B as [waves, blocks, columns, k]."""
     words = w.v[first : first + shape.source_rows]
     if shape.kind == "F32":
         values = words.view(np.float32)
@@ -112,7 +112,7 @@ def _operand(w: Waves, shape: MfmaShape, first: int) -> Array:
 
 @cache
 def _result_places(shape: MfmaShape) -> Array:
-    """Which element of the blocks of D each register and lane has."""
+    """Return which element of the blocks of D each register and lane has."""
     register, lane = np.indices((shape.result_rows, LANES))
     if shape.m == 4:
         block, row, column = lane // 4, register, lane % 4

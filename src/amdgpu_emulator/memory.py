@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from amdgpu_emulator.faults import MemoryFault
 
 Array = NDArray[Any]
-WORD = 4
+WORD_BYTES = 4
 Touch = tuple["Allocation", Array, Array, int, str]
 """Allocation, numbers of lanes, offset of each, bytes of each, and ``load``, ``store``, or ``unwritten``: a load of
 bytes that nothing has written."""
-_STEPS = {count: np.arange(count)[:, None] for count in range(1, 17)}
-_WRITTEN = {size: np.iinfo(f"u{size}").max for size in (1, 2, 4)}
+_WORD_OFFSETS = {count: np.arange(count)[:, None] for count in range(1, 17)}
+_ALL_WRITTEN = {size: np.iinfo(f"u{size}").max for size in (1, 2, 4)}
 
 
 def _views(content: Array) -> dict[int, Array]:
-    """Bytes as numbers of one, two and four bytes."""
+    """Return bytes as numbers of one, two and four bytes."""
     return {size: content[: len(content) // size * size].view(f"u{size}") for size in (1, 2, 4)}
 
 
@@ -44,24 +44,24 @@ class Allocation:
     def load(self, at: Array, size: int, lanes: Array) -> Array:
         """Read ``size`` bytes per lane: uint32 [words, lanes]; less than a word becomes one with zeros above."""
         bits = self._within(at, size)
-        unit, count = min(size, WORD), max(1, size // WORD)
+        unit, count = min(size, WORD_BYTES), max(1, size // WORD_BYTES)
         is_aligned = not bits & unit - 1
         if self.touched is not None:
             self.touched.append((self, lanes, at, size, "load"))
             if self._written is not None:
                 self._look_for_unwritten(at, size, lanes, is_aligned)
         if not is_aligned:
-            values = np.zeros((len(at), count * WORD), np.uint8)
+            values = np.zeros((len(at), count * WORD_BYTES), np.uint8)
             values[:, :size] = self.u8[at[:, None] + np.arange(size)]
             return values.view(np.uint32).T
-        values = self._views[unit][at // unit + _STEPS[count]]
-        return values if unit == WORD else values.astype(np.uint32)
+        values = self._views[unit][at // unit + _WORD_OFFSETS[count]]
+        return values if unit == WORD_BYTES else values.astype(np.uint32)
 
     def store(self, at: Array, size: int, values: Array, lanes: Array) -> None:
         """Write the lowest ``size`` bytes of words [words, lanes]; of lanes at the same place the last one stays."""
         if not self._is_writable and len(at):
             raise MemoryFault(f"a store of {size} bytes at offset {at[0]} of {self.name}, which is read-only")
-        bits, unit = self._within(at, size), min(size, WORD)
+        bits, unit = self._within(at, size), min(size, WORD_BYTES)
         if self.touched is not None:
             self.touched.append((self, lanes, at, size, "store"))
         if bits & unit - 1:
@@ -70,27 +70,27 @@ class Allocation:
             if self._written is not None:
                 self._written[1][places] = 255
         else:
-            view, places = self._views[unit], at // unit + _STEPS[len(values)]
+            view, places = self._views[unit], at // unit + _WORD_OFFSETS[len(values)]
             view[places] = values.astype(view.dtype, copy=False)
             if self._written is not None:
-                self._written[unit][places] = _WRITTEN[unit]
+                self._written[unit][places] = _ALL_WRITTEN[unit]
 
     def mark_written(self, begin: int, size: int) -> None:
-        """Take bytes as written: by the host."""
+        """Take bytes as written by the host."""
         if self._written is not None:
             self._written[1][begin : begin + size] = 255
 
     def _look_for_unwritten(self, at: Array, size: int, lanes: Array, is_aligned: bool) -> None:
         assert self._written is not None
-        unit, count = min(size, WORD), max(1, size // WORD)
-        if is_aligned and (self._written[unit][at // unit + _STEPS[count]] == _WRITTEN[unit]).all():
+        unit, count = min(size, WORD_BYTES), max(1, size // WORD_BYTES)
+        if is_aligned and (self._written[unit][at // unit + _WORD_OFFSETS[count]] == _ALL_WRITTEN[unit]).all():
             return
         missing = ~self._written[1][at[:, None] + np.arange(size)].all(axis=1)
         if missing.any() and self.touched is not None:
             self.touched.append((self, lanes[missing], at[missing], size, "unwritten"))
 
     def _within(self, at: Array, size: int) -> int:
-        """All bits of the offsets; ``MemoryFault`` if one is outside."""
+        """Return all bits of the offsets; ``MemoryFault`` if one is outside."""
         bits = int(np.bitwise_or.reduce(at))
         # No offset is larger than all bits together.
         if not 0 <= bits <= len(self.u8) - size and len(at) and not (bits >= 0 and at.max() + size <= len(self.u8)):
@@ -117,7 +117,7 @@ class GlobalMemory:
         self._allocations[address] = Allocation(content, name, is_written)
 
     def mark_written(self, address: int, size: int) -> None:
-        """The host has written there; ``EmulationFault`` if that began in an allocation and went beyond it."""
+        """Note that the host has written; ``EmulationFault`` if that began in an allocation and went beyond it."""
         place = bisect.bisect_right(self._bases, address) - 1
         base = self._bases[place] if place >= 0 else 0
         if place >= 0 and address < base + len(self._allocations[base].u8):
@@ -135,14 +135,14 @@ class GlobalMemory:
             self._bases.remove(address)
 
     def load(self, at: Array, size: int, lanes: Array) -> Array:
-        """As ``Allocation.load``, by address."""
-        values = np.empty((max(1, size // WORD), len(at)), np.uint32)
+        """Read ``size`` bytes per lane at an address, as ``Allocation.load`` does."""
+        values = np.empty((max(1, size // WORD_BYTES), len(at)), np.uint32)
         for allocation, places, offsets in self._parts(at, size):
             values[:, places] = allocation.load(offsets, size, lanes[places])
         return values
 
     def store(self, at: Array, size: int, values: Array, lanes: Array) -> None:
-        """As ``Allocation.store``, by address."""
+        """Write ``size`` bytes per lane at an address, as ``Allocation.store`` does."""
         for allocation, places, offsets in self._parts(at, size):
             allocation.store(offsets, size, values[:, places], lanes[places])
 
@@ -183,24 +183,24 @@ class Accesses:
     nothing."""
 
     def of_lanes(self, kept: Array, lanes: Array) -> Accesses:
-        """The accesses of some lanes, which get new numbers."""
+        """Return the accesses of some lanes, which get new numbers."""
         return Accesses(self.memory, lanes, self.at[kept], None if self.inside is None else self.inside[:, kept])
 
     def load(self, size: int) -> Array:
-        """As ``Allocation.load``."""
+        """Read ``size`` bytes per lane, as ``Allocation.load`` does, zeros outside of the buffer."""
         if self.inside is None:
             return self.memory.load(self.at, size, self.lanes)
         values = np.zeros(self.inside.shape, np.uint32)
         for word, valid in enumerate(self.inside):
-            at = self.at[valid] + WORD * word
-            values[word, valid] = self.memory.load(at, min(size, WORD), self.lanes[valid])[0]
+            at = self.at[valid] + WORD_BYTES * word
+            values[word, valid] = self.memory.load(at, min(size, WORD_BYTES), self.lanes[valid])[0]
         return values
 
     def store(self, size: int, values: Array) -> None:
-        """As ``Allocation.store``."""
+        """Write ``size`` bytes per lane, as ``Allocation.store`` does, nothing outside of the buffer."""
         if self.inside is None:
             self.memory.store(self.at, size, values, self.lanes)
             return
         for word, valid in enumerate(self.inside):
-            at = self.at[valid] + WORD * word
-            self.memory.store(at, min(size, WORD), values[word : word + 1, valid], self.lanes[valid])
+            at = self.at[valid] + WORD_BYTES * word
+            self.memory.store(at, min(size, WORD_BYTES), values[word : word + 1, valid], self.lanes[valid])

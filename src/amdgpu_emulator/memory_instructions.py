@@ -12,21 +12,32 @@ import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
-from amdgpu_emulator.memory import WORD, Accesses, Array
+from amdgpu_emulator.memory import WORD_BYTES, Accesses, Array
 from amdgpu_emulator.operands import ACC, VGPR, operand_reader
 from amdgpu_emulator.vector_operations import bf16
-from amdgpu_emulator.wave import LANES, M0, NOTHING, PAIRS, SGPRS, UNWRITTEN, Pending, Step, Transfer, Waves
+from amdgpu_emulator.wave import (
+    LANES,
+    M0,
+    SGPR_PAIRS,
+    SGPRS,
+    UNWRITTEN_WORD,
+    UNWRITTEN_WORDS,
+    Pending,
+    Step,
+    Transfer,
+    Waves,
+)
 
 _NO_SCALAR = (124, 127)
 """Codes of the scalar address that mean none."""
 _LOADS = {
-    **{name: (words * WORD, "words") for words, name in enumerate(("DWORD", "DWORDX2", "DWORDX3", "DWORDX4"), 1)},
+    **{name: (words * WORD_BYTES, "words") for words, name in enumerate(("DWORD", "DWORDX2", "DWORDX3", "DWORDX4"), 1)},
     "UBYTE": (1, "zero"), "SBYTE": (1, "sign"), "USHORT": (2, "zero"), "SSHORT": (2, "sign"), "SHORT_D16": (2, "low"),
     "SHORT_D16_HI": (2, "high"), "UBYTE_D16": (1, "low"), "UBYTE_D16_HI": (1, "high"),
 }  # fmt: skip
 """Bytes of a load, and what becomes of the register: words, a byte or half extended, or half of a word replaced."""
 _STORES = {
-    **{name: (words * WORD, False) for words, name in enumerate(("DWORD", "DWORDX2", "DWORDX3", "DWORDX4"), 1)},
+    **{name: (words * WORD_BYTES, False) for words, name in enumerate(("DWORD", "DWORDX2", "DWORDX3", "DWORDX4"), 1)},
     "BYTE": (1, False), "SHORT": (2, False), "BYTE_D16_HI": (1, True), "SHORT_D16_HI": (2, True),
 }  # fmt: skip
 """Bytes of a store, and whether they come from the upper half."""
@@ -57,7 +68,7 @@ _vm: Queue = attrgetter("vm")
 
 
 def translate_scalar_load(inst: Instruction, name: str) -> Step:
-    """``s_load_dword...``, and ``s_memtime``."""
+    """Translate ``s_load_dword...`` and ``s_memtime``."""
     if name == "S_MEMTIME":
         return _clock(inst)
     match = re.fullmatch(r"S_LOAD_DWORD(?:X(\d+))?", name)
@@ -71,13 +82,13 @@ def translate_scalar_load(inst: Instruction, name: str) -> Step:
         index = inst._raw >> 32 & 0x7F
 
     def complete(w: Waves, transfer: Transfer) -> None:
-        w.s_by_wave[:, target : target + count] = transfer.places[0].load(count * WORD).T
+        w.s_by_wave[:, target : target + count] = transfer.places[0].load(count * WORD_BYTES).T
 
     def step(w: Waves) -> None:
-        at = w.si64[base // 2 :: PAIRS] + offset
+        at = w.si64[base // 2 :: SGPR_PAIRS] + offset
         if index is not None:
             at = at + w.s[index::SGPRS]
-        w.s_by_wave[:, target : target + count] = UNWRITTEN
+        w.s_by_wave[:, target : target + count] = UNWRITTEN_WORD
         # As the lowest lane of each wave.
         w.issue(w.scalar, Transfer((Accesses(w.memory, w.every[::LANES], at & ~3),), complete))
 
@@ -85,17 +96,17 @@ def translate_scalar_load(inst: Instruction, name: str) -> Step:
 
 
 def _clock(inst: Instruction) -> Step:
-    """``s_memtime``: there is no time, so it counts how often it was read."""
+    """Translate ``s_memtime``: there is no time, so it counts how often it was read."""
     target = inst.sdata.offset // 2
 
     def step(w: Waves) -> None:
-        w.s64[target::PAIRS] = [next(w.memory.clock) for _ in range(w.count)]
+        w.s64[target::SGPR_PAIRS] = [next(w.memory.clock) for _ in range(w.count)]
 
     return step
 
 
 def translate_global(inst: Instruction, name: str) -> Step:
-    """``global_...``, and ``flat_...`` of global memory."""
+    """Translate ``global_...``, and ``flat_...`` of global memory."""
     scalar, offset = inst.saddr.offset, inst.offset
     if type(inst).__name__ == "GLOBAL":
         offset -= (offset & 1 << 12) << 1
@@ -105,7 +116,7 @@ def translate_global(inst: Instruction, name: str) -> Step:
     def locate(w: Waves, size: int) -> Accesses:
         lanes = w.active()
         if has_scalar:
-            at = narrow(w)[lanes].astype(np.int64) + _of_lanes(w.spread(w.si64[scalar // 2 :: PAIRS]), lanes)
+            at = narrow(w)[lanes].astype(np.int64) + _of_lanes(w.spread(w.si64[scalar // 2 :: SGPR_PAIRS]), lanes)
         else:
             at = wide(w)[lanes].astype(np.int64)
         return Accesses(w.memory, lanes, at + offset)
@@ -118,7 +129,7 @@ def translate_global(inst: Instruction, name: str) -> Step:
 
 
 def translate_scratch(inst: Instruction, name: str) -> Step:
-    """``scratch_...``: private memory of each lane."""
+    """Translate ``scratch_...``: private memory of each lane."""
     offset = inst.offset - ((inst.offset & 1 << 12) << 1)
     base = inst.saddr.offset
     by_lane = operand_reader(inst.addr.offset, "u32") if inst.sve else None
@@ -149,7 +160,7 @@ def _load_or_store(inst: Instruction, name: str, locate: Locate) -> Step:
 
 
 def translate_buffer(inst: Instruction, name: str) -> Step:
-    """``buffer_...``: through a descriptor, which bounds the access."""
+    """Translate ``buffer_...``: through a descriptor, which bounds the access."""
     kind, _, what = name.partition("_")[2].partition("_")
     if inst.idxen:
         raise UnsupportedInstruction(f"{name} with an index")
@@ -183,19 +194,19 @@ def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
             # The sum has 32 bits (LLVM's pull request 152584 says since when it has more): an offset may be negative.
             at = at + by_lane(w)[lanes] & 0xFFFFFFFF
         at += _of_lanes(scalar(w), lanes)
-        base = _of_lanes(w.spread(w.si64[descriptor // 2 :: PAIRS] & (1 << 48) - 1), lanes)
+        base = _of_lanes(w.spread(w.si64[descriptor // 2 :: SGPR_PAIRS] & (1 << 48) - 1), lanes)
         records = _of_lanes(w.spread(words[:, 2].astype(np.int64)), lanes)
         if not len(at) or int(at.max()) + size <= int(records.min()):
             return Accesses(w.memory, lanes, at + base)
         # Each word is inside or outside by itself.
-        inside = at[None] + np.arange(min(size, WORD), size + 1, WORD)[:, None] <= records
+        inside = at[None] + np.arange(min(size, WORD_BYTES), size + 1, WORD_BYTES)[:, None] <= records
         return Accesses(w.memory, lanes, at + base, inside)
 
     return locate
 
 
 def _load_to_lds(size: int, constant: int, locate: Locate) -> Step:
-    """A buffer load whose words go to the LDS: lane after lane from M0 on, without the buffer's offset."""
+    """Translate a buffer load whose words go to the LDS: lane after lane from M0 on, without the buffer's offset."""
 
     def complete(_: Waves, transfer: Transfer) -> None:
         source, target = transfer.places
@@ -211,12 +222,12 @@ def _load_to_lds(size: int, constant: int, locate: Locate) -> Step:
 
 
 def _of_lanes(values: Array, lanes: Array) -> Array:
-    """Of one value a lane those of some lanes; one value for all as it is."""
+    """Return the values of some lanes, from one a lane; one value for all stays as it is."""
     return values if len(values) == 1 else values[lanes]
 
 
 def vector_row(register: int, acc: bool) -> int:
-    """Row of ``Waves.v`` of a register that holds data."""
+    """Return the row of ``Waves.v`` of a register that holds data."""
     if register < VGPR:
         raise UnsupportedInstruction(f"data in the scalar register {register}")
     return register - VGPR + (ACC if acc else 0)
@@ -224,7 +235,7 @@ def vector_row(register: int, acc: bool) -> int:
 
 def load_step(size: int, how: str, row: int, locate: Locate, queue: Queue) -> Step:
     """Load ``size`` bytes per lane to registers from ``row`` on; ``how`` as in ``_LOADS``."""
-    nothing = NOTHING[: 0 if how in ("low", "high") else max(1, size // WORD)]
+    nothing = UNWRITTEN_WORDS[: 0 if how in ("low", "high") else max(1, size // WORD_BYTES)]
 
     def complete(w: Waves, transfer: Transfer) -> None:
         accesses = transfer.places[0]
@@ -246,7 +257,7 @@ def store_step(size: int, high: bool, row: int, locate: Locate, queue: Queue) ->
 
     def step(w: Waves) -> None:
         accesses = locate(w, size)
-        values = w.v[row : row + max(1, size // WORD), accesses.lanes]
+        values = w.v[row : row + max(1, size // WORD_BYTES), accesses.lanes]
         if high:
             values >>= np.uint32(16)
         w.issue(queue(w), Transfer((accesses,), complete, values))
@@ -255,9 +266,9 @@ def store_step(size: int, high: bool, row: int, locate: Locate, queue: Queue) ->
 
 
 def atomic_step(operation: str, row: int, back: int | None, locate: Locate, queue: Queue) -> Step:
-    """An atomic access with data from ``row`` on; ``back``: where the old content goes."""
+    """Return an atomic access with data from ``row`` on; ``back`` is where the old content goes."""
     words, operands, compute = _ATOMICS[operation]
-    size = words * WORD
+    size = words * WORD_BYTES
 
     def complete(w: Waves, transfer: Transfer) -> None:
         accesses, data = transfer.places[0], transfer.data
@@ -277,7 +288,7 @@ def atomic_step(operation: str, row: int, back: int | None, locate: Locate, queu
 
 
 def _in_turn(accesses: Accesses, size: int) -> list[Array]:
-    """Lanes that update memory at the same time, without those outside: all, or one by one where two meet."""
+    """Return the lanes inside that update memory at the same time: all, or one by one where two meet."""
     inside = np.arange(len(accesses.at)) if accesses.inside is None else np.flatnonzero(accesses.inside.all(axis=0))
     meet = (np.diff(np.sort(accesses.at[inside])) < size).any()
     return list(inside[:, None]) if meet else [inside]

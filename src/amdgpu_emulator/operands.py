@@ -8,7 +8,7 @@ import numpy as np
 
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.memory import Array
-from amdgpu_emulator.wave import EXEC, PAIRS, SGPRS, VCC, Waves
+from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, SGPRS, VCC, Waves
 
 Read = Callable[[Waves], Array]
 Write = Callable[[Waves, Array], None]
@@ -16,8 +16,8 @@ Write = Callable[[Waves, Array], None]
 VGPR, ACC = 256, 256
 """First code of a vector register; what an accumulation register's row adds to its number."""
 LITERAL, SCC, VCCZ, EXECZ = 255, 253, 251, 252
-_FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0, 248: 0.15915494}
-KINDS = {
+_INLINE_FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0, 248: 0.15915494}
+OPERAND_TYPES = {
     "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u16": np.uint16, "i16": np.int16, "f16": np.float16,
     "u64": np.uint64, "i64": np.int64, "f64": np.float64,
 }  # fmt: skip
@@ -26,13 +26,13 @@ _VIEWS = {"u32": "v", "i32": "vi", "f32": "vf"}
 
 
 def constant_bits(code: int, literal: int | None) -> int | None:
-    """The 32 bits of an operand that is a constant; ``None`` if it is none."""
+    """Return the 32 bits of an operand that is a constant; ``None`` if it is none."""
     if 128 <= code <= 192:
         return code - 128
     if 193 <= code <= 208:
         return (192 - code) & 0xFFFFFFFF
-    if code in _FLOATS:
-        return int(struct.unpack("<I", struct.pack("<f", _FLOATS[code]))[0])
+    if code in _INLINE_FLOATS:
+        return int(struct.unpack("<I", struct.pack("<f", _INLINE_FLOATS[code]))[0])
     if code == LITERAL:
         assert literal is not None
         return literal
@@ -40,7 +40,7 @@ def constant_bits(code: int, literal: int | None) -> int | None:
 
 
 def operand_reader(code: int, kind: str, literal: int | None = None, high: bool = False, acc: bool = False) -> Read:
-    """Function that gives an operand: one value a lane, or one for all lanes of all waves."""
+    """Return the function that gives an operand: one value a lane, or one for all lanes of all waves."""
     if kind == "mask":
         return lambda w: w.mask(code)
     value = constant_bits(code, literal)
@@ -50,11 +50,11 @@ def operand_reader(code: int, kind: str, literal: int | None = None, high: bool 
     if kind in ("u64", "i64", "f64"):
         return _wide(code, kind, acc)
     if kind in ("u16", "i16", "f16"):
-        whole, half = operand_reader(code, "u32", literal, acc=acc), KINDS[kind]
+        whole, half = operand_reader(code, "u32", literal, acc=acc), OPERAND_TYPES[kind]
         if high:
             return lambda w: (whole(w) >> 16).astype(np.uint16).view(half)
         return lambda w: whole(w).astype(np.uint16).view(half)
-    type_ = KINDS[kind]
+    type_ = OPERAND_TYPES[kind]
     if code >= VGPR:
         row = code - VGPR + (ACC if acc else 0)
         if kind == "u32":
@@ -67,10 +67,10 @@ def operand_reader(code: int, kind: str, literal: int | None = None, high: bool 
 
 
 def scalar_flags(w: Waves, code: int) -> list[int]:
-    """A flag that can be read as an operand, of each wave."""
+    """Return a flag that can be read as an operand, of each wave."""
     if code == SCC:
         return w.scc
-    return [int(mask == 0) for mask in w.s64[(VCC if code == VCCZ else EXEC) // 2 :: PAIRS].tolist()]
+    return [int(mask == 0) for mask in w.s64[(VCC if code == VCCZ else EXEC) // 2 :: SGPR_PAIRS].tolist()]
 
 
 def _require_register(code: int) -> None:
@@ -79,38 +79,38 @@ def _require_register(code: int) -> None:
 
 
 def _constant(code: int, value: int, kind: str, high: bool) -> Array:
-    is_float = code in _FLOATS
+    is_float = code in _INLINE_FLOATS
     if kind in ("u16", "i16", "f16"):
         if is_float:
-            bits = np.array([_FLOATS[code]], np.float16).view(np.uint16)
+            bits = np.array([_INLINE_FLOATS[code]], np.float16).view(np.uint16)
         else:
             bits = np.array([value >> 16 if high else value & 0xFFFF], np.uint32).astype(np.uint16)
-        return bits.view(KINDS[kind])
+        return bits.view(OPERAND_TYPES[kind])
     if kind in ("u64", "i64", "f64"):
         if is_float:
-            return np.array([_FLOATS[code]], np.float64).view(KINDS[kind])
+            return np.array([_INLINE_FLOATS[code]], np.float64).view(OPERAND_TYPES[kind])
         if kind == "f64" and code == LITERAL:
             return np.array([value << 32], np.uint64).view(np.float64)
         # Inline integers have a sign, and so has the literal of a signed operand.
         signed = code != LITERAL or kind == "i64"
         wide = value - (1 << 32) if signed and value >> 31 else value
-        return np.array([wide & (1 << 64) - 1], np.uint64).view(KINDS[kind])
-    return np.array([value], np.uint32).view(KINDS[kind])
+        return np.array([wide & (1 << 64) - 1], np.uint64).view(OPERAND_TYPES[kind])
+    return np.array([value], np.uint32).view(OPERAND_TYPES[kind])
 
 
 def _wide(code: int, kind: str, acc: bool) -> Read:
-    type_ = KINDS[kind]
+    type_ = OPERAND_TYPES[kind]
     if code >= VGPR:
         row = code - VGPR + (ACC if acc else 0)
         return lambda w: (w.v[row].astype(np.uint64) | w.v[row + 1].astype(np.uint64) << np.uint64(32)).view(type_)
     _require_register(code)
     if code % 2:
         raise UnsupportedInstruction(f"a pair of scalar registers from {code} on")
-    return lambda w: w.spread(w.s64[code // 2 :: PAIRS]).view(type_)
+    return lambda w: w.spread(w.s64[code // 2 :: SGPR_PAIRS]).view(type_)
 
 
 def with_sign(source: Read, negate: bool, absolute: bool) -> Read:
-    """A float operand with its sign's modifiers."""
+    """Return a float operand with its sign's modifiers."""
     if absolute and negate:
         return lambda w: -np.abs(source(w))
     if absolute:
@@ -119,27 +119,27 @@ def with_sign(source: Read, negate: bool, absolute: bool) -> Read:
 
 
 def _sdwa_field(selection: int) -> tuple[int, int]:
-    """Lowest bit and number of bits of a byte, a half or the whole of a word."""
+    """Return the lowest bit and number of bits of a byte, a half or the whole of a word."""
     if selection == 6:
         return 0, 32
     return (8 * selection, 8) if selection < 4 else (16 * (selection - 4), 16)
 
 
 def sdwa_reader(source: Read, kind: str, selection: int, extend: bool) -> Read:
-    """An operand of a SDWA instruction: a byte, a half or the whole of a word."""
+    """Return the function that gives an operand of a SDWA instruction: a byte, a half or the whole of a word."""
     shift, bits = _sdwa_field(selection)
 
     def select(w: Waves) -> Array:
         value = source(w) >> np.uint32(shift) & np.uint32((1 << bits) - 1)
         if extend:
             value = (value.view(np.int32) << (32 - bits) >> (32 - bits)).view(np.uint32)
-        return value.view(KINDS[kind]) if kind in _VIEWS else value.astype(np.uint16).view(KINDS[kind])
+        return value.view(OPERAND_TYPES[kind]) if kind in _VIEWS else value.astype(np.uint16).view(OPERAND_TYPES[kind])
 
     return select
 
 
 def result_writer(code: int, kind: str, high: bool = False, acc: bool = False) -> Write:
-    """Function that writes a result to the enabled lanes."""
+    """Return the function that writes a result to the enabled lanes."""
     if kind == "mask":
         return lambda w, value: w.set_mask(code, value & w.m)
     row = code - VGPR + (ACC if acc else 0)
@@ -177,7 +177,7 @@ def _write_word(row: int, view: str) -> Write:
 
 
 def sdwa_writer(row: int, selection: int, unused: int) -> Write:
-    """Result of a SDWA instruction: a byte, a half or the whole of a word; ``unused`` says what the rest becomes."""
+    """Return the function that writes a SDWA result to a part of a word; ``unused`` says what the rest becomes."""
     if unused == 1 and selection != 6:
         raise UnsupportedInstruction("a SDWA result whose sign fills the rest")
     shift, bits = _sdwa_field(selection)

@@ -18,7 +18,7 @@ from amdgpu_emulator.device import EmulatedGpu
 
 VARIABLE = "AMDGPU_EMULATOR"
 """Number of the socket, in the environment of the program."""
-_WORD = struct.Struct("<q")
+_NUMBER = struct.Struct("<q")
 
 
 class _Reader:
@@ -28,18 +28,18 @@ class _Reader:
         self._content, self._at = content, 0
 
     def number(self) -> int:
-        value: int = _WORD.unpack_from(self._content, self._at)[0]
-        self._at += _WORD.size
+        value: int = _NUMBER.unpack_from(self._content, self._at)[0]
+        self._at += _NUMBER.size
         return value
 
     def text(self) -> bytes:
-        begin = self._at + _WORD.size
+        begin = self._at + _NUMBER.size
         self._at = begin + self.number()
         return self._content[begin : self._at]
 
 
 def _text(content: bytes) -> bytes:
-    return _WORD.pack(len(content)) + content
+    return _NUMBER.pack(len(content)) + content
 
 
 class _Session:
@@ -57,29 +57,29 @@ class _Session:
         try:
             return {b"kernel": self._find, b"launch": self._take, b"run": self._run}[message.text()](message)
         except Exception as error:
-            return _WORD.pack(-1) + _text(f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace"))
+            return _NUMBER.pack(-1) + _text(f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace"))
 
     def _find(self, message: _Reader) -> bytes:
-        """Number of a kernel's arguments, and their sizes."""
+        """Return the number of a kernel's arguments, and their sizes."""
         name, address, bundle = message.text().decode(), message.number(), message.text()
         if bundle:
             self._code[address] = load(bundle)
         self._kernel = self._code[address], name
         rows = self._code[address].kernels[name].explicit_arguments
-        return b"".join(map(_WORD.pack, (len(rows), *(row[".size"] for row in rows))))
+        return b"".join(map(_NUMBER.pack, (len(rows), *(row[".size"] for row in rows))))
 
     def _take(self, message: _Reader) -> bytes:
-        """Number of a launch of that kernel."""
+        """Return the number of a launch of that kernel."""
         code, name = self._kernel
         sizes = [message.number() for _ in range(6)]
         shared = message.number()
         values = [message.text() for _ in code.kernels[name].explicit_arguments]
         number = len(self._launches)
         self._launches[number] = code, name, sizes[:3], sizes[3:], values, shared
-        return _WORD.pack(number)
+        return _NUMBER.pack(number)
 
     def _run(self, message: _Reader) -> bytes:
-        """Instructions that a launch has executed, and the content of all memory after it."""
+        """Return the instructions that a launch has executed, and the content of all memory after it."""
         code, kernel, grid, block, values, shared = self._launches[message.number()]
         memory = {}
         for _ in range(message.number()):
@@ -94,7 +94,7 @@ class _Session:
                 self._gpu.memory.unmap(address)
         if mistakes := [*execution.races, *execution.unwritten]:
             raise RuntimeError(str(mistakes[0]))
-        return _WORD.pack(execution.opcodes.total()) + b"".join(_text(part.tobytes()) for part in memory.values())
+        return _NUMBER.pack(execution.opcodes.total()) + b"".join(_text(part.tobytes()) for part in memory.values())
 
 
 def run_program(command: Sequence[str]) -> int:
@@ -104,8 +104,8 @@ def run_program(command: Sequence[str]) -> int:
     with ours, subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()]) as process:
         theirs.close()
         session, stream = _Session(), ours.makefile("rwb")
-        while head := stream.read(_WORD.size):
-            answer = session.answer(stream.read(*_WORD.unpack(head)))
-            stream.write(_WORD.pack(len(answer)) + answer)
+        while head := stream.read(_NUMBER.size):
+            answer = session.answer(stream.read(*_NUMBER.unpack(head)))
+            stream.write(_NUMBER.pack(len(answer)) + answer)
             stream.flush()
     return process.returncode

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.operands import EXECZ, LITERAL, SCC, VCCZ, constant_bits, scalar_flags
-from amdgpu_emulator.scalar_operations import M32, M64, OPERATIONS, WITH_16_BITS, ScalarOperation, s16
-from amdgpu_emulator.wave import EXEC, PAIRS, SGPRS, Step, Waves
+from amdgpu_emulator.scalar_operations import M32, M64, SCALAR_OPERATIONS, WITH_16_BITS, ScalarOperation, s16
+from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, SGPRS, Step, Waves
 
 ScalarRead = Callable[[Waves], list[int]]
 ScalarWrite = Callable[[Waves, int | list[int]], None]
@@ -14,7 +14,7 @@ ScalarWrite = Callable[[Waves, int | list[int]], None]
 
 
 def scalar_read(code: int, bits: int, literal: int | None) -> ScalarRead:
-    """Function that gives an operand of 32 or 64 bits, one a wave."""
+    """Return the function that gives an operand of 32 or 64 bits, one a wave."""
     value = constant_bits(code, literal)
     if value is not None:
         if bits == 64 and code != LITERAL and value >> 31 and code < 240:
@@ -26,16 +26,16 @@ def scalar_read(code: int, bits: int, literal: int | None) -> ScalarRead:
         raise UnsupportedInstruction(f"the scalar operand {code}")
     if bits == 64:
         pair = code // 2
-        return lambda w: w.s64[pair::PAIRS].tolist()
+        return lambda w: w.s64[pair::SGPR_PAIRS].tolist()
     return lambda w: w.s[code::SGPRS].tolist()
 
 
 def scalar_write(code: int, bits: int) -> ScalarWrite:
-    """Function that writes a result of 32 or 64 bits."""
+    """Return the function that writes a result of 32 or 64 bits."""
     pair = code // 2
 
     def put_pair(w: Waves, value: int | list[int]) -> None:
-        w.s64[pair::PAIRS] = value
+        w.s64[pair::SGPR_PAIRS] = value
 
     def put_word(w: Waves, value: int | list[int]) -> None:
         w.s[code::SGPRS] = value
@@ -50,7 +50,7 @@ def scalar_write(code: int, bits: int) -> ScalarWrite:
 
 
 def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
-    """``s_...``, but for branches, waits and loads."""
+    """Translate ``s_...``, but for branches, waits and loads."""
     literal = getattr(inst, "literal", None)
     if name.endswith(("_SAVEEXEC_B64", "_WREXEC_B64")):
         return _save_exec(inst, name, literal)
@@ -58,8 +58,8 @@ def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
         operation = WITH_16_BITS[name]
         constant = inst.simm16 if name.endswith("_U32") else s16(inst.simm16) & M32
         reads = [scalar_read(inst.sdst.offset, 32, None), lambda w: [constant] * w.count]
-    elif name in OPERATIONS:
-        operation = OPERATIONS[name]
+    elif name in SCALAR_OPERATIONS:
+        operation = SCALAR_OPERATIONS[name]
         codes = [inst.ssrc0.offset] + ([inst.ssrc1.offset] if encoding.startswith(("SOP2", "SOPC")) else [])
         if len(codes) < len(operation.operands):
             # What the result's register held.
@@ -98,7 +98,7 @@ def _save_exec(inst: Instruction, name: str, literal: int | None) -> Step:
     """Keep the mask, and combine it with an operand."""
     what = name.removeprefix("S_").removesuffix("_B64").removesuffix("_SAVEEXEC").removesuffix("_WREXEC")
     # N1 inverts the operand, N2 the mask.
-    operation = OPERATIONS.get(f"S_{what.replace('N1', 'N2')}_B64")
+    operation = SCALAR_OPERATIONS.get(f"S_{what.replace('N1', 'N2')}_B64")
     if operation is None:
         raise UnsupportedInstruction(inst.op.name)
     compute, is_swapped = operation.compute, what.endswith("N1")
@@ -106,7 +106,7 @@ def _save_exec(inst: Instruction, name: str, literal: int | None) -> Step:
     keeps_new = name.endswith("_WREXEC_B64")
 
     def step(w: Waves) -> None:
-        old, values = w.s64[EXEC // 2 :: PAIRS].tolist(), source(w)
+        old, values = w.s64[EXEC // 2 :: SGPR_PAIRS].tolist(), source(w)
         pairs = zip(old, values, strict=True) if is_swapped else zip(values, old, strict=True)
         new = [compute(*pair)[0] & M64 for pair in pairs]
         keep(w, new if keeps_new else old)

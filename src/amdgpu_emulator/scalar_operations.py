@@ -27,23 +27,23 @@ M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def s32(value: int) -> int:
-    """A word as a signed number."""
+    """Return a word as a signed number."""
     return value - (1 << 32) if value >> 31 else value
 
 
 def s64(value: int) -> int:
-    """Two words as a signed number."""
+    """Return two words as a signed number."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def s16(value: int) -> int:
-    """The lower half of a word as a signed number."""
+    """Return the lower half of a word as a signed number."""
     value &= 0xFFFF
     return value - (1 << 16) if value >> 15 else value
 
 
 def _flagged(bits: int, operands: tuple[int, ...], compute: Callable[..., int]) -> ScalarOperation:
-    """An operation whose condition code says whether the result is not 0."""
+    """Return an operation whose condition code says whether the result is not 0."""
     mask = (1 << bits) - 1
 
     def run(*values: int) -> Outcome:
@@ -74,7 +74,7 @@ def _compare(bits: int, test: Callable[[int, int], bool], value_of: Callable[[in
 
 
 def _field(value: int, control: int, bits: int) -> tuple[int, int]:
-    """The bits that a control word names, and their number."""
+    """Return the bits that a control word names, and their number."""
     offset, width = control & (bits - 1), control >> 16 & 0x7F
     return (value >> offset) & ((1 << width) - 1), width
 
@@ -88,13 +88,13 @@ def _lowest(value: int) -> int:
     return (value & -value).bit_length() - 1 if value else M32
 
 
-_CONDITIONS: dict[str, Callable[[int, int], bool]] = {
+_SCALAR_CONDITIONS: dict[str, Callable[[int, int], bool]] = {
     "EQ": lambda a, b: a == b, "LG": lambda a, b: a != b, "GT": lambda a, b: a > b, "GE": lambda a, b: a >= b,
     "LT": lambda a, b: a < b, "LE": lambda a, b: a <= b,
 }  # fmt: skip
 
 
-OPERATIONS: dict[str, ScalarOperation] = {
+SCALAR_OPERATIONS: dict[str, ScalarOperation] = {
     "S_MOV_B32": _plain(32, (32,), lambda a: a),
     "S_MOV_B64": _plain(64, (64,), lambda a: a),
     "S_CMOV_B32": ScalarOperation(32, (32, 32), lambda a, old, scc: (a if scc else old, None), takes_scc=True),
@@ -166,18 +166,22 @@ OPERATIONS: dict[str, ScalarOperation] = {
     "S_PACK_HH_B32_B16": _plain(32, (32, 32), lambda a, b: a >> 16 | (b >> 16) << 16),
     "S_CSELECT_B32": ScalarOperation(32, (32, 32), lambda a, b, scc: (a if scc else b, None), takes_scc=True),
     "S_CSELECT_B64": ScalarOperation(64, (64, 64), lambda a, b, scc: (a if scc else b, None), takes_scc=True),
-    **{f"S_CMP_{name}_U32": _compare(32, test) for name, test in _CONDITIONS.items()},
-    **{f"S_CMP_{name}_I32": _compare(32, test, s32) for name, test in _CONDITIONS.items()},
-    "S_CMP_EQ_U64": _compare(64, _CONDITIONS["EQ"]),
-    "S_CMP_LG_U64": _compare(64, _CONDITIONS["LG"]),
+    **{f"S_CMP_{name}_U32": _compare(32, test) for name, test in _SCALAR_CONDITIONS.items()},
+    **{f"S_CMP_{name}_I32": _compare(32, test, s32) for name, test in _SCALAR_CONDITIONS.items()},
+    "S_CMP_EQ_U64": _compare(64, _SCALAR_CONDITIONS["EQ"]),
+    "S_CMP_LG_U64": _compare(64, _SCALAR_CONDITIONS["LG"]),
     "S_BITCMP0_B32": _compare(32, lambda a, b: not a >> (b & 31) & 1),
     "S_BITCMP1_B32": _compare(32, lambda a, b: bool(a >> (b & 31) & 1)),
 }
 
 WITH_16_BITS: dict[str, ScalarOperation] = {
     "S_MOVK_I32": _plain(32, (32, 32), lambda old, k: k),
-    "S_ADDK_I32": OPERATIONS["S_ADD_I32"],
-    "S_MULK_I32": OPERATIONS["S_MUL_I32"],
-    **{f"S_CMPK_{name}_{kind}": OPERATIONS[f"S_CMP_{name}_{kind}"] for name in _CONDITIONS for kind in ("I32", "U32")},
+    "S_ADDK_I32": SCALAR_OPERATIONS["S_ADD_I32"],
+    "S_MULK_I32": SCALAR_OPERATIONS["S_MUL_I32"],
+    **{
+        f"S_CMPK_{name}_{kind}": SCALAR_OPERATIONS[f"S_CMP_{name}_{kind}"]
+        for name in _SCALAR_CONDITIONS
+        for kind in ("I32", "U32")
+    },
 }
 """Instructions with a constant of 16 bits, extended to 32: the register's old value and the constant in."""

@@ -18,15 +18,15 @@ from amdgpu_emulator.operands import (
     sdwa_writer,
     with_sign,
 )
-from amdgpu_emulator.vector_operations import OPERATIONS, VectorOperation
-from amdgpu_emulator.wave import PAIRS, VCC, Step, Waves
+from amdgpu_emulator.vector_operations import VECTOR_OPERATIONS, VectorOperation
+from amdgpu_emulator.wave import SGPR_PAIRS, VCC, Step, Waves
 
-_FLOATS = ("f16", "f32", "f64")
-_HALVES = ("u16", "i16", "f16")
+_FLOAT_TYPES = ("f16", "f32", "f64")
+_HALF_TYPES = ("u16", "i16", "f16")
 
 
 def translate_vector(inst: Instruction, encoding: str, name: str) -> Step:
-    """``v_...``, but for matrix products and instructions across lanes."""
+    """Translate ``v_...``, but for matrix products and instructions across lanes."""
     if encoding == "VOP3P" and name in PACKED:
         return _packed(inst, name)
     if name == "V_BITOP3_B32":
@@ -35,8 +35,8 @@ def translate_vector(inst: Instruction, encoding: str, name: str) -> Step:
         return _three_with_literal(inst, *_WITH_LITERAL[name])
     if name.startswith("V_CMPX_"):
         return _compare_to_mask(inst, encoding, name.replace("V_CMPX_", "V_CMP_"))
-    if name in OPERATIONS:
-        return _vector(inst, encoding, name, OPERATIONS[name])
+    if name in VECTOR_OPERATIONS:
+        return _vector(inst, encoding, name, VECTOR_OPERATIONS[name])
     raise UnsupportedInstruction(inst.op.name)
 
 
@@ -65,15 +65,15 @@ def _vector(inst: Instruction, encoding: str, name: str, operation: VectorOperat
 
 
 def _compare_to_mask(inst: Instruction, encoding: str, name: str) -> Step:
-    """A comparison whose result also becomes the mask of enabled lanes."""
-    if name not in OPERATIONS or "_SDWA" in encoding:
+    """Translate a comparison whose result also becomes the mask of enabled lanes."""
+    if name not in VECTOR_OPERATIONS or "_SDWA" in encoding:
         raise UnsupportedInstruction(inst.op.name)
-    compare = _vector(inst, encoding, name, OPERATIONS[name])
+    compare = _vector(inst, encoding, name, VECTOR_OPERATIONS[name])
     result = int(inst.vdst.offset) if hasattr(inst, "vdst") else VCC
 
     def step(w: Waves) -> None:
         compare(w)
-        w.set_exec(w.s64[result // 2 :: PAIRS])
+        w.set_exec(w.s64[result // 2 :: SGPR_PAIRS])
 
     return step
 
@@ -106,7 +106,7 @@ def _source(inst: Instruction, encoding: str, name: str, index: int, code: int, 
         base = operand_reader(code - VGPR if scalar else code, "u32")
         source = sdwa_reader(base, kind, getattr(inst, f"src{index}_sel"), bool(getattr(inst, f"src{index}_sext")))
     else:
-        high = encoding in ("VOP3", "VOP3_SDST") and kind in _HALVES and bool(inst.opsel >> index & 1)
+        high = encoding in ("VOP3", "VOP3_SDST") and kind in _HALF_TYPES and bool(inst.opsel >> index & 1)
         source = operand_reader(code, kind, literal, high, accumulator)
     if encoding.startswith(("VOP3", "VOP3SD")) and encoding not in ("VOP3P", "VOP3P_MFMA"):
         negate = bool(inst.neg >> index & 1)
@@ -117,7 +117,7 @@ def _source(inst: Instruction, encoding: str, name: str, index: int, code: int, 
         negate = absolute = False
     if not (negate or absolute):
         return source
-    if kind not in _FLOATS:
+    if kind not in _FLOAT_TYPES:
         raise UnsupportedInstruction(f"{inst.op.name} with the sign of a whole number changed")
     return with_sign(source, negate, absolute)
 
@@ -131,15 +131,15 @@ def _result(inst: Instruction, encoding: str, name: str, operation: VectorOperat
         if operation.result in ("u64", "i64") or inst.omod or inst.clmp:
             raise UnsupportedInstruction(f"{inst.op.name} in this form")
         put_part = sdwa_writer(inst.vdst.offset - VGPR, inst.dst_sel, inst.dst_unused)
-        halves = operation.result in _HALVES
+        halves = operation.result in _HALF_TYPES
         return lambda w, value: put_part(w, _word(value, halves))
     acc = name in ("V_ACCVGPR_WRITE", "V_ACCVGPR_MOV_B32")
-    high = encoding == "VOP3" and operation.result in _HALVES and bool(inst.opsel >> 3 & 1)
+    high = encoding == "VOP3" and operation.result in _HALF_TYPES and bool(inst.opsel >> 3 & 1)
     put = result_writer(inst.vdst.offset, operation.result, high, acc)
     omod, clamp = (getattr(inst, "omod", 0), getattr(inst, "clmp", 0)) if encoding in ("VOP3", "VOP3SD") else (0, 0)
     if not (omod or clamp):
         return put
-    if operation.result not in _FLOATS:
+    if operation.result not in _FLOAT_TYPES:
         raise UnsupportedInstruction(f"{inst.op.name} with clamp")
     factor = (1.0, 2.0, 4.0, 0.5)[omod]
 
@@ -168,7 +168,7 @@ def _packed(inst: Instruction, name: str) -> Step:
         raise UnsupportedInstruction(f"{inst.op.name} with clamp")
     wide = PACKED[name] == 64
     single = name if wide else _PACKED_AS.get(name, name.replace("V_PK_", "V_"))
-    operation = OPERATIONS[single]
+    operation = VECTOR_OPERATIONS[single]
     kind = operation.operands[0]
     opsel_hi = inst.opsel_hi | inst.opsel_hi2 << 2
     codes = [inst.src0.offset, inst.src1.offset, inst.src2.offset][: len(operation.operands)]
@@ -203,7 +203,7 @@ def _packed(inst: Instruction, name: str) -> Step:
 
 
 def _bitop3(inst: Instruction) -> Step:
-    """``v_bitop3``: any function of three bits, given by its table of eight."""
+    """Translate ``v_bitop3``: any function of three bits, given by its table of eight."""
     table = inst.omod << 6 | inst.abs << 3 | inst.neg
     sources = [operand_reader(code.offset, "u32") for code in (inst.src0, inst.src1, inst.src2)]
     put = result_writer(inst.vdst.offset, "u32")
@@ -232,5 +232,5 @@ def _three_with_literal(inst: Instruction, operation: str, multiplies: bool) -> 
     a, b = (operand_reader(field.offset, "f32", inst.literal) for field in (inst.src0, inst.vsrc1))
     literal = operand_reader(LITERAL, "f32", inst.literal)
     factors = (a, literal, b) if multiplies else (a, b, literal)
-    compute, put = OPERATIONS[operation].compute, result_writer(inst.vdst.offset, "f32")
+    compute, put = VECTOR_OPERATIONS[operation].compute, result_writer(inst.vdst.offset, "f32")
     return lambda w: put(w, compute(*[factor(w) for factor in factors]))

@@ -33,17 +33,17 @@ def _row(types: str, compute: Callable[..., Any], carries: bool = False) -> Vect
 
 
 def u64(value: Array) -> Array:
-    """The value in 64 bits."""
+    """Return the value in 64 bits."""
     return value.astype(U64)
 
 
 def i64(value: Array) -> Array:
-    """The value in 64 bits, signed."""
+    """Return the value in 64 bits, signed."""
     return value.astype(np.int64)
 
 
 def _shift(bits: int) -> Callable[[Array], Array]:
-    """The lowest bits of a shift count: hardware looks at no others."""
+    """Return the lowest bits of a shift count: hardware looks at no others."""
     return lambda count: count & type(count.flat[0])(bits - 1)
 
 
@@ -74,7 +74,7 @@ def _mad_i64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
 
 
 def perm(a: Array, b: Array, selectors: Array) -> Array:
-    """Bytes of two words, as the four selectors say."""
+    """Return bytes of two words, as the four selectors say."""
     if selectors.size == 1 and selectors[0] == 0x05040100:
         return b & U32(0xFFFF) | a << U32(16)
     if selectors.size == 1 and selectors[0] == 0x07060302:
@@ -95,19 +95,19 @@ def perm(a: Array, b: Array, selectors: Array) -> Array:
 
 
 def bf16(value: Array) -> Array:
-    """Float to the bits of a bf16, to the nearest, ties to even."""
+    """Return the bits of a float as bf16, to the nearest, ties to even."""
     bits = value.view(U32)
     rounded = (bits + U32(0x7FFF) + (bits >> U32(16) & U32(1))) >> U32(16)
     return np.where(np.isnan(value), bits >> U32(16) | U32(0x40), rounded).astype(U32)
 
 
 def half(value: Array) -> Array:
-    """Float to the bits of an fp16, to the nearest, ties to even."""
+    """Return the bits of a float as fp16, to the nearest, ties to even."""
     return value.astype(np.float16).view(np.uint16).astype(U32)
 
 
 def half_to_zero(value: Array) -> Array:
-    """Float to the bits of an fp16, toward zero."""
+    """Return the bits of a float as fp16, toward zero."""
     near = value.astype(np.float16)
     beyond = np.abs(near.astype(np.float32)) > np.abs(value)
     bits = near.view(np.uint16)
@@ -115,7 +115,7 @@ def half_to_zero(value: Array) -> Array:
 
 
 def _to_integer(low: int, high: int, type_: Any) -> Callable[[Array], Array]:
-    """Float to an integer, toward zero, held within the type; not a number is 0."""
+    """Return the conversion of a float to an integer, toward zero, held within the type; not a number is 0."""
 
     def convert(value: Array) -> Array:
         held = np.clip(np.trunc(np.nan_to_num(value.astype(np.float64), nan=0.0)), low, high)
@@ -136,7 +136,7 @@ def _bfe_i(value: Array, offset: Array, width: Array) -> Array:
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
-    """Fused: the product of two floats is exact in a double."""
+    """Return the fused product and sum: the product of two floats is exact in a double."""
     return (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(np.float32)
 
 
@@ -158,24 +158,24 @@ def _reverse(value: Array) -> Array:
 
 
 def _high_bit(value: Array) -> Array:
-    """Zeros before the highest bit that is set; all ones if none is."""
+    """Count the zeros before the highest bit that is set; all ones if none is."""
     _, exponent = np.frexp(value.astype(np.float64))
     return np.where(value == 0, U32(0xFFFFFFFF), (32 - exponent).astype(U32))
 
 
 def _high_change(value: Array) -> Array:
-    """Bits before the highest one that differs from the sign; all ones if none does."""
+    """Count the bits before the highest one that differs from the sign; all ones if none does."""
     return _high_bit((value ^ (value >> 31)).view(U32))
 
 
 def _low_bit(value: Array) -> Array:
-    """Zeros behind the lowest bit that is set; all ones if none is."""
+    """Count the zeros behind the lowest bit that is set; all ones if none is."""
     lowest = value & (~value + U32(1))
     _, exponent = np.frexp(lowest.astype(np.float64))
     return np.where(value == 0, U32(0xFFFFFFFF), (exponent - 1).astype(U32))
 
 
-_TABLE: dict[str, VectorOperation] = {
+_COMPUTATIONS: dict[str, VectorOperation] = {
     # Moves and choices
     "V_MOV_B32": _row("u32 u32", lambda a: a),
     "V_MOV_B64": _row("u64 u64", lambda a: a),
@@ -319,12 +319,12 @@ _TABLE: dict[str, VectorOperation] = {
     },
 }
 
-_CONDITIONS: dict[str, Callable[[Array, Array], Array]] = {
+_CONDITIONS_OF_INTEGERS: dict[str, Callable[[Array, Array], Array]] = {
     "F": lambda a, b: (a != a) & False, "LT": np.less, "EQ": np.equal, "LE": np.less_equal, "GT": np.greater,
     "NE": np.not_equal, "GE": np.greater_equal, "T": lambda a, b: (a == a) | True,
 }  # fmt: skip
-_FLOAT_CONDITIONS: dict[str, Callable[[Array, Array], Array]] = {
-    **{name: _CONDITIONS[name] for name in ("LT", "EQ", "LE", "GT", "GE")},
+_CONDITIONS_OF_FLOATS: dict[str, Callable[[Array, Array], Array]] = {
+    **{name: _CONDITIONS_OF_INTEGERS[name] for name in ("LT", "EQ", "LE", "GT", "GE")},
     "LG": lambda a, b: (a < b) | (a > b),
     "O": lambda a, b: ~(np.isnan(a) | np.isnan(b)), "U": lambda a, b: np.isnan(a) | np.isnan(b),
     "NGE": lambda a, b: ~(a >= b), "NLG": lambda a, b: ~((a < b) | (a > b)), "NGT": lambda a, b: ~(a > b),
@@ -332,9 +332,9 @@ _FLOAT_CONDITIONS: dict[str, Callable[[Array, Array], Array]] = {
 }  # fmt: skip
 _COMPARISONS = {
     **{f"V_CMP_{name}_{kind.upper()}": _row(f"mask {kind} {kind}", compute)
-       for kind in ("u32", "i32", "u64", "i64", "u16", "i16") for name, compute in _CONDITIONS.items()},
+       for kind in ("u32", "i32", "u64", "i64", "u16", "i16") for name, compute in _CONDITIONS_OF_INTEGERS.items()},
     **{f"V_CMP_{name}_{kind.upper()}": _row(f"mask {kind} {kind}", compute)
-       for kind in ("f64", "f32", "f16") for name, compute in _FLOAT_CONDITIONS.items()},
+       for kind in ("f64", "f32", "f16") for name, compute in _CONDITIONS_OF_FLOATS.items()},
 }  # fmt: skip
 
-OPERATIONS: dict[str, VectorOperation] = _TABLE | _COMPARISONS
+VECTOR_OPERATIONS: dict[str, VectorOperation] = _COMPUTATIONS | _COMPARISONS

@@ -13,15 +13,15 @@ from amdgpu_emulator.access_check import AccessCheck
 from amdgpu_emulator.memory import Accesses, Allocation, Array, GlobalMemory
 
 LANES = 64
-ROWS = 512
+REGISTER_ROWS = 512
 """Vector registers: 256, and behind them as many accumulation registers."""
 SGPRS = 128
-PAIRS = SGPRS // 2
+SGPR_PAIRS = SGPRS // 2
 VCC, M0, EXEC = 106, 124, 126
 EVERY_LANE = (1 << LANES) - 1
-UNWRITTEN = 0xFFFFFFFF
+UNWRITTEN_WORD = 0xFFFFFFFF
 """What registers hold before they are written: not a number in every float type."""
-NOTHING: Array = np.full((4, 1), UNWRITTEN, np.uint32)
+UNWRITTEN_WORDS: Array = np.full((4, 1), UNWRITTEN_WORD, np.uint32)
 """What a load leaves in its registers from its issue on, up to the wait for it."""
 _NO_DATA: Array = np.empty((0, 0), np.uint32)
 
@@ -43,7 +43,7 @@ class Transfer:
     """Of its issue."""
 
     def of_waves(self, which: Sequence[int]) -> Transfer:
-        """The part of some waves, by their place among those that issued it."""
+        """Return the part of some waves, by their place among those that issued it."""
         waves = self.places[0].lanes // LANES
         kept = np.isin(waves, which)
         lanes = np.searchsorted(which, waves[kept]) * LANES + self.places[0].lanes[kept] % LANES
@@ -70,7 +70,7 @@ class Workgroup:
 class Waves:
     """Waves of a workgroup that are at the same instruction: one call of NumPy executes it for all of them.
 
-    ``v``, ``vi``, ``vf`` are the vector registers [ROWS, lanes of one wave after the other] as unsigned, signed and
+    ``v``, ``vi``, ``vf`` are the vector registers [rows, lanes of one wave after the other] as unsigned, signed and
     float; ``s``, ``si``, ``s64``, ``si64`` the scalar ones, those of one wave after the other.
     """
 
@@ -85,9 +85,9 @@ class Waves:
         self.at = 0
         """Address in the code object of the access that is issued, or that takes place."""
         self.every = np.arange(self.count * LANES)
-        self.v: Array = np.full((ROWS, len(self.every)), UNWRITTEN, np.uint32)
+        self.v: Array = np.full((REGISTER_ROWS, len(self.every)), UNWRITTEN_WORD, np.uint32)
         self.vi, self.vf = self.v.view(np.int32), self.v.view(np.float32)
-        self.s: Array = np.full(self.count * SGPRS, UNWRITTEN, np.uint32)
+        self.s: Array = np.full(self.count * SGPRS, UNWRITTEN_WORD, np.uint32)
         self.s64, self.si64 = self.s.view(np.uint64), self.s.view(np.int64)
         self.s_by_wave = self.s.reshape(self.count, SGPRS)
         self._bytes = self.s_by_wave.view(np.uint8)
@@ -104,7 +104,7 @@ class Waves:
         self.set_exec(EVERY_LANE)
 
     def parts(self) -> list[Waves]:
-        """Waves that go on at different addresses, apart from each other."""
+        """Return the waves that go on at different addresses, apart from each other."""
         parts = []
         for target in dict.fromkeys(self.targets):
             which = [wave for wave, own in enumerate(self.targets) if own == target]
@@ -112,7 +112,7 @@ class Waves:
                 self.numbers[which].tolist(), self.memory, self.lds, self.scratch, self.eager, self.group, self.check
             )
             part.epoch, part.pc, part.scc = self.epoch, target, [self.scc[wave] for wave in which]
-            part.v[:] = self.v.reshape(ROWS, self.count, LANES)[:, which].reshape(ROWS, -1)
+            part.v[:] = self.v.reshape(REGISTER_ROWS, self.count, LANES)[:, which].reshape(REGISTER_ROWS, -1)
             part.s_by_wave[:] = self.s_by_wave[which]
             part.refresh_exec()
             for own, all_ in ((part.vm, self.vm), (part.lgkm, self.lgkm), (part.scalar, self.scalar)):
@@ -122,7 +122,7 @@ class Waves:
 
     def set_exec(self, mask: int | Array | list[int]) -> None:
         """Enable the lanes of a mask, one for all waves or one each."""
-        self.s64[EXEC // 2 :: PAIRS] = mask
+        self.s64[EXEC // 2 :: SGPR_PAIRS] = mask
         self.refresh_exec()
 
     def refresh_exec(self) -> None:
@@ -131,15 +131,15 @@ class Waves:
         self.whole = bool(self.m.all())
 
     def active(self) -> Array:
-        """Numbers of the lanes that are enabled."""
+        """Return the numbers of the lanes that are enabled."""
         return self.every if self.whole else np.flatnonzero(self.m)
 
     def waves_of(self, lanes: Array) -> Array:
-        """Numbers of the waves that lanes belong to."""
+        """Return the numbers of the waves that lanes belong to."""
         return self.numbers[lanes // LANES]
 
     def mask(self, register: int) -> Array:
-        """A pair of scalar registers as one truth value a lane."""
+        """Return a pair of scalar registers as one truth value a lane."""
         return np.unpackbits(self._bytes[:, 4 * register : 4 * register + 8], bitorder="little").view(bool)
 
     def set_mask(self, register: int, lanes: Array) -> None:
@@ -149,7 +149,7 @@ class Waves:
             self.refresh_exec()
 
     def spread(self, values: Array) -> Array:
-        """One value a wave as one a lane, or as one for all where they are the same."""
+        """Return one value a wave as one a lane, or as one for all where they are the same."""
         if self.count == 1:
             return values
         each = values.tolist()

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
-INCLUDE = ROOT / native.SOURCES
+INCLUDE = ROOT / native.NATIVE_SOURCES
 
 
 def compiled(source: Path, output: Path) -> str:

@@ -12,7 +12,7 @@ from tinygrad.runtime.autogen.amd.cdna import ins
 from amdgpu_emulator import decoder
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.machine_code import MachineCode
-from amdgpu_emulator.wave import LANES, UNWRITTEN, VCC
+from amdgpu_emulator.wave import LANES, UNWRITTEN_WORD, VCC
 
 
 def machine_code(*parts):
@@ -35,7 +35,7 @@ def test_an_access_happens_between_its_issue_and_its_wait():
         w.pc, runs = 0, Counter()
         assert [code.run(w, runs), code.run(w, runs)] == ["wait", "end"]
         # What uses the register before the wait sees what was loaded or nothing, and never what was there before.
-        assert set(w.v[9].tolist()) == {5 if eager else UNWRITTEN}
+        assert set(w.v[9].tolist()) == {5 if eager else UNWRITTEN_WORD}
         assert set(w.v[10].tolist()) == {5}
 
 

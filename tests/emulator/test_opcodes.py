@@ -25,14 +25,14 @@ FORMULAS = (
 """Opcodes whose pseudocode is not run here: each has a test of its own below."""
 VECTOR = sorted(
     (key for key in PCODE if type(key).__name__ in ("VOP1Op", "VOP2Op", "VOP3Op", "VOP3SDOp", "VOPCOp")
-     and opcode(key.name, "") in vector_operations.OPERATIONS
+     and opcode(key.name, "") in vector_operations.VECTOR_OPERATIONS
      and opcode(key.name, "") not in FORMULAS),
     key=lambda key: (type(key).__name__, key.name),
 )  # fmt: skip
 MINMAX = ("V_MIN_F32", "V_MAX_F32", "V_MIN_F16", "V_MAX_F16")
 SCALAR = sorted(
     (key for key in PCODE if type(key).__name__.startswith("SO")
-     and key.name in {*scalar_operations.OPERATIONS, *scalar_operations.WITH_16_BITS}),
+     and key.name in {*scalar_operations.SCALAR_OPERATIONS, *scalar_operations.WITH_16_BITS}),
     key=lambda key: key.name,
 )  # fmt: skip
 
@@ -51,7 +51,7 @@ def same(got, want, kind, exact=True):
 @pytest.mark.parametrize("op", VECTOR, ids=lambda op: op.name)
 def test_a_vector_opcode_computes_what_the_pseudocode_says(op):
     name = opcode(op.name, "")
-    operation = vector_operations.OPERATIONS[name]
+    operation = vector_operations.VECTOR_OPERATIONS[name]
     form = {"VOP1Op": "VOP1", "VOP2Op": "VOP2", "VOP3Op": "VOP3", "VOP3SDOp": "VOP3SD", "VOPCOp": "VOPC"}[
         type(op).__name__
     ]

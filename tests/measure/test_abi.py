@@ -50,7 +50,7 @@ def test_the_structs_are_those_of_the_header(tmp_path):
     command = [
         COMPILER,
         *["-x", "c", "-std=c11", "-fsyntax-only", "-Wall", "-Werror", "-I"],
-        ROOT / native.SOURCES,
+        ROOT / native.NATIVE_SOURCES,
         source,
     ]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -131,7 +131,7 @@ int main()
 def test_operands_are_numbers_of_the_kernels_type_uniform_and_of_their_seed(tmp_path):
     (tmp_path / "operands.cpp").write_text(OPERANDS)
     program = tmp_path / "operands"
-    command = [COMPILER, "-std=c++17", "-I", ROOT / native.SOURCES, tmp_path / "operands.cpp", "-o", program]
+    command = [COMPILER, "-std=c++17", "-I", ROOT / native.NATIVE_SOURCES, tmp_path / "operands.cpp", "-o", program]
     subprocess.run(command, check=True)
     printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
     bits = np.array(printed, np.uint32).reshape(2, 3, 4096)
@@ -257,17 +257,17 @@ def test_modules_with_kernels_of_one_name_keep_apart(libraries, tmp_path):
 def test_a_library_without_kernels_is_refused(tmp_path):
     (tmp_path / "other.cpp").write_text("int nothing() { return 0; }\n")
     other = compiled(tmp_path / "other.cpp", tmp_path / "other.so")
-    driver = abi.DriverLibrary(compiled(ROOT / native.SOURCES / native.DRIVER_SOURCE, tmp_path / "driver.so"))
+    driver = abi.DriverLibrary(compiled(ROOT / native.NATIVE_SOURCES / native.DRIVER_SOURCE, tmp_path / "driver.so"))
     with pytest.raises(OSError, match=r"other\.so: the library has no kernels for this driver; build it again"):
         driver.load_module(other)
 
 
 def test_a_library_of_another_version_is_refused(tmp_path):
     source = tmp_path / "old.cpp"
-    text = (ROOT / native.SOURCES / native.DRIVER_SOURCE).read_text()
+    text = (ROOT / native.NATIVE_SOURCES / native.DRIVER_SOURCE).read_text()
     source.write_text(text.replace("return CONV_ABI_VERSION;", "return 0;"))
     native.run_command(
-        native.library_command("host", COMPILER, "", [source], tmp_path / "old.so", ROOT / native.SOURCES)
+        native.library_command("host", COMPILER, "", [source], tmp_path / "old.so", ROOT / native.NATIVE_SOURCES)
     )
     with pytest.raises(OSError, match="version 0 of the interface"):
         abi.DriverLibrary(str(tmp_path / "old.so"))

@@ -75,7 +75,7 @@ def kernel(folder):
 
 def _libraries(folder):
     """Build the driver for the host, and a few of the fake kernels; a host is too slow for the larger problems."""
-    include = ROOT / native.SOURCES
+    include = ROOT / native.NATIVE_SOURCES
     text = (ROOT / "tests/builders/fake_kernels.cpp").read_text().replace("problem.C <= 64", "problem.C <= 16")
     few = re.sub(r"^const Registration<.*> (?!good|wrong|segfault;)\w+;\n", "", text, flags=re.MULTILINE)
     assert few.count("const Registration<") == 5

@@ -91,7 +91,7 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
 
 
 def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tuple[list[Kernel], int]:
-    """The kernels to measure, and their split-K."""
+    """Return the kernels to measure, and their split-K."""
     if args.candidate:
         named = names.read_kernel_name(args.candidate, args.arch, operation, problem.ndim)
         return [named.kernel], named.split_k
@@ -127,7 +127,7 @@ def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
 
 
 def _measured(problem: Problem, names: Sequence[str], measure: Callable[[int], Measurement]) -> Rows:
-    """A row a kernel, measured by its number."""
+    """Return a row a kernel, measured by its number."""
     rows: Rows = []
     with Progress("bench", len(names), "kernels") as progress:
         for number, name in enumerate(names):

@@ -125,13 +125,13 @@ def _emitter(args: argparse.Namespace, arch: str) -> Emitter:
 
 
 def _at_level(kernel: ListedKernel, arch: str, emitter: Emitter) -> dict[str, str]:
-    """Why the API level lacks a kernel, and why it runs only with split-K 1; each empty if it does not."""
+    """Say why the API level lacks a kernel, and why it runs only with split-K 1; each empty if it does not."""
     own = kernel.kernel.built_as
     return dict(zip(AT_LEVEL, (emitter.lack(own, arch), emitter.only_one_slice(own)), strict=True))
 
 
 def _check(args: argparse.Namespace) -> None:
-    """``UserError`` for options that are missing, contradict each other, or would have no effect."""
+    """Raise a ``UserError`` for options that are missing, contradict each other, or would have no effect."""
     for option, action in OPTIONS_OF_ONE_ACTION.items():
         if getattr(args, option[2:].replace("-", "_")) and not getattr(args, action):
             raise UserError(f"{option} is for --{action}")
@@ -161,7 +161,7 @@ def _title(args: argparse.Namespace) -> str:
 
 
 def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel]:
-    """Kernels of the request on one arch, the filters applied."""
+    """Return the kernels of the request on one arch, the filters applied."""
     specs = ArchSpecs.load(find_file(args.config / "arch_specs.json"))
     requested = args.variant or list(VARIANTS), args.ndim or list(DEFAULT_NDIMS), args.datatype or list(DTYPES)
     if fields := request.given_fields(args):

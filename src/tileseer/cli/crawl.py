@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Crawl, write the table, list the convolutions left out; exit status 1 if there is none."""
+    """Crawl, write the table, and list the convolutions left out; the exit status is 1 if there is none."""
     # What reads torch and ONNX models is imported where it is used: neither is part of the plain package.
     from tileseer.problems.crawl import user_model
 

@@ -27,7 +27,7 @@ EXAMPLES = (
     "tileseer doctor",
     "tileseer doctor --configfile config/hip.yaml --json",
 )
-PACKAGES = ("lightgbm", "pyarrow", "snakemake", "msgpack", "pyelftools")
+WORKFLOW_PACKAGES = ("lightgbm", "pyarrow", "snakemake", "msgpack", "pyelftools")
 KFD = Path("/dev/kfd")
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 _MIB = 2**20
@@ -70,13 +70,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_all(config: Config, api_table: Path) -> list[Finding]:
-    """The results of all checks, in the order in which a build needs the things."""
+    """Return the results of all checks, in the order in which a build needs the things."""
     device = config.benchmark.device
     hip, cuda = (config.compile.toolchain == name for name in ("hipcc", "nvcc"))
     checks: list[tuple[str, bool, Callable[[], str]]] = [
         ("system", True, lambda: f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
         ("machine", True, partial(_machine, config)),
-        *((name, False, partial(_package, name)) for name in PACKAGES),
+        *((name, False, partial(_package, name)) for name in WORKFLOW_PACKAGES),
         ("HIP compiler", hip, partial(_compiler, config, compiler.HIPCC)),
         (CK.what, hip, lambda: str(CK.find(config.ck.root))),
         ("CK API level", hip, lambda: trees.ck_level(config.ck, api_table, True)),
@@ -96,7 +96,7 @@ def find_all(config: Config, api_table: Path) -> list[Finding]:
 
 
 def _finding(subject: str, needed: bool, look: Callable[[], str]) -> Finding:
-    """The result of a check; its ``UserError`` says what is wrong and, after the last semicolon, what to do."""
+    """Return the result of a check; its ``UserError`` says what is wrong and, after the last semicolon, what to do."""
     try:
         return Finding(subject, "ok", look())
     except UserError as error:
@@ -154,7 +154,7 @@ def _rocm() -> str:
 
 
 def _visible(config: Config) -> str:
-    """What the workflow would measure on: GPUs of the configured arch, as far as the environment shows them."""
+    """Return what the workflow would measure on: GPUs of the configured arch, as far as the environment shows them."""
     device = config.benchmark.device
     if device not in VARIABLES:
         return f"benchmark.device is {device}: none is used"

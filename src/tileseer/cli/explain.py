@@ -31,7 +31,7 @@ EXAMPLES = (
     "tileseer explain config NAME --arch gfx950",
     "tileseer explain config --variant forward --dtype bf16 --pipeline mem --tile-k 24 --arch gfx950 --json",
 )
-_USUAL = asdict(Problem.from_dims("forward", "bf16", N=1))
+_USUAL_FIELDS = asdict(Problem.from_dims("forward", "bf16", N=1))
 _HEADS = {
     "predicted_time_over_that_of_the_pick": "time/pick",
     "predicted_efficiency": "efficiency, %",
@@ -145,7 +145,7 @@ def _nearest_lines(explained: Explanation) -> Iterator[str]:
 
 
 def _dims(dims: Mapping[str, int | str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in dims.items() if name in "NCK" or value != _USUAL[name])
+    return " ".join(f"{name}={value}" for name, value in dims.items() if name in "NCK" or value != _USUAL_FIELDS[name])
 
 
 def _cell(value: object) -> str:

@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int | None:
 
 
 def parser(complete: Collection[str]) -> argparse.ArgumentParser:
-    """Parser of the command line; only the subcommands in ``complete`` have their options."""
+    """Return the parser of the command line; only the subcommands in ``complete`` have their options."""
     top = options.Parser(prog="tileseer", description=f"{(__doc__ or '').split(':')[0]}.")
     top.add_argument("--version", action="version", version=f"tileseer {importlib.metadata.version('tileseer')}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -71,7 +71,7 @@ def parser(complete: Collection[str]) -> argparse.ArgumentParser:
 
 
 def module(name: str) -> ModuleType:
-    """Module of a subcommand."""
+    """Return the module of a subcommand."""
     return importlib.import_module(f"tileseer.cli.{name.replace('-', '_')}")
 
 

@@ -18,7 +18,7 @@ from tileseer.problems.problem import DIMS, EXAMPLE, LAYOUTS, Problem
 JSON_FORMAT = 2
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "dilation_d")
-_WIDTH = 100
+_HELP_COLUMNS = 100
 Number = TypeVar("Number", int, float)
 
 
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def calls(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Parsers of what can be called: a subcommand, or each of its modes."""
+    """Yield the parsers of what can be called: a subcommand, or each of its modes."""
     modes = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not modes:
         yield parser
@@ -87,7 +87,7 @@ def add_layout(parser: argparse._ActionsContainer) -> None:
 
 
 def problem(args: argparse.Namespace) -> Problem:
-    """Problem of the options of ``add_problem`` and ``add_layout``; ``UserError`` if a dimension is wrong.
+    """Return the problem of the options of ``add_problem`` and ``add_layout``; ``UserError`` if a dimension is wrong.
 
     Direction and data type, where they were left open, are set in ``args``; so is ``left_out``, the dimensions that
     every convolution has and that are missing. A filter that is left out as a whole is one of 1x1.
@@ -114,7 +114,7 @@ def problem(args: argparse.Namespace) -> Problem:
 
 
 def word_of(problem: Problem) -> str:
-    """A problem as ``--problem`` takes it; without the dimensions of depth where it has none."""
+    """Return a problem as ``--problem`` takes it; without the dimensions of depth where it has none."""
     names = DIMS if problem.ndim == 3 else [name for name in DIMS if name not in DEPTH]
     return ",".join(f"{name}={getattr(problem, name)}" for name in names)
 
@@ -133,7 +133,7 @@ def _parse_dims(text: str) -> dict[str, int]:
 
 
 def number(read: Callable[[str], Number], fits: Callable[[Number], bool], form: str) -> Callable[[str], Number]:
-    """Type of an option: what ``read`` makes of its text has to fit, and is ``form`` in words."""
+    """Return the type of an option: what ``read`` makes of its text has to fit, and is ``form`` in words."""
 
     def parse(text: str) -> Number:
         with suppress(ValueError, KeyError):
@@ -163,13 +163,13 @@ def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable
 
 
 def epilog(note: str | None, examples: Sequence[str]) -> str:
-    """Text below the options of a help text: a note, and calls to copy."""
-    parts = [textwrap.fill(note, _WIDTH)] if note else []
+    """Return the text below the options of a help text: a note, and calls to copy."""
+    parts = [textwrap.fill(note, _HELP_COLUMNS)] if note else []
     return "\n\n".join([*parts, "\n".join(["examples:", *(f"  {line}" for line in examples)])])
 
 
 def table_lines(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Rows of texts by column as aligned plain lines, the names of the columns first."""
+    """Return the rows of texts by column as aligned plain lines, the names of the columns first."""
     names = list(rows[0]) if rows else []
     texts = [names, *([row[name] for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(models: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """What made the models that were published last, and operations that were published earlier."""
+    """Return what made the models that were published last, and operations that were published earlier."""
     earlier = provenance.read_earlier_provenance(models)
     last = provenance.read_provenance(models).model_dump(mode="json")
     return last, {name: made.model_dump(mode="json") for name, made in earlier.items()}
@@ -60,7 +60,7 @@ def _history(args: argparse.Namespace) -> int:
 
 
 def _history_rows(published: list[publication.Published], on_disk: str) -> Iterator[dict[str, str]]:
-    """A row for each publication; of each operation the mean, and how it changed. ``on_disk``: digest of the models."""
+    """Yield a row for each publication, with each operation's mean and change; ``on_disk``: digest of the models."""
     means: dict[str, float] = {}
     current = max((at for at, one in enumerate(published) if one.models_sha256 == on_disk != ""), default=-1)
     for at, one in enumerate(published):

@@ -25,8 +25,8 @@ EXAMPLES = (
     "tileseer ship results/models/gfx950 --operation forward_bf16 --max-kernels 40 --output kernels-gfx950",
     "tileseer ship results/models/sm_90 --networks tv_resnet50,tv_convnext_tiny",
 )
-COLUMNS = ("kernels", "loss", "unseen_loss", "unseen_p10_loss", "unseen_well_covered")
-BUILD = "cmake -S {folder} -B build && cmake --build build --parallel && build/main"
+SHOWN_COLUMNS = ("kernels", "loss", "unseen_loss", "unseen_p10_loss", "unseen_well_covered")
+BUILD_COMMAND = "cmake -S {folder} -B build && cmake --build build --parallel && build/main"
 USE = {
     "cudnn": "nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",
     "miopen": "nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",
@@ -106,13 +106,13 @@ def run(args: argparse.Namespace) -> int:
             shipped_project.write_project(args.output, listed.arch, shipped, args.ck_api)
             shipped_folder.write_instances(args.output, listed.arch, every)
         shipped_folder.write_figures(args.output, about)
-        use = BUILD if emitter else USE[family_of_arch(listed.arch).name]
+        use = BUILD_COMMAND if emitter else USE[family_of_arch(listed.arch).name]
         lines.append(f"next: {use.format(folder=shlex.quote(str(args.output)))}")
     return options.answer(args, about, lines)
 
 
 def _pool(args: argparse.Namespace, arch: str, operation: str, emitter: Emitter | None) -> shipping.KernelPool:
-    """The kernels of one operation, from the results that the models lie in."""
+    """Return the kernels of one operation, from the results that the models lie in."""
     results = args.models.resolve().parents[1]
     dataset = results / "datasets" / arch / f"{operation}.parquet"
     if not dataset.is_file():
@@ -129,8 +129,8 @@ def _pool(args: argparse.Namespace, arch: str, operation: str, emitter: Emitter 
 
 
 def _lines(operation: str, chosen: Mapping[str, Any], pool: shipping.KernelPool, max_loss: float) -> list[str]:
-    """The set, and the sets of other sizes, as text."""
-    rows = [{column: _cell(figures.get(column)) for column in COLUMNS} for figures in chosen["curve"]]
+    """Return the set, and the sets of other sizes, as text."""
+    rows = [{column: _cell(figures.get(column)) for column in SHOWN_COLUMNS} for figures in chosen["curve"]]
     lines = [shipping.set_line(operation, chosen["set"], chosen["pool"]), *options.table_lines(rows)]
     if (loss := chosen["set"]["loss"]) > max_loss:
         lines.append(f"the other limits win over --max-loss: {operation} loses {loss:g} %, more than {max_loss:g} %")

@@ -9,7 +9,7 @@ from tileseer.core.places import install
 
 EXAMPLES = ("tileseer torch-report network.py --model results/models/sm_90_cudnn",)
 
-LINE = "{:<40} {:<10} {:>4}  {:<14}  {}"
+ROW_FORMAT = "{:<40} {:<10} {:>4}  {:<14}  {}"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"torch-report needs torch ({error}); install it with: {install('torch')}") from error
     report = predictions.report(args.network, args.model, args.dtype, trained=not args.inference)
     rows = sorted(report.layers, key=lambda one: -one.saved_milliseconds)
-    lines = [LINE.format("layer", "direction", "uses", "predicted gain", "plan")]
+    lines = [ROW_FORMAT.format("layer", "direction", "uses", "predicted gain", "plan")]
     lines += [
-        LINE.format(
+        ROW_FORMAT.format(
             row.layer[-40:], row.problem.variant, row.occurrences, f"{row.gain:.2f}", row.pick or "PyTorch's own"
         )
         for row in rows

@@ -22,7 +22,7 @@ EXAMPLES = (
     "tileseer tune results/models/gfx950 --problems problems.csv --variant forward --minutes 5",
     "tileseer tune results/models/gfx950 --problems problems.csv --top 2 --json",
 )
-DEVICES = ("gpu", "simulated", "recorded", "emulated")
+TIMING_DEVICES = ("gpu", "simulated", "recorded", "emulated")
 OF_KIND = {"simulated": "simulated", "recorded": "recorded", "measured": "gpu"}
 """Device of the times that a model learnt."""
 
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=options.positive, default=3, help=meaning)
     minutes = options.number(float, lambda value: 0 < value < math.inf, "positive number")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="begin no problem after this time")
-    parser.add_argument("--device", choices=DEVICES, help="what times (default: the kind of the model's times)")
+    parser.add_argument("--device", choices=TIMING_DEVICES, help="what times (default: the kind of the model's times)")
     meaning = "folder with driver.so and OPERATION/CHUNK.so (default: results/libraries/ARCH beside the models)"
     parser.add_argument("--libraries", type=Path, metavar="DIR", help=meaning)
     meaning = "folder of the recorded times (default: config/recorded/ARCH)"
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _summary(operation: str, device: str, kind: str, results: list[Any], count: int) -> dict[str, Any]:
-    """What came of one operation."""
+    """Return what came of one operation."""
     from tileseer.serve.tuning import LeftOut, Tuned
 
     tuned = [result for result in results if isinstance(result, Tuned)]

@@ -23,7 +23,7 @@ EXAMPLES = (
     "tileseer verify kernels.txt --emulate --arch gfx950 --sample 8 --quick",
     "tileseer verify kernels.so --driver driver.so --variant bwd_weight --problem N=1,C=16,K=16,Hi=9,Wi=9,Y=3,X=3",
 )
-LIBRARIES = (".so", ".hsaco")
+LIBRARY_SUFFIXES = (".so", ".hsaco")
 Checked = tuple[bool, str, dict[str, Any]]
 """Whether a thing is as it has to be, its name, and all that is known of it."""
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Print a line a check; return 1 if one failed."""
     if args.emulate:
         return _emulated(args)
-    device, checks = (_kernels if args.path.suffix in LIBRARIES else _files)(args)
+    device, checks = (_kernels if args.path.suffix in LIBRARY_SUFFIXES else _files)(args)
     wrong = sum(not ok for ok, _, _ in checks)
     lines = [f"{'ok  ' if ok else 'FAIL'}  {subject}: {record['said']}" for ok, subject, record in checks]
     content = {"device": device, "checks": [record for _, _, record in checks], "failed": wrong}
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
     if args.driver:
-        raise UserError(f"--driver is for libraries of kernels ({', '.join(LIBRARIES)}); {args.path} is none")
+        raise UserError(f"--driver is for libraries of kernels ({', '.join(LIBRARY_SUFFIXES)}); {args.path} is none")
     # What reads models takes a second to import.
     from tileseer.serve import verification
 
@@ -87,7 +87,7 @@ def _emulated(args: argparse.Namespace) -> int:
     kernels = [_executable(name, args.arch) for name in names]
     workshop = emulation.Workshop(
         args.arch, find_file(args.config / "ck_api.yaml"), find_file(Path("workflow/templates")),
-        find_file(native.SOURCES), hardware.product_of_arch(find_file(args.config / "hardware.yaml"), args.arch),
+        find_file(native.NATIVE_SOURCES), hardware.product_of_arch(find_file(args.config / "hardware.yaml"), args.arch),
         {"compile": {"toolchain": family_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
     )  # fmt: skip
     verdicts = []

@@ -37,7 +37,7 @@ LAUNCH_FIELDS = (
 
 
 def find_aliases(builds: Sequence[pa.Table], supported: Sequence[pa.Table]) -> pa.Table:
-    """Aliases (``SCHEMA``) among the kernels of all chunks, from their build tables and their supported pairs."""
+    """Return the aliases (``SCHEMA``) among the kernels of all chunks, from their builds and their supported pairs."""
     built = pa.concat_tables(builds).select(["kernel", "kernel_id", "build_status", "code_hash"]).to_pandas()
     built = built[(built["build_status"] == "ok") & (built["code_hash"] != "")].drop(columns="build_status")
     if built.empty:
@@ -53,26 +53,26 @@ def find_aliases(builds: Sequence[pa.Table], supported: Sequence[pa.Table]) -> p
 
 
 def read_aliases(path: Path | None) -> pa.Table:
-    """A table of aliases from its file; empty without one, ``UserError`` when it is another one."""
+    """Return a table of aliases from its file; empty without one, ``UserError`` when it is another one."""
     if path is None:
         return SCHEMA.empty_table()
     return parquet.read_table(path, SCHEMA)
 
 
 def measured_mask(pairs: pa.Table, known: pa.Table) -> pa.Array:
-    """Mask of the rows (of a table with ``kernel_id``) whose kernels are measured themselves."""
+    """Return the mask of the rows (of a table with ``kernel_id``) whose kernels are measured themselves."""
     return pc.invert(pc.is_in(_ids(pairs), value_set=known["kernel_id"].combine_chunks()))
 
 
 def as_measured(pairs: pa.Table, known: pa.Table) -> pa.Table:
-    """``pairs`` with the ``kernel_id`` of the kernel that is measured in the place of each alias."""
+    """Return ``pairs`` with the ``kernel_id`` of the kernel that is measured in the place of each alias."""
     ids = _ids(pairs)
     measured = pc.coalesce(_stand_ins(ids, known, ["kernel_id", "alias_of_id"]), ids)
     return pairs.set_column(pairs.schema.get_field_index("kernel_id"), "kernel_id", measured)
 
 
 def alias_names(kernels: pa.Array, known: pa.Table) -> pa.Array:
-    """For each kernel name that of the kernel measured in its place, empty for those measured themselves."""
+    """Return for each kernel name that of the kernel measured in its place, empty for those measured themselves."""
     return pc.fill_null(_stand_ins(kernels.cast(pa.string()), known, ["kernel", "alias_of"]), "")
 
 
@@ -86,7 +86,7 @@ def _ids(pairs: pa.Table) -> pa.Array:
 
 
 def _runs(supported: Sequence[pa.Table], kernel_ids: pd.Series) -> pd.Series:
-    """Digest of the pairs that each kernel can run, by kernel id."""
+    """Return the digest of the pairs that each kernel can run, by kernel id."""
     known_ids = pa.array(kernel_ids, pa.string())
     parts = []
     for part in supported:

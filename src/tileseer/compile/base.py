@@ -75,7 +75,7 @@ class Toolchain(Protocol):
     """Turns units into kernels."""
 
     def identity(self) -> str:
-        """What a result depends on besides the unit: compiler, version, flags; part of the kernel id."""
+        """Return what a result depends on besides the unit: compiler, version and flags; a part of the kernel id."""
 
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
         """Compile every unit; a failure is a result, not an exception."""

@@ -23,9 +23,9 @@ from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
 from tileseer.gpus.hardware import Hardware
 
-_STATUS = {"timeout": "compile_timeout", "memory": "compile_memory"}
+_STATUS_OF_OUTCOME = {"timeout": "compile_timeout", "memory": "compile_memory"}
 """Of the outcomes that are no compile_error."""
-_REASONS = {
+_REASON_OF_OUTCOME = {
     "crash": "the compiler crashed, twice: {}",
     "broken": "the compiler ended without an error, twice, but its output cannot be used: {}",
     "timeout": "the compiler was stopped after compile.timeout_seconds",
@@ -52,7 +52,7 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         """Compile units in one run; the list is empty unless it ends well."""
 
     def blamed(self, units: Sequence[CompileUnit], log: str) -> dict[int, str]:
-        """The part of the log of a failed run that is about each unit which fails for sure; none if it does not say."""
+        """Return the part of a failed run's log about each unit that fails, by index; none if it does not say."""
         return {}
 
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
@@ -78,13 +78,13 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         return [self._in_this_hardware(results[key]) for key in keys]
 
     def key(self, unit: CompileUnit) -> str:
-        """Cache key of a unit's result."""
+        """Return the cache key of a unit's result."""
         text = unit.header.replace(unit.kernel.name.encode(), b"KERNEL")
         return caches.key(self.result_format, self.identity(), unit.arch, text, self.read(unit))
 
     @abstractmethod
     def read(self, unit: CompileUnit) -> str:
-        """Digest of what the compiler reads for a unit beside its own text."""
+        """Return the digest of what the compiler reads for a unit beside its own text."""
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
         """Group kernels that include the same headers; neighbours in a batch are as alike as the names are."""
@@ -100,7 +100,7 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
             seconds = run.seconds / len(units)
             return [CompileResult("ok", "", code.resources, "", seconds, run.peak_mib, code.hash) for code in built]
         if len(units) == 1:
-            if again and run.outcome in _REASONS:
+            if again and run.outcome in _REASON_OF_OUTCOME:
                 return self._compiled(units, again=False)
             return [self._failure(units[0], run)]
         blamed = self.blamed(units, run.log) if run.outcome == "error" else {}
@@ -115,20 +115,20 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
     def _failure(self, unit: CompileUnit, run: compiler.Run) -> CompileResult:
         # Folders and addresses in the compiler's memory are other ones elsewhere.
         message = _ADDRESS.sub("0x", compiler.first_error(run.log.replace(f"{self.tree.include}/", "")))
-        reason = _REASONS.get(run.outcome, "{}").format(message).replace(unit.kernel.name, "KERNEL")
+        reason = _REASON_OF_OUTCOME.get(run.outcome, "{}").format(message).replace(unit.kernel.name, "KERNEL")
         return CompileResult(
-            status=_STATUS.get(run.outcome, "compile_error"),
+            status=_STATUS_OF_OUTCOME.get(run.outcome, "compile_error"),
             reason=reason,
             resources=Resources("code_object"),
             log=run.log,
             seconds=run.seconds,
             peak_mib=run.peak_mib,
             error_digest=hashlib.sha256(reason.encode()).hexdigest()[:16],
-            repeatable=run.outcome not in _REASONS,
+            repeatable=run.outcome not in _REASON_OF_OUTCOME,
         )
 
     def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
-        """Blocks that are resident on one compute unit by registers, LDS and wave slots; 0 if not one fits.
+        """Return the blocks that are resident on one compute unit by registers, LDS and wave slots; 0 if not one fits.
 
         ``threads`` and ``lds_bytes`` are those of a block, ``registers`` a lane's vector and accumulation registers:
         they come from one file on CDNA2 and later. Waves of a block spread over the SIMDs of the unit.

@@ -19,7 +19,7 @@ MAX_VGPR_SPILLS = 128
 MIN_OCCUPANCY = 1.0
 """So are those with fewer blocks resident on one compute unit."""
 
-_IN_CODE = ("mfma", "buffer_loads", "buffer_stores", "lds_reads", "lds_writes", "barriers", "total")
+_COUNTED_KINDS = ("mfma", "buffer_loads", "buffer_stores", "lds_reads", "lds_writes", "barriers", "total")
 """What is counted of the instructions of a kernel."""
 SCHEMA = parquet.schema(
     [
@@ -41,15 +41,15 @@ SCHEMA = parquet.schema(
         ("occupancy", pa.float64()),
         ("threads", pa.int32()),
         ("code_bytes", pa.int32()),
-        *((f"n_{kind}", pa.int32()) for kind in _IN_CODE),
+        *((f"n_{kind}", pa.int32()) for kind in _COUNTED_KINDS),
     ],
-    may_be_empty=[*(field.name for field in fields(Resources)), *(f"n_{kind}" for kind in _IN_CODE)],
+    may_be_empty=[*(field.name for field in fields(Resources)), *(f"n_{kind}" for kind in _COUNTED_KINDS)],
 )
 """``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a
 CU; ``resources_from`` estimated|code_object; docs/internals/data.md explains the other columns. Kernels with the same
 ``code_hash`` have the same machine code (``aliases``)."""
 
-LIBRARY = "library"
+LIBRARY_METADATA_KEY = "library"
 """Key in the metadata of a build table whose kernels a library offers: its name and version, ``cudnn 91900``."""
 
 COSTS = pa.schema(
@@ -59,12 +59,12 @@ COSTS = pa.schema(
 
 
 def library_of(build: pa.Table) -> str:
-    """Library and version that offers the kernels of a build table; empty for kernels that were compiled."""
-    return (build.schema.metadata or {}).get(LIBRARY.encode(), b"").decode()
+    """Return the library and version that offers the kernels of a build table; empty for kernels that were compiled."""
+    return (build.schema.metadata or {}).get(LIBRARY_METADATA_KEY.encode(), b"").decode()
 
 
 def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) -> str:
-    """16 hex digits for the config, the arch, and what runs there.
+    """Return 16 hex digits for the config, the arch, and what runs there.
 
     That is the code, where there is some: a new compiler that makes the same code makes the same kernel. A kernel that
     was not built is the failure; an estimated one is the emitted text and the toolchain.
@@ -79,7 +79,7 @@ def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) ->
 
 
 def compile_units(kernels: Sequence[Kernel], headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
-    """Units of the kernels of a chunk; ``headers`` is the bundle of the same chunk.
+    """Return the units of the kernels of a chunk; ``headers`` is the bundle of the same chunk.
 
     A kernel that its library has no form for has the reason instead of a header.
     """
@@ -117,7 +117,7 @@ def build_kernels(
 
 
 def _within(result: CompileResult) -> CompileResult:
-    """The result, as ``pruned`` with the reason if the compiled code is beyond a limit."""
+    """Return the result, as ``pruned`` with the reason if the compiled code is beyond a limit."""
     r = result.resources
     if result.status != "ok" or r.source == "estimated":
         return result
@@ -137,5 +137,5 @@ def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain:
     row |= {"error_digest": result.error_digest, "code_hash": result.code_hash}
     if code := resources.pop("instructions"):
         kinds = instructions.count_kinds(code) | {"total": sum(code.values())}
-        row |= {f"n_{kind}": kinds[kind] for kind in _IN_CODE}
+        row |= {f"n_{kind}": kinds[kind] for kind in _COUNTED_KINDS}
     return row | resources

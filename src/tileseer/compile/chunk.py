@@ -27,7 +27,7 @@ TOOLCHAINS = {"hipcc": HipccToolchain, "nvcc": NvccToolchain}
 def toolchain(
     settings: Settings, arch: str, hardware: Path, product: str, coefficients: Path, native: Path
 ) -> Toolchain:
-    """What builds kernels for an arch, or estimates their cost."""
+    """Return the toolchain that builds kernels for an arch, or estimates their cost."""
     gpu, name = read_hardware(hardware, product), CompileSettings.of(settings, "compile").toolchain
     if name == "none":
         return NoToolchain(gpu, load_coefficients(coefficients))
@@ -42,7 +42,7 @@ def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: 
 
 
 def describe_build(table: pa.Table, costs: pa.Table) -> str:
-    """How many kernels of a build table have each status, and what their builds took, now or when the cache got them.
+    """Say how many kernels of a table have each status, and what their builds took, now or when the cache got them.
 
     Unfinished if another run may end otherwise.
     """
@@ -58,7 +58,7 @@ def describe_build(table: pa.Table, costs: pa.Table) -> str:
 def library(
     arch: str, native: Path, headers: Path | None, build_table: Path | None, settings: Settings, device: str = ""
 ) -> tuple[bytes, str]:
-    """A module with every kernel of a chunk that was built, or without a chunk the driver; and what it is."""
+    """Build a module of a chunk's kernels, or without a chunk the driver; return its content and what it is."""
     libraries = Libraries(*registry.builder_parts(settings, arch, native))
     if headers is None and build_table is None:
         if device == "emulated":

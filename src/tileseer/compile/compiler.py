@@ -20,7 +20,7 @@ from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
 from tileseer.kernels.library import brought, folders, rocm_folders
 
-_ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
+_ERROR_LINE = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 _NO_SPACE = "No space left on device"
 _NO_MEMORY = ("out of memory", "std::bad_alloc", "Cannot allocate memory", "failed to allocate")
 _CRASHED = ("PLEASE submit a bug report", "command failed due to signal", "died due to signal")
@@ -75,7 +75,7 @@ class Compiler:
     vendor: Vendor
 
     def script(self) -> bytes:
-        """Its text if it is a script around a compiler: that prints the same version, and may do more."""
+        """Return the compiler's text if it is a script around one: that prints the same version, and may do more."""
         return self.path.read_bytes() if self.path.stat().st_size <= LARGEST_SCRIPT else b""
 
     def run(self, arguments: Sequence[str | Path], folder: Path, timeout: float, memory_mib: int) -> Run:
@@ -207,7 +207,7 @@ VENDORS = {vendor.program: vendor for vendor in (HIPCC, NVCC)}
 
 
 def find_compiler(settings: CompileSettings) -> Compiler:
-    """The compiler of the settings, of an install, of PATH or of a package, in this order.
+    """Return the compiler of the settings, of an install, of PATH or of a package, in this order.
 
     Where the toolchain is ``none``, it is hipcc that is looked for.
     """
@@ -215,7 +215,7 @@ def find_compiler(settings: CompileSettings) -> Compiler:
 
 
 def find_vendor_compiler(vendor: Vendor, named: str | None = None) -> Compiler:
-    """One vendor's compiler; ``named``: the path that the settings give."""
+    """Return one vendor's compiler; ``named`` is the path that the settings give."""
     if named:
         return _asked(Path(named).expanduser(), "compile.compiler", vendor)
     places = vendor.places()
@@ -241,8 +241,8 @@ def _asked(path: Path, origin: str, vendor: Vendor) -> Compiler:
 
 
 def first_error(log: str) -> str:
-    """First error of a compiler's output, without the place; its last line if none is marked."""
-    if match := _ERROR.search(log):
+    """Return the first error of a compiler's output, without the place; its last line if none is marked."""
+    if match := _ERROR_LINE.search(log):
         return match[1].strip()
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return lines[-1] if lines else "the compiler failed without a message"

@@ -8,11 +8,11 @@ ESTIMATED_FOR = ("ck_tile", "gfx950")
 
 
 def estimate_cost(kernels: int, units: int) -> str:
-    """What so many kernels will take."""
+    """Say what so many kernels will take."""
     cost = describe_cost(ESTIMATED_SECONDS * kernels, ESTIMATED_BYTES * kernels)
     return f"{kernels:,} kernels in {units:,} units, estimated {cost}"
 
 
 def describe_cost(seconds: float, code_bytes: int) -> str:
-    """CPU time and size of what is built."""
+    """Say the CPU time and the size of what is built."""
     return f"{seconds / 3600:.2g} CPU hours and {code_bytes / 1e6:.1f} MB of machine code"

@@ -3,26 +3,26 @@
 from tileseer.compile.compiler import NVCC, Vendor
 
 _WARNINGS = ("-Wno-undefined-func-template", "-Wno-float-equal")
-HIPCC = ("-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0", *_WARNINGS)
+HIPCC_FLAGS = ("-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0", *_WARNINGS)
 """The reference's flags, so that the code is the reference's."""
 WITHOUT_ID = "-fuse-cuid=none"
-HIP = ("-x", "hip", "-DTILESEER_HIP", WITHOUT_ID, *HIPCC)
+HIP_FLAGS = ("-x", "hip", "-DTILESEER_HIP", WITHOUT_ID, *HIPCC_FLAGS)
 # The warnings are about the kernel library's own headers.
-CUDA = ("-O3", "-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-warnings")
+CUDA_FLAGS = ("-O3", "-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-warnings")
 
 
 def arch_options(vendor: Vendor, arch: str) -> list[str]:
-    """Options that ask for machine code of one arch, and of no other."""
+    """Return the options that ask for machine code of one arch, and of no other."""
     if vendor is NVCC:
         return ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
     return [f"--offload-arch={arch}"]
 
 
 def flags_of(vendor: Vendor) -> tuple[str, ...]:
-    """Options of objects that have kernels, besides folders and arch."""
-    return ("-std=c++17", *(CUDA if vendor is NVCC else HIP))
+    """Return the options of objects that have kernels, besides folders and arch."""
+    return ("-std=c++17", *(CUDA_FLAGS if vendor is NVCC else HIP_FLAGS))
 
 
 def program_flags(vendor: Vendor) -> tuple[str, ...]:
-    """The same for a program, whose linker needs an id for each object."""
+    """Return the options of a program that has kernels: its linker needs an id for each object."""
     return tuple(flag for flag in flags_of(vendor) if flag != WITHOUT_ID)

@@ -13,7 +13,7 @@ from tileseer.problems.operation import Operation
 
 
 def of_run(jobs: Iterable[Mapping[str, str]], tables: Path, settings: Config) -> str:
-    """What the compile jobs of a run, each an arch, an operation and a chunk, take at most.
+    """Say what the compile jobs of a run, each an arch, an operation and a chunk, take at most.
 
     What the cache holds costs nothing; which kernels these are, only the jobs know.
     """

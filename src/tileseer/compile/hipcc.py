@@ -16,8 +16,8 @@ from tileseer.kernels.registry import header_file
 
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
 DIAGNOSTICS = ("-ftemplate-backtrace-limit=0", "-ferror-limit=0", "-fno-crash-diagnostics")
-_ERROR = re.compile(r"^(?=\S+: error: )", re.M)
-_NOTE = re.compile(r"^(?:\./)?(\S+?):\d+:\d+: note: in instantiation (?:.*\bprobe_(\d+)\b)?", re.M)
+_ERROR_START = re.compile(r"^(?=\S+: error: )", re.M)
+_INSTANTIATION_NOTE = re.compile(r"^(?:\./)?(\S+?):\d+:\d+: note: in instantiation (?:.*\bprobe_(\d+)\b)?", re.M)
 _BACKEND = re.compile(r"^In function: \w*?\d+probe_(\d+)(?:5Probe|6Adding)", re.M)
 """What the back end prints behind an error of its own: it stops at the first."""
 _NO_HEADER = re.compile(r"'((?!hip/)\w+/[^']+)' file not found")
@@ -35,15 +35,15 @@ class HipccToolchain(BatchToolchain):
     passes: ClassVar[tuple[str, ...]] = DEVICE_PASS
 
     def identity(self) -> str:
-        """Compiler and flags."""
-        return "\n".join(("hipcc", self.compiler.version, *flags.HIPCC, *self.passes))
+        """Return what a result depends on besides the unit: compiler, version and flags; a part of the kernel id."""
+        return "\n".join(("hipcc", self.compiler.version, *flags.HIPCC_FLAGS, *self.passes))
 
     def blamed(self, units: Sequence[CompileUnit], log: str) -> dict[int, str]:
-        """Kernels in the notes of an error: the templates that fail are instantiated for them."""
+        """Return the log of each kernel in the notes of an error: the failing templates are instantiated for it."""
         names = {header_file(unit.kernel): index for index, unit in enumerate(units)}
         texts: dict[int, str] = {}
-        for text in _ERROR.split(log)[1:]:
-            for header, probe in _NOTE.findall(text):
+        for text in _ERROR_START.split(log)[1:]:
+            for header, probe in _INSTANTIATION_NOTE.findall(text):
                 index = int(probe) if probe else names.get(header)
                 if index is not None:
                     texts.setdefault(index, text)
@@ -74,11 +74,11 @@ class HipccToolchain(BatchToolchain):
                 return replace(run, outcome="broken", log=str(error)), []
 
     def read(self, unit: CompileUnit) -> str:
-        """Digest of headers, of libraries of device code, and of what the environment makes of the flags."""
+        """Return the digest of headers, of libraries of device code, and of what the environment makes of the flags."""
         return reading.digest(self, unit.header, self._arguments(unit.arch))
 
     def _arguments(self, arch: str) -> list[str | Path]:
-        return [*flags.HIPCC, *self.passes, "-I", self.tree.include, "-I", ".", f"--offload-arch={arch}"]
+        return [*flags.HIPCC_FLAGS, *self.passes, "-I", self.tree.include, "-I", ".", f"--offload-arch={arch}"]
 
     def device_pass(self, arch: str, folder: Path, kernels: int) -> compiler.Run:
         """Compile the unit in ``folder`` to assembly; ``UserError`` if compiler or tree are not whole."""
@@ -103,7 +103,7 @@ def device_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
 
 
 def _kernels(folder: Path, units: Sequence[CompileUnit]) -> list[KernelCode]:
-    """Code and instructions of each probe of a compiled unit; ``ValueError`` if one is not there."""
+    """Return the code and instructions of each probe of a compiled unit; ``ValueError`` if one is not there."""
     if not (folder / "unit.co").exists():
         raise ValueError("there is no code object")
     listings = instructions.listings((folder / "unit.s").read_text())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tileseer.gpus.hardware import Hardware
 
-KINDS = (
+INSTRUCTION_KINDS = (
     ("mfma", re.compile(r"v_s?(mfmac?|wmmac?)_")),
     ("valu", re.compile(r"v_")),
     ("buffer_loads", re.compile(r"(buffer|global|flat)_load")),
@@ -22,33 +22,33 @@ _VALU_CYCLES, _QUARTER_RATE_CYCLES = 4, 16
 _MATRIX = re.compile(r"_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)_?(?:(?P<blocks>\d+)b_)?(?P<type>[a-z]+\d+)")
 _LDS_ACCESS = re.compile(r"(?P<two>2(?:st64)?_)?[biu](?P<bits>\d+)")
 
-_LABEL = re.compile(r"(?!\.L)([\w.$]+):")
-_INSTRUCTION = re.compile(r"\t([a-z]\w*)\b")
-_END = re.compile(r"\.Lfunc_end")
+_FUNCTION_LABEL = re.compile(r"(?!\.L)([\w.$]+):")
+_INSTRUCTION_LINE = re.compile(r"\t([a-z]\w*)\b")
+_FUNCTION_END = re.compile(r"\.Lfunc_end")
 
 
 def listings(assembly: str) -> dict[str, Counter[str]]:
-    """Opcodes of the functions of an assembly listing with their counts, by symbol; a loop counts once."""
+    """Return the opcodes of the functions of an assembly listing with their counts, by symbol; a loop counts once."""
     functions: dict[str, Counter[str]] = {}
     opcodes: Counter[str] = Counter()
     for line in assembly.splitlines():
-        if _END.match(line):
+        if _FUNCTION_END.match(line):
             opcodes = Counter()
-        elif match := _LABEL.match(line):
+        elif match := _FUNCTION_LABEL.match(line):
             opcodes = functions.setdefault(match[1], Counter())
-        elif match := _INSTRUCTION.match(line):
+        elif match := _INSTRUCTION_LINE.match(line):
             opcodes[match[1]] += 1
     return functions
 
 
 def kind_of(opcode: str) -> str:
-    """Kind of an instruction; empty if it is of none."""
-    return next((kind for kind, pattern in KINDS if pattern.match(opcode)), "")
+    """Return the kind of an instruction; empty if it is of none."""
+    return next((kind for kind, pattern in INSTRUCTION_KINDS if pattern.match(opcode)), "")
 
 
 def count_kinds(opcodes: Mapping[str, int]) -> dict[str, int]:
-    """How many instructions of each kind there are."""
-    counts = dict.fromkeys((kind for kind, _ in KINDS), 0)
+    """Count the instructions of each kind."""
+    counts = dict.fromkeys((kind for kind, _ in INSTRUCTION_KINDS), 0)
     for opcode, count in opcodes.items():
         if kind := kind_of(opcode):
             counts[kind] += count

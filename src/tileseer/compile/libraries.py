@@ -22,7 +22,7 @@ UNIT, OBJECT = "unit.cpp", "unit.o"
 
 
 def object_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
-    """Files to compile to an object, by name."""
+    """Return the files to compile to an object, by name."""
     return {header_file(unit.kernel): unit.header for unit in units} | {UNIT: _source(units)}
 
 
@@ -31,7 +31,7 @@ def _source(units: Sequence[CompileUnit]) -> bytes:
 
 
 def whole_object(folder: Path, units: Sequence[CompileUnit]) -> bytes:
-    """Content of the ``OBJECT`` in a folder; ``ValueError`` unless it is whole and has the names of all kernels."""
+    """Return the content of a folder's ``OBJECT``; ``ValueError`` unless it is whole and names all kernels."""
     path = folder / OBJECT
     content = path.read_bytes() if path.exists() else b""
     if fault := machine_code.fault(content, [unit.kernel.name for unit in units]):
@@ -62,7 +62,7 @@ class Libraries(Builder):
         return flags_of(self.compiler.vendor)
 
     def object_command(self, units: Sequence[CompileUnit]) -> list[str | Path]:
-        """Arguments that make ``OBJECT`` of ``UNIT`` in the folder with the files."""
+        """Return the arguments that make ``OBJECT`` of ``UNIT`` in the folder with the files."""
         return [*self._arguments(units[0].arch), "-I", ".", "-c", UNIT, "-o", OBJECT]
 
     def _arguments(self, arch: str) -> list[str | Path]:
@@ -70,19 +70,19 @@ class Libraries(Builder):
         return [*self.flags, *arch_options(self.compiler.vendor, arch), *folders]
 
     def object_key(self, units: Sequence[CompileUnit]) -> str:
-        """Cache key of an object with some units."""
+        """Return the cache key of an object with some units."""
         parts: list[bytes | str] = [_OBJECT_FORMAT, self.compiler.version, *self.flags, units[0].arch, _source(units)]
         for unit in units:
             parts += [unit.header, self.read(unit)]
         return caches.key(*parts)
 
     def read(self, unit: CompileUnit) -> str:
-        """Digest of what the compiler reads for a unit beside its own text: the launcher becomes part of the code."""
+        """Return the digest of what the compiler reads for a unit beside its text: the launcher is code too."""
         launcher = f'\n#include "{family_of_kernels([unit.kernel.name]).launcher}"\n'
         return reading.digest(self, unit.header + launcher.encode(), self._arguments(unit.arch))
 
     def objects(self, units: Sequence[CompileUnit]) -> list[bytes]:
-        """Objects that together hold all units, which are known to compile."""
+        """Return the objects that together hold all units, which are known to compile."""
         dealt = batches(units, self.settings.batch)
         return [self.cache.made_once(self.object_key(batch), partial(self._object, batch)) for batch in dealt]
 
@@ -102,11 +102,11 @@ class Libraries(Builder):
                 ) from error
 
     def driver(self, arch: str) -> bytes:
-        """The measuring driver; it is built once for a compiler, an arch and its sources."""
+        """Return the measuring driver, which is built once for a compiler, an arch and its sources."""
         return self._driver(self.compiler.vendor.backend, gpu_target(arch), native.DRIVER_SOURCE)
 
     def emulated_driver(self) -> bytes:
-        """The driver of the emulated GPU, with the stand-in for the HIP runtime."""
+        """Return the driver of the emulated GPU, with the stand-in for the HIP runtime."""
         return self._driver("emulated", "", native.DRIVER_SOURCE, native.STAND_IN_SOURCE)
 
     def _driver(self, backend: str, arch: str, *names: str) -> bytes:
@@ -127,7 +127,7 @@ class Libraries(Builder):
         return self.cache.made_once(key, build)
 
     def module(self, units: Sequence[CompileUnit]) -> bytes:
-        """A module with the kernels of units that are known to compile; one without kernels is empty."""
+        """Return a module with the kernels of units that are known to compile; one without kernels is empty."""
         if not units:
             return b""
         vendor = self.compiler.vendor

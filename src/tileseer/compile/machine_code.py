@@ -54,7 +54,7 @@ def open_elf(content: bytes, what: str) -> Iterator[ELFFile]:
 
 
 def fault(content: bytes, names: Sequence[str] = ()) -> str:
-    """Why ``content`` is no whole ELF file that holds all ``names``; empty if it is one."""
+    """Say why ``content`` is no whole ELF file that holds all ``names``; the text is empty if it is one."""
     if not content:
         return "it is empty"
     try:
@@ -85,7 +85,7 @@ def amd_kernels(content: bytes) -> dict[str, KernelCode]:
 
 
 def ptxas_usages(log: str) -> dict[str, Resources]:
-    """What ``ptxas --verbose`` printed of each kernel, by symbol; shared memory asked for at the launch is not in it.
+    """Return what ``ptxas --verbose`` printed of each kernel, by symbol, without the shared memory of the launch.
 
     Spills are registers a thread that are stored; loops count once.
     """
@@ -102,7 +102,7 @@ def ptxas_usages(log: str) -> dict[str, Resources]:
 
 
 def cubin_code(content: bytes) -> dict[str, tuple[int, str]]:
-    """Bytes and hash (16 hex digits) of the machine code of each kernel of a cubin, by symbol.
+    """Return the bytes and hash (16 hex digits) of the machine code of each kernel of a cubin, by symbol.
 
     ``ValueError`` if ``content`` is none.
     """
@@ -113,7 +113,7 @@ def cubin_code(content: bytes) -> dict[str, tuple[int, str]]:
 
 
 def numbers(content: bytes, symbol: str, count: int) -> tuple[int, ...]:
-    """Ints of a constant array in an object file; ``ValueError`` if it is not there."""
+    """Return the ints of a constant array in an object file; ``ValueError`` if it is not there."""
     with open_elf(content, f"object file with {symbol}") as elf:
         for table in elf.iter_sections():
             if isinstance(table, SymbolTableSection) and (matches := table.get_symbol_by_name(symbol)):
@@ -123,7 +123,7 @@ def numbers(content: bytes, symbol: str, count: int) -> tuple[int, ...]:
 
 
 def _bytes_at(elf: ELFFile, address: int, size: int) -> bytes:
-    """Content of a loaded file at an address."""
+    """Return the content of a loaded file at an address."""
     for section in elf.iter_sections():
         start = section["sh_addr"]
         if section["sh_type"] == "SHT_PROGBITS" and start <= address < start + section["sh_size"]:

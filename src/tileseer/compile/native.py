@@ -7,15 +7,15 @@ from pathlib import Path
 
 from tileseer.core.errors import UserError
 
-SOURCES = Path("workflow/native")
+NATIVE_SOURCES = Path("workflow/native")
 DRIVER_SOURCE = "conv_library.cpp"
 STAND_IN_SOURCE = "hip_stand_in.cpp"
 
 
 def library_command(
-    backend: str, compiler: str, arch: str, sources: Sequence[Path], output: Path, include: Path = SOURCES
+    backend: str, compiler: str, arch: str, sources: Sequence[Path], output: Path, include: Path = NATIVE_SOURCES
 ) -> list[str]:
-    """Command that makes one shared library of C++ sources; the host backend ignores ``arch``."""
+    """Return the command that makes one shared library of C++ sources; the host backend ignores ``arch``."""
     common = ["-std=c++17", "-O2", f"-I{include}", f"-DTILESEER_{backend.upper()}"]
     common.append(f'-DTILESEER_SOURCES="{sources_digest(include)}"')
     # CUDA: the shared runtime, for driver and modules have to agree on what is current.
@@ -28,8 +28,8 @@ def library_command(
     return [compiler, *common, *language[backend], "-shared", *map(str, sources), "-o", str(output)]
 
 
-def sources_digest(include: Path = SOURCES) -> str:
-    """Digest (16 hex digits) of the driver's sources: a part of its version, and so of what times depend on."""
+def sources_digest(include: Path = NATIVE_SOURCES) -> str:
+    """Return the digest (16 hex digits) of the driver's sources: a part of its version, on which times depend."""
     digest = hashlib.sha256()
     for path in sorted(include.glob("*.[ch]pp")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

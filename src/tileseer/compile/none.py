@@ -19,11 +19,11 @@ class NoToolchain:
     coefficients: Coefficients
 
     def identity(self) -> str:
-        """Name of the toolchain: an estimate does not change what a kernel is."""
+        """Return the name of the toolchain: an estimate does not change what a kernel is."""
         return "none"
 
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
-        """One estimate a unit; a kernel that no launch could fit is a ``resource_limit``."""
+        """Return one estimate a unit; a kernel that no launch could fit is a ``resource_limit``."""
         kernels = [unit.kernel for unit in units]
         family = family_of_kernels([kernel.name for kernel in kernels])
         estimate = entry(RESOURCES, family)

@@ -28,11 +28,11 @@ class NvccToolchain(BatchToolchain):
         return libraries.Libraries(self.compiler, self.tree, self.settings, self.cache, self.native)
 
     def identity(self) -> str:
-        """Compiler and flags."""
+        """Return what a result depends on besides the unit: compiler, version and flags; a part of the kernel id."""
         return "\n".join(("nvcc", self.compiler.version, *self._libraries.flags))
 
     def read(self, unit: CompileUnit) -> str:
-        """As the library stage does: the launcher is compiled too, and may fail."""
+        """Return the digest that the library stage has: the launcher is compiled too, and may fail."""
         return self._libraries.read(unit)
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
@@ -40,7 +40,7 @@ class NvccToolchain(BatchToolchain):
         return libraries.batches(units, self.settings.batch)
 
     def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
-        """Blocks that are resident on one multiprocessor; ``lds_bytes`` is the shared memory of a block."""
+        """Return the blocks that are resident on one multiprocessor; ``lds_bytes`` is the shared memory of a block."""
         taken = -(-lds_bytes // SHARED_GRANULE) * SHARED_GRANULE + RESERVED_SHARED_BYTES
         by_shared = (self.hardware.lds_bytes + RESERVED_SHARED_BYTES) // taken
         return min(super().blocks_per_cu(threads, registers, 0), float(by_shared), float(BLOCKS_PER_SM))

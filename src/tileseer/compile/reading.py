@@ -25,17 +25,17 @@ _LISTED = {
 """Preprocess, and list the headers; by the name of the program."""
 _PLANNED = {"hipcc": ("-o", "unit.s", "-###"), "nvcc": ("-c", "-o", "unit.o", "--dryrun")}
 """Print the commands."""
-_BEGINS = (' "', "#$ ")
+_COMMAND_STARTS = (' "', "#$ ")
 """Of a line with a command."""
 _PATH = re.compile(r"(?:(?<![\w.])|-[IL])/.*|tmpxft_\w+-\d+")
 """An absolute path, and the names of nvcc's own files."""
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"].*$', re.M)
-_FILE = re.compile(r"(?:\\.|[^\s\\])+")
+_FILE_IN_RULE = re.compile(r"(?:\\.|[^\s\\])+")
 _BITCODE = ".bc"
 
 
 def digest(builder: Builder, text: bytes, arguments: Sequence[str | Path]) -> str:
-    """SHA-256 of what a run with these arguments reads for the headers that ``text`` includes, directly or not.
+    """Return the SHA-256 of what a run with these arguments reads for the headers that ``text`` includes.
 
     Where the preprocessor fails, the whole tree counts: the compiler will say what is wrong.
     """
@@ -49,7 +49,9 @@ def _digest(builder: Builder, text: bytes, arguments: tuple[str | Path, ...]) ->
         with compiler.workspace({"unit.cpp": text}) as folder:
             planned = builder.call([*arguments, "unit.cpp", *_PLANNED[program]], folder)
             listed = builder.call([*arguments, "unit.cpp", *_LISTED[program]], folder)
-            commands = [line.removeprefix("#$") for line in planned.log.splitlines() if line.startswith(_BEGINS)]
+            commands = [
+                line.removeprefix("#$") for line in planned.log.splitlines() if line.startswith(_COMMAND_STARTS)
+            ]
             rule, words = folder / "headers", [word for line in commands for word in shlex.split(line)]
             if not (planned.outcome == listed.outcome == "ok" and words and rule.exists()):
                 continue
@@ -57,7 +59,7 @@ def _digest(builder: Builder, text: bytes, arguments: tuple[str | Path, ...]) ->
             for path in map(Path, sorted({word for word in words if word.endswith(_BITCODE)})):
                 lines.append(f"{path.name} {_content(path)}")
             # The files that the rule for make depends on; a header of the tree has its folder there, others have none.
-            names = _FILE.findall(rule.read_text().replace("\\\n", " ").partition(":")[2])
+            names = _FILE_IN_RULE.findall(rule.read_text().replace("\\\n", " ").partition(":")[2])
             headers = [path for name in names if (path := folder / re.sub(r"\\(.)", r"\1", name)).parent != folder]
             lines += sorted(
                 f"{path.relative_to(include) if path.is_relative_to(include) else path.name} "

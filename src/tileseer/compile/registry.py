@@ -20,7 +20,7 @@ PYTHON_MIB = 512
 def builder_parts(
     settings: Settings, arch: str, native: Path
 ) -> tuple[Compiler, HeaderTree, CompileSettings, Cache, Path]:
-    """What a ``Builder`` for an arch is made of; a ``UserError`` says what is missing on this machine."""
+    """Return what a ``Builder`` for an arch is made of; a ``UserError`` says what is missing on this machine."""
     requested, cache = CompileSettings.of(settings, "compile"), CacheSettings.of(settings, "cache")
     family = family_of_arch(arch)
     if family.offered:
@@ -39,19 +39,19 @@ def builder_parts(
 
 
 def refuse_other_toolchain(settings: CompileSettings, arch: str) -> None:
-    """``UserError`` where the compiler of the settings is none for an arch."""
+    """Raise a ``UserError`` where the compiler of the settings is none for an arch."""
     right = family_of_arch(arch).toolchain
     if settings.toolchain != right:
         raise UserError(f"compile.toolchain: {settings.toolchain} builds nothing for {arch}; write {right}")
 
 
 def driver_compiler(settings: CompileSettings) -> Compiler:
-    """Compiler of the measuring driver where a library offers the kernels, so that ``toolchain`` names none."""
+    """Return the compiler of the measuring driver where a library offers the kernels: ``toolchain`` names none."""
     return compiler.find_compiler(settings.model_copy(update={"toolchain": "nvcc"}))
 
 
 def fingerprint(settings: CompileSettings, roots: Mapping[str, str | None]) -> str:
-    """Digest of what results depend on outside of the workflow: compiler and header tree.
+    """Return the digest of what results depend on outside of the workflow: compiler and header tree.
 
     ``roots``: top folders of the libraries' trees, where the settings name them. It changes with every header of the
     tree, more often than results do: the compile stage runs again, and finds in the cache what is as it was.
@@ -64,7 +64,7 @@ def fingerprint(settings: CompileSettings, roots: Mapping[str, str | None]) -> s
 
 
 def describe_toolchain(settings: CompileSettings, roots: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Toolchain, compiler and header tree for the provenance of models, without folders of this machine."""
+    """Return the toolchain, compiler and header tree for the provenance of models, without folders of this machine."""
     if settings.toolchain == "none":
         return {"toolchain": "none"}
     tree = tree_of(settings.toolchain, roots)
@@ -77,5 +77,5 @@ def describe_toolchain(settings: CompileSettings, roots: Mapping[str, str | None
 
 
 def memory_mib(settings: CompileSettings) -> int:
-    """Memory that a job declares to the scheduler: the limit of its one compiler run, and Python beside it."""
+    """Return the memory that a job declares to the scheduler: that of its one compiler run, and Python's."""
     return settings.memory_mib + PYTHON_MIB if settings.toolchain != "none" else PYTHON_MIB

@@ -12,7 +12,7 @@ from tileseer.core.checkout import source_of
 from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.library import LIBRARIES
 
-_TEXT = re.compile(
+_COMMENT_OR_LITERAL = re.compile(
     rb"""//(?:\\\n|[^\n])*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S
 )
 """A comment or a literal of C++."""
@@ -26,7 +26,7 @@ class HeaderTree:
     folder: str = "."
 
     def digest(self) -> str:
-        """SHA-256 of every file of the kernel library, without comments and white space."""
+        """Return the SHA-256 of every file of the kernel library, without comments and white space."""
         files = sorted(path for path in (self.include / self.folder).rglob("*") if path.is_file())
         lines = (f"{path.relative_to(self.include)} {content_digest(path)}\n" for path in files)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -34,20 +34,20 @@ class HeaderTree:
 
 @cache
 def content_digest(path: Path) -> str:
-    """SHA-256 of a header without comments and white space: what a compiler makes something of."""
-    bare = _TEXT.sub(lambda match: b" " if match[0].startswith(b"/") else match[0], path.read_bytes())
+    """Return the SHA-256 of a header without comments and white space: what a compiler makes something of."""
+    bare = _COMMENT_OR_LITERAL.sub(lambda match: b" " if match[0].startswith(b"/") else match[0], path.read_bytes())
     lines = (b" ".join(line.split()) for line in bare.splitlines())
     return hashlib.sha256(b"\n".join(line for line in lines if line)).hexdigest()
 
 
 def tree_of(toolchain: str, roots: Mapping[str, str | None]) -> HeaderTree:
-    """Headers that kernels of a toolchain are compiled against; ``roots``: folders of the settings, by section."""
+    """Return the headers that kernels of a toolchain are compiled against; ``roots``: folders by section."""
     library = LIBRARIES[toolchain]
     return HeaderTree(library.find(roots[library.section]) / "include", library.folder)
 
 
 def ck_level(settings: CkSettings, table: Path, compiles: bool) -> str:
-    """Level of CK Tile's API to write kernels for; where nothing is compiled, only a tree of the settings is asked."""
+    """Return the level of CK Tile's API to write for; without compiling, only a tree of the settings is asked."""
     if settings.api != "auto":
         return settings.api
     if compiles or settings.root:
@@ -56,7 +56,7 @@ def ck_level(settings: CkSettings, table: Path, compiles: bool) -> str:
 
 
 def tree_commit(root: Path) -> str | None:
-    """Commit of a tree: of a checkout, or as an installed one says; None where it is unknown."""
+    """Return the commit of a tree: of a checkout, or as an installed one says; None where it is unknown."""
     if (root / ".git").exists():
         return source_of(root).commit
     header = root / "include/ck/version.h"

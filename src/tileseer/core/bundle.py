@@ -24,7 +24,7 @@ def write_bundle(path: str | Path, files: Mapping[str, bytes | str]) -> None:
 
 
 def read_bundle(path: str | Path) -> dict[str, bytes]:
-    """Files of a bundle, sorted by name; a damaged or foreign archive is a ``UserError``."""
+    """Return the files of a bundle, sorted by name; a damaged or foreign archive is a ``UserError``."""
     try:
         with tarfile.open(path, "r:") as archive:
             streams = {entry.name: archive.extractfile(entry) for entry in archive if entry.isreg()}

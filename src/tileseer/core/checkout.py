@@ -18,7 +18,7 @@ class Source(StrictModel):
 
 
 def source_of(folder: Path, parts: Sequence[str] = (".",)) -> Source:
-    """Commit and uncommitted changes of ``folder``, as far as files in its ``parts`` are concerned."""
+    """Return the commit and uncommitted changes of ``folder``, as far as files in its ``parts`` are concerned."""
     try:
         commit, date = _git(folder, "log", "-1", "--format=%H %cs").split()
         changed = _git(folder, "status", "--porcelain", "-z", "--no-renames", "--", *parts).split("\0")

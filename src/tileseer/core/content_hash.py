@@ -16,7 +16,7 @@ _QUANTILES = 4096
 
 
 def mix(values: np.ndarray) -> np.ndarray:
-    """64 well-mixed bits for each of ``values`` (uint64, any shape)."""
+    """Return 64 well-mixed bits for each of ``values`` (uint64, any shape)."""
     mixed = values + GOLDEN
     mixed ^= mixed >> np.uint64(30)
     mixed *= _FIRST
@@ -27,7 +27,7 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 
 def rows(*columns: np.ndarray) -> np.ndarray:
-    """64-bit id of each row of integer ``columns`` (n entries each), uint64 [n]."""
+    """Return a 64-bit id of each row of integer ``columns`` (n entries each), uint64 [n]."""
     ids = np.full(len(columns[0]), _START)
     for column in columns:
         ids = mix(np.asarray(column).astype(np.int64, copy=False).view(np.uint64) + ids)
@@ -35,7 +35,7 @@ def rows(*columns: np.ndarray) -> np.ndarray:
 
 
 def text(string: str) -> int:
-    """FNV-1a hash of ``string`` in UTF-8, cut to 59 bits."""
+    """Return the FNV-1a hash of ``string`` in UTF-8, cut to 59 bits."""
     value = 1469598103934665603
     for byte in string.encode():
         value = ((value ^ byte) * 1099511628211) & (2**59 - 1)
@@ -43,18 +43,18 @@ def text(string: str) -> int:
 
 
 def normal(bits: np.ndarray) -> np.ndarray:
-    """Standard normal number for the low 16 bits of each of ``bits``, float32; at most 4.3 in size."""
+    """Return a standard normal number for the low 16 bits of each of ``bits``, float32; at most 4.3 in size."""
     return _normal_table()[bits.astype(np.uint16)]
 
 
 def uniform(bits: np.ndarray) -> np.ndarray:
-    """Number in (0, 1] for the high 32 bits of each of ``bits``, float32."""
+    """Return a number in (0, 1] for the high 32 bits of each of ``bits``, float32."""
     return ((bits >> np.uint64(32)).astype(np.uint32).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32)
 
 
 @cache
 def _normal_table() -> np.ndarray:
-    """Quantiles of the normal distribution at 65,536 midpoints, scaled to unit variance.
+    """Return the quantiles of the normal distribution at 65,536 midpoints, scaled to unit variance.
 
     They are interpolated between 4,096 exact ones, but for the 16 at each end, where the curve is steep.
     """

@@ -28,7 +28,7 @@ class Document(StrictModel):
 
 
 def read_document(path: Path, kind: type[Content]) -> Content:
-    """Content of a JSON file as ``kind``; ``UserError`` where it is missing, damaged or of another form."""
+    """Return the content of a JSON file as ``kind``; ``UserError`` where it is missing, damaged or of another form."""
     return validate_table(read_json(path), kind, str(path))
 
 
@@ -38,12 +38,12 @@ def write_document(path: Path, content: BaseModel) -> None:
 
 
 def json_text(content: Any) -> str:
-    """JSON in the order of ``content``: a spec lists its features as the model numbers them."""
+    """Return the JSON in the order of ``content``: a spec lists its features as the model numbers them."""
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 def read_json(path: Path) -> Any:
-    """Content of a JSON file, unchecked; ``UserError`` if it is missing or damaged."""
+    """Return the content of a JSON file, unchecked; ``UserError`` if it is missing or damaged."""
     if path.parent.is_file():
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
     try:
@@ -53,7 +53,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(data: bytes, path: Path) -> Any:
-    """JSON that was read from ``path``, unchecked; ``UserError`` if it is damaged."""
+    """Return the JSON that was read from ``path``, unchecked; ``UserError`` if it is damaged."""
     try:
         text = data.decode()
         content = json.loads(text)

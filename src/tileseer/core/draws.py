@@ -7,5 +7,5 @@ import hashlib
 
 
 def of_name(name: str) -> int:
-    """64 bits of a name."""
+    """Return 64 bits of a name."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")

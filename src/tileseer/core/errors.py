@@ -16,29 +16,29 @@ class UserError(Exception):
 
 
 def lines_of(error: UserError) -> str:
-    """What is printed of an error: a line a fault."""
+    """Return what is printed of an error: a line a fault."""
     return "\n".join(f"error: {printed(line)}" for line in str(error).splitlines())
 
 
 INTERRUPTED = 130
 """Exit status of a command that was ended by Ctrl-C, as shells have it: 128 and the number of the signal."""
-LONGEST_SHOWN = 80
-_FORM = reprlib.Repr()
-_FORM.maxlevel, _FORM.maxlist, _FORM.maxtuple, _FORM.maxdict = 3, 20, 20, 20
-_FORM.maxstring = _FORM.maxother = _FORM.maxlong = 2 * LONGEST_SHOWN
+MOST_CHARACTERS_SHOWN = 80
+_REPR = reprlib.Repr()
+_REPR.maxlevel, _REPR.maxlist, _REPR.maxtuple, _REPR.maxdict = 3, 20, 20, 20
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 2 * MOST_CHARACTERS_SHOWN
 
 
 def shown(value: object) -> str:
-    """A user's value in a message: Python's form of it, cut if it is long, and never made as a whole if it is huge."""
+    """Return a user's value for a message: Python's form, cut if it is long, and never made whole if it is huge."""
     try:
-        text = _FORM.repr(value)
+        text = _REPR.repr(value)
     except ValueError:
         return "a number of thousands of digits"
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text if len(text) <= MOST_CHARACTERS_SHOWN else f"{text[:MOST_CHARACTERS_SHOWN]}..."
 
 
 def printed(text: str) -> str:
-    """Text of others as a terminal may get it: control characters as escapes, but for line ends."""
+    """Return the text of others as a terminal may get it: control characters as escapes, but for line ends."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 

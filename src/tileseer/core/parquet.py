@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tileseer.core.atomic import flush, replacing
 from tileseer.core.errors import UserError
 
-KEYS = ("kernel", "kernel_id", "candidate", "split_k", "problem_key")
+KEY_COLUMNS = ("kernel", "kernel_id", "candidate", "split_k", "problem_key")
 """Columns by which tables are joined."""
 
 
@@ -55,18 +55,18 @@ def read_table(path: Path, expected: pa.Schema | None = None, *, columns: list[s
             raise UserError(
                 f"{path}: column {field.name} holds {actual}, not {required}: another table, or damaged; make it again"
             )
-    refuse_empty(table, [*KEYS, *(field.name for field in expected or () if not field.nullable)], path)
+    refuse_empty(table, [*KEY_COLUMNS, *(field.name for field in expected or () if not field.nullable)], path)
     return table
 
 
 def _value_type(field: pa.Field) -> pa.DataType:
-    """Type of a column's values, coded or not, with offsets of whatever width."""
+    """Return the type of a column's values, coded or not, with offsets of whatever width."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     return pa.string() if pa.types.is_large_string(kind) else kind
 
 
 def schema(columns: Iterable[tuple[str, pa.DataType]], may_be_empty: Collection[str] = ()) -> pa.Schema:
-    """A schema whose columns have a value in every row, but for those that ``may_be_empty``."""
+    """Return a schema whose columns have a value in every row, but for those that ``may_be_empty``."""
     return pa.schema([pa.field(name, kind, name in may_be_empty) for name, kind in columns])
 
 

@@ -9,12 +9,12 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def install(extra: str) -> str:
-    """How to get the packages of an extra; no index of packages has Tileseer."""
+    """Say how to get the packages of an extra; no index of packages has Tileseer."""
     return f"pip install -e '.[{extra}]' in a checkout of Tileseer"
 
 
 def workflow_folder() -> Path:
-    """Folder that holds ``Snakefile``, ``workflow`` and ``config``: the checkout, or what the installed package brings.
+    """Return the folder of ``Snakefile``, ``workflow`` and ``config``: the checkout, or what the package brings.
 
     A copy of the checkout with its ``src`` is a checkout of its own. A wheel has the three in ``tileseer/shipped``.
     """
@@ -23,13 +23,13 @@ def workflow_folder() -> Path:
 
 
 def refuse_braces(folder: str) -> None:
-    """``UserError`` for a path in which Snakemake's formats would see a name."""
+    """Raise a ``UserError`` for a path in which Snakemake's formats would see a name."""
     if set("{}") & set(folder):
         raise UserError(f"{folder}: Snakemake cannot work in a folder with a brace in its path; rename the folder")
 
 
 def find_file(path: Path) -> Path:
-    """``path`` seen from the working folder, or the workflow's own file of that name where there is none.
+    """Return ``path`` seen from the working folder, or the workflow's own file of that name where there is none.
 
     Without either it stays as it is, so that a message names what was asked for.
     """

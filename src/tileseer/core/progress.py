@@ -9,7 +9,7 @@ import time
 from datetime import timedelta
 from typing import ClassVar, Self
 
-FIRST = 8
+COUNT_BEFORE_RATE_IS_KNOWN = 8
 """Things that are done under a budget before the time of one is known."""
 LINE_EVERY_S = 5.0
 """Seconds between two lines; work that is done sooner prints none."""
@@ -53,11 +53,11 @@ class Progress:
             print(f"{self._title}: {self.text()}", file=sys.stderr, flush=True)
 
     def affordable(self, most: int) -> int:
-        """Number of further things, at least one, that the rest of the budget pays for at the rate so far."""
+        """Return how many more things, at least one, the rest of the budget pays for at the rate so far."""
         if self._budget_s is None:
             return most
         if self._spent_s <= 0:
-            return min(most, FIRST)
+            return min(most, COUNT_BEFORE_RATE_IS_KNOWN)
         return max(1, min(most, int((self._budget_s - self._spent_s) * self.done / self._spent_s)))
 
     @property
@@ -66,7 +66,7 @@ class Progress:
         return self._budget_s is not None and self._spent_s >= self._budget_s
 
     def text(self) -> str:
-        """Everything in one line."""
+        """Return everything in one line."""
         words = [f"{self.done:,} of {self._total:,} {self._unit}"]
         elapsed = self._last - self._begin
         if elapsed > 0 and self.done:

@@ -21,7 +21,7 @@ from tileseer.core.errors import UserError, shown
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-MAX_LENGTH = 2000
+MOST_CHARACTERS = 2000
 _ALLOWED = (
     *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.Name, ast.Tuple, ast.Load),
     *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
@@ -32,7 +32,7 @@ Vocabulary = dict[str, tuple[str, ...]]
 
 
 def vocabulary(row: type[DataclassInstance], words: Mapping[str, Collection[object]]) -> Vocabulary:
-    """Fields of a dataclass; ``words`` has the choices of those that are text."""
+    """Return the fields of a dataclass; ``words`` has the choices of those that are text."""
     return {item.name: tuple(map(str, words[item.name])) if item.type == "str" else () for item in fields(row)}
 
 
@@ -48,7 +48,7 @@ class Filter:
     _words: Mapping[str, object] = field(compare=False, repr=False)
 
     def keeps(self, row: Mapping[str, Any]) -> bool:
-        """Whether the row is kept; one without a field that is read is not."""
+        """Return whether the row is kept; one without a field that is read is not."""
         try:
             return self.fields <= row.keys() and bool(eval(self._code, {**self._words, "__builtins__": {}}, dict(row)))
         except ZeroDivisionError as error:
@@ -64,8 +64,8 @@ def parse_filter(text: str, known: Vocabulary, where: str) -> Filter:
     def fault(place: int, reason: str) -> UserError:
         return UserError(f"{where}: {shown(text)}, character {place + 1}: {reason}")
 
-    if len(text) > MAX_LENGTH:
-        raise fault(MAX_LENGTH, f"the expression has {len(text)} characters; {MAX_LENGTH} are the most")
+    if len(text) > MOST_CHARACTERS:
+        raise fault(MOST_CHARACTERS, f"the expression has {len(text)} characters; {MOST_CHARACTERS} are the most")
     if odd := re.search(r"[^\w ()<>=!+\-*/%,]", text, re.ASCII):
         raise fault(odd.start(), f"{odd[0]!r} has no meaning here; words need no quotes")
     try:
@@ -89,7 +89,7 @@ def parse_filter(text: str, known: Vocabulary, where: str) -> Filter:
 
 
 def _reason_against(node: ast.AST, names: list[str]) -> str:
-    """Why a node is not allowed; empty if it is."""
+    """Return why a node is not allowed; empty if it is."""
     if isinstance(node, ast.Name) and node.id not in names:
         near = get_close_matches(node.id, names, n=1)
         meant = f" (do you mean {near[0]}?)" if near else ""

@@ -18,7 +18,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item", bound=Hashable)
 TEMPLATE_KEY = "__use_yte__"
 """With it Snakemake takes a configuration for a template."""
-_REASONS = {
+_REASON_OF_FAULT = {
     **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
 }
@@ -31,12 +31,12 @@ class StrictModel(BaseModel):
 
 
 def read_yaml_table(path: str | Path, model: type[Model]) -> Model:
-    """Content of a YAML file as ``model``; ``UserError`` where it does not fit."""
+    """Return the content of a YAML file as ``model``; ``UserError`` where it does not fit."""
     return validate_table(read_yaml(Path(path)), model, str(path))
 
 
 def validate_table(content: Any, model: type[Model], where: str) -> Model:
-    """``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value."""
+    """Return ``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value."""
     try:
         return model.model_validate(content, context={})
     except ValidationError as error:
@@ -45,7 +45,7 @@ def validate_table(content: Any, model: type[Model], where: str) -> Model:
 
 
 def expected(what: str) -> WrapValidator:
-    """Validator that reports every mistake in a value, however deep, as "should be ``what``"."""
+    """Return the validator that reports every mistake in a value, however deep, as "should be ``what``"."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -57,14 +57,14 @@ def expected(what: str) -> WrapValidator:
 
 
 def wrong_below(place: str | int, value: object, reason: str) -> ValidationError:
-    """Error for a validator to raise about the ``value`` at the key or index ``place`` of its own."""
+    """Return the error for a validator to raise about the ``value`` at the key or index ``place`` of its own."""
     return ValidationError.from_exception_data(
         "table", [InitErrorDetails(type=wrong(reason), loc=(place,), input=value)]
     )
 
 
 def distinct(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Validator of a list without repetitions."""
+    """Return the validator of a list without repetitions."""
     seen = set()
     for index, item in enumerate(items):
         if item in seen:
@@ -74,7 +74,7 @@ def distinct(items: tuple[Item, ...]) -> tuple[Item, ...]:
 
 
 def wrong(reason: str) -> PydanticCustomError:
-    """Error for a validator to raise about its value, as "should be ..."."""
+    """Return the error for a validator to raise about its value, as "should be ..."."""
     return PydanticCustomError("wrong", "{reason}", {"reason": reason})
 
 
@@ -90,7 +90,9 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
         advice = f"is it {near[0]}? {others}" if near else others
         return f"{field}: unknown field, of value {shown(fault['input'])}; {advice}"
     said = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    reason = _REASONS.get(fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item"))
+    reason = _REASON_OF_FAULT.get(
+        fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item")
+    )
     # A table's text has lists only.
     value = list(fault["input"]) if isinstance(fault["input"], tuple) else fault["input"]
     subject = "the key " if place != list(fault["loc"]) else ""
@@ -102,7 +104,7 @@ def _place(parts: list[str | int]) -> str:
 
 
 def _fields(kind: Any, place: list[str | int]) -> list[str]:
-    """Fields of the object in which ``place`` is unknown, in a table of type ``kind``; none if the type is no help."""
+    """Return the fields of the object in which ``place`` is unknown, in a table of type ``kind``; none without help."""
     for part in place:
         if get_origin(kind) in (Union, UnionType):
             kind = next(choice for choice in get_args(kind) if choice is not type(None))
@@ -116,7 +118,7 @@ def _fields(kind: Any, place: list[str | int]) -> list[str]:
 
 
 def check_config_file(path: Path) -> None:
-    """``UserError`` for a configuration that Snakemake would read in silence, or with a traceback, or run."""
+    """Raise a ``UserError`` for a configuration that Snakemake would read in silence, or with a traceback, or run."""
     content = strict_json(read_utf8(path), str(path)) if path.suffix == ".json" else read_yaml(path)
     if not isinstance(content, dict):
         raise UserError(f"{path}: should have fields such as arch: gfx950, but it is {shown(content)}")
@@ -129,7 +131,7 @@ class _Object(list[tuple[str, Any]]):
 
 
 def strict_json(text: str, where: str) -> Any:
-    """Content of hand-written JSON: keys sorted, those that begin with ``_`` dropped as comments.
+    """Return the content of hand-written JSON: keys sorted, those that begin with ``_`` dropped as comments.
 
     A key that is written twice is a mistake; the standard reader would keep the last one in silence.
     """

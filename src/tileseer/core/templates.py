@@ -19,11 +19,11 @@ import jinja2
 from tileseer.core.errors import UserError, shown
 
 _CUT = "\x1f"
-_PLAIN = re.compile(rf"(?!.*//)[A-Za-z0-9_:<>,./+ {_CUT}-]*")
+_PLAIN_WORDS = re.compile(rf"(?!.*//)[A-Za-z0-9_:<>,./+ {_CUT}-]*")
 """Names, types, numbers, paths and lists of them; leaves, whose values are checked when they are filled in."""
-_CODE = re.compile(r"(?!.*(?://|/\*))[A-Za-z0-9_:<>,./+ (){}\[\]=!?&|*%;-]*")
+_LINE_OF_CODE = re.compile(r"(?!.*(?://|/\*))[A-Za-z0-9_:<>,./+ (){}\[\]=!?&|*%;-]*")
 """Expressions and statements of one line, without strings and comments."""
-_WORD = re.compile(r"[A-Za-z0-9_-]*")
+_LEAF_VALUES = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class Written(str):
@@ -33,7 +33,7 @@ class Written(str):
 
 
 def quoted(value: str) -> Written:
-    """A C++ string literal of any text; what is no printable ASCII is an escape."""
+    """Return a C++ string literal of any text; what is no printable ASCII is an escape."""
     return Written(f'"{"".join(map(_character, str(value).encode("utf-8", "replace")))}"')
 
 
@@ -45,18 +45,18 @@ def _character(byte: int) -> str:
 
 
 def comment(value: str) -> Written:
-    """A text in a comment: it cannot end the comment, nor continue it on the next line."""
+    """Return a text for a comment: it cannot end the comment, nor continue it on the next line."""
     return Written(re.sub(rf"[^ -~{_CUT}]|[\\?*]", "_", str(value)))
 
 
 def code(value: str) -> Written:
-    """C++ that Tileseer made; that nothing else is in it is checked."""
-    return _checked(value, _CODE)
+    """Return C++ that Tileseer made; that nothing else is in it is checked."""
+    return _checked(value, _LINE_OF_CODE)
 
 
 def _printed(value: object) -> object:
-    """What a template prints without a filter."""
-    return value if isinstance(value, (int, Written)) else _checked(str(value), _PLAIN)
+    """Return what a template prints without a filter."""
+    return value if isinstance(value, (int, Written)) else _checked(str(value), _PLAIN_WORDS)
 
 
 def _checked(text: str, allowed: re.Pattern[str]) -> Written:
@@ -66,7 +66,7 @@ def _checked(text: str, allowed: re.Pattern[str]) -> Written:
 
 
 def environment(folder: Path) -> jinja2.Environment:
-    """Environment of the templates of a folder: a name without a value is a mistake."""
+    """Return the environment of the templates of a folder: a name without a value is a mistake."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
@@ -79,7 +79,7 @@ def environment(folder: Path) -> jinja2.Environment:
 
 
 def cpp_environment(folder: Path) -> jinja2.Environment:
-    """Environment of the C++ templates of a folder: text that is no plain word needs a filter."""
+    """Return the environment of the C++ templates of a folder: text that is no plain word needs a filter."""
     made = environment(folder).overlay(finalize=_printed)
     made.filters = made.filters | {"quoted": quoted, "comment": comment, "code": code}
     return made
@@ -99,13 +99,13 @@ def mistakes_named(template: Path) -> Iterator[None]:
 
 
 def fill_template(template: Path, **values: object) -> str:
-    """Text of a template with some values; a fault in it is a ``UserError``."""
+    """Return the text of a template with some values; a fault in it is a ``UserError``."""
     with mistakes_named(template):
         return environment(template.parent).get_template(template.name).render(values)
 
 
 def fill_cpp_template(template: Path, **values: object) -> str:
-    """The same of a C++ template."""
+    """Return the text of a C++ template with some values; a fault in it is a ``UserError``."""
     with mistakes_named(template):
         return cpp_environment(template.parent).get_template(template.name).render(values)
 
@@ -141,8 +141,8 @@ class Skeleton:
         self._order = [place[name] for name in pieces[1::2]]
 
     def filled(self, values: Sequence[str]) -> str:
-        """Text with ``values`` in place of the leaves, each a word or a number."""
-        _checked("".join(values), _WORD)
+        """Return the text with ``values`` in place of the leaves, each a word or a number."""
+        _checked("".join(values), _LEAF_VALUES)
         pieces = self._pieces.copy()
         pieces[1::2] = [values[index] for index in self._order]
         return "".join(pieces)

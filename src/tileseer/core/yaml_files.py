@@ -26,12 +26,12 @@ class _Loader(_FAST_LOADER):  # type: ignore[misc]
 
 
 def read_yaml(path: Path) -> Any:
-    """Content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
+    """Return the content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
     return parse_yaml(read_utf8(path), str(path))
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Content of YAML text, unchecked; ``where`` names it in messages."""
+    """Return the content of YAML text, unchecked; ``where`` names it in messages."""
     try:
         _refuse_bombs(text, where)
         return yaml.load(text, Loader=_Loader)
@@ -69,7 +69,7 @@ def _refuse_bombs(text: str, path: str) -> None:
 
 
 def read_utf8(path: Path, encoding: str = "utf-8") -> str:
-    """Text of a file; ``UserError`` if it cannot be read, is damaged or not in UTF-8."""
+    """Return the text of a file; ``UserError`` if it cannot be read, is damaged or not in UTF-8."""
     try:
         return path.read_text(encoding=encoding)
     except OSError as error:

@@ -22,7 +22,7 @@ from tileseer.core.yaml_files import read_utf8
 Value = TypeVar("Value")
 DEFAULT_LDS_ROW = "default"
 MAX_INTEGER = 2**31 - 1
-LIST = Field(strict=False)
+FROM_LIST = Field(strict=False)
 """For a tuple, which is a list in JSON."""
 
 
@@ -58,13 +58,13 @@ _CppType = Annotated[
     expected("a C++ type name such as ck_tile::half_t"),
 ]
 Triple = Annotated[
-    tuple[_Count, _Count, _Count], LIST, expected(f"three positive integers [m, n, k] of at most {MAX_INTEGER}")
+    tuple[_Count, _Count, _Count], FROM_LIST, expected(f"three positive integers [m, n, k] of at most {MAX_INTEGER}")
 ]
 """Sizes along (m, n, k) of the GEMM."""
 Names = tuple[str, str, str]
-_Triples = Annotated[tuple[Triple, ...], LIST, Field(min_length=1), AfterValidator(distinct)]
+_Triples = Annotated[tuple[Triple, ...], FROM_LIST, Field(min_length=1), AfterValidator(distinct)]
 _Tiles = dict[str, _Triples]
-_Names = Annotated[tuple[_Name, ...], LIST, AfterValidator(distinct), _SORTED]
+_Names = Annotated[tuple[_Name, ...], FROM_LIST, AfterValidator(distinct), _SORTED]
 
 
 class DtypeInfo(StrictModel):
@@ -117,8 +117,8 @@ class TraitTable(StrictModel):
     schedulers: _Names
     preshuffle_pipelines: _Names
     excluded: Annotated[
-        tuple[Annotated[Names, LIST, expected("a list [pipeline, epilogue, scheduler]")], ...],
-        LIST,
+        tuple[Annotated[Names, FROM_LIST, expected("a list [pipeline, epilogue, scheduler]")], ...],
+        FROM_LIST,
         AfterValidator(distinct),
         _SORTED,
     ]
@@ -136,8 +136,8 @@ class ArchSpecs(StrictModel):
 
     dtypes: dict[_Name, DtypeInfo]
     dtype_pairs: Annotated[
-        tuple[Annotated[Names, LIST, expected("a list [A, B, accumulator]")], ...],
-        LIST,
+        tuple[Annotated[Names, FROM_LIST, expected("a list [A, B, accumulator]")], ...],
+        FROM_LIST,
         AfterValidator(_one_accumulator),
         _SORTED,
     ]
@@ -165,7 +165,7 @@ class ArchSpecs(StrictModel):
         return specs
 
     def _references(self) -> Iterator[tuple[str, str, Collection[str]]]:
-        """Each name that another table has to have: its place, the name, and the names of that table."""
+        """Yield each name that another table has to have: its place, the name, and the names of that table."""
         traits, pairs = self.traits, ["_".join(pair) for pair in self.dtype_pairs]
         yield from (("dtype_pairs", dtype, self.dtypes) for pair in self.dtype_pairs for dtype in pair)
         for arch, info in self.archs.items():
@@ -182,11 +182,11 @@ class ArchSpecs(StrictModel):
         yield from (("lds.budget_fraction", name, rows) for name in self.lds.budget_fraction)
 
     def arch(self, arch: str) -> ArchInfo:
-        """All that is known of one target."""
+        """Return the facts of one target."""
         return self._pick(self.archs, arch, "arch")
 
     def warp_tiles(self, arch: str, dtype_a: str, dtype_b: str | None = None) -> tuple[Triple, ...]:
-        """Matrix tiles (m, n, k) for A x B, in the order of enumeration; B is as A by default.
+        """Return the matrix tiles (m, n, k) for A x B, in the order of enumeration; B is as A by default.
 
         A legal pair for which the arch has no matrix instruction gives an empty tuple.
         """
@@ -194,11 +194,11 @@ class ArchSpecs(StrictModel):
         return self.arch(arch).warp_tiles.get(f"{a}_{b}_{self.accumulator(a, b)}", ())
 
     def element_size(self, dtype: str) -> float:
-        """Bytes of one element; 0.5 for two in a byte."""
+        """Return the bytes of one element; 0.5 for two in a byte."""
         return self._pick(self.dtypes, dtype, "dtype").bits / 8
 
     def accumulator(self, dtype_a: str, dtype_b: str) -> str:
-        """Data type that A x B accumulates in."""
+        """Return the data type that A x B accumulates in."""
         pair = self._known(self.dtypes, dtype_a, "dtype"), self._known(self.dtypes, dtype_b, "dtype")
         for a, b, accumulator in self.dtype_pairs:
             if (a, b) == pair:
@@ -207,18 +207,18 @@ class ArchSpecs(StrictModel):
         raise UserError(f"{self._where}: no matrix instruction combines {pair[0]} x {pair[1]}; legal: {legal}")
 
     def lds_limit(self, pipeline: str) -> int:
-        """LDS bytes a block may use (table of June 2026).
+        """Return the LDS bytes a block may use (table of June 2026).
 
         Compare it with one buffer of A and B: where a pipeline holds two, the table is halved already.
         """
         return self._lds_row(self.lds.limit_bytes, pipeline)
 
     def lds_budget(self, pipeline: str, arch: str) -> int:
-        """LDS bytes one buffer of A and B may use: floor(LDS of ``arch`` x share of the pipeline)."""
+        """Return the LDS bytes one buffer of A and B may use: floor(LDS of ``arch`` x share of the pipeline)."""
         return math.floor(self.arch(arch).lds_bytes * self._lds_row(self.lds.budget_fraction, pipeline))
 
     def is_trait_excluded(self, pipeline: str, epilogue: str, scheduler: str) -> bool:
-        """Whether no kernel may combine the three."""
+        """Return whether no kernel may combine pipeline, epilogue and scheduler."""
         traits = (
             self._known(self.traits.pipelines, pipeline, "pipeline"),
             self._known(self.traits.epilogues, epilogue, "epilogue"),
@@ -227,7 +227,7 @@ class ArchSpecs(StrictModel):
         return traits in self.traits.excluded
 
     def operator_limits(self, operator: str) -> OperatorLimits:
-        """Tile limits of an operator; ``conv_*`` hold for 2D and 3D."""
+        """Return the tile limits of an operator; ``conv_*`` hold for 2D and 3D."""
         return self._pick(self.operators, operator, "operator")
 
     def _lds_row(self, rows: Mapping[str, Value], pipeline: str) -> Value:
@@ -235,7 +235,7 @@ class ArchSpecs(StrictModel):
         return rows[name] if name in rows else rows[DEFAULT_LDS_ROW]
 
     def _known(self, table: Collection[str], name: str, kind: str) -> str:
-        """``name`` as ``table`` spells it."""
+        """Return ``name`` as ``table`` spells it; a ``UserError`` lists the known names."""
         if name.lower() not in table:
             raise UserError(f"{self._where}: unknown {kind} {name!r}; known: {', '.join(table)}")
         return name.lower()
@@ -245,5 +245,5 @@ class ArchSpecs(StrictModel):
 
 
 def render_json(specs: ArchSpecs) -> str:
-    """``specs`` as the one text that all equal tables have; ``ArchSpecs.load`` reads it back."""
+    """Return ``specs`` as the one text that all equal tables have; ``ArchSpecs.load`` reads it back."""
     return json.dumps(specs.model_dump(), indent=2, sort_keys=True) + "\n"

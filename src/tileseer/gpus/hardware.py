@@ -16,7 +16,7 @@ _Share = Annotated[float, Field(gt=0, le=1)]
 
 
 def target(arch: str) -> str:
-    """GPU target of an arch: what others recorded of ``gfx950`` may be called ``gfx950_mi355x``."""
+    """Return the GPU target of an arch: what others recorded of ``gfx950`` may be called ``gfx950_mi355x``."""
     words = arch.split("_")
     return "_".join(words[: 2 if words[0] == "sm" else 1])
 
@@ -93,12 +93,12 @@ class _File(tables.StrictModel):
 
 
 def read_products(path: str | Path) -> dict[str, Hardware]:
-    """Every product of the table ``path`` by its key; ``UserError`` on a mistake in it."""
+    """Return every product of the table ``path`` by its key; ``UserError`` on a mistake in it."""
     return tables.read_yaml_table(path, _File).products
 
 
 def product_of_arch(path: str | Path, arch: str) -> Hardware:
-    """The first product of an arch, for what all products of one have alike: their compute unit."""
+    """Return the first product of an arch, for what all products of one have alike: their compute unit."""
     products = [product for product in read_products(path).values() if product.arch == arch]
     if not products:
         raise UserError(f"{path}: no product has the arch {arch}; add one")
@@ -106,7 +106,7 @@ def product_of_arch(path: str | Path, arch: str) -> Hardware:
 
 
 def hardware_of_arch(path: str | Path, products: Mapping[str, str], arch: str) -> Hardware:
-    """The product that ``products`` (benchmark.products) has for an arch; ``UserError`` if it is none of its GPUs."""
+    """Return the product that ``products`` (benchmark.products) has for an arch; ``UserError`` if none of its GPUs."""
     table = read_products(path)
     of_target = [name for name, gpu in table.items() if gpu.arch == target(arch)]
     names = f"one of {', '.join(of_target)}" if of_target else f"a product of {target(arch)} that you add to {path}"
@@ -119,7 +119,7 @@ def hardware_of_arch(path: str | Path, products: Mapping[str, str], arch: str) -
 
 
 def read_hardware(path: str | Path, product: str) -> Hardware:
-    """One product of the table ``path``; ``UserError`` if it is not there."""
+    """Return one product of the table ``path``; ``UserError`` if it is not there."""
     products = read_products(path)
     if product in ("", "none"):
         raise UserError(f"this arch has no GPU product: give benchmark.products an entry, one of {', '.join(products)}")

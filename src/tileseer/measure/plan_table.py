@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.compile.build import LIBRARY as LIBRARY_FIELD
+from tileseer.compile.build import LIBRARY_METADATA_KEY as LIBRARY_FIELD
 from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.errors import UserError

@@ -154,7 +154,7 @@ def _levels() -> list[tuple[str, str, str]]:
 
 def _copies(launcher: str, vendor: compiler.Vendor) -> dict[str, str]:
     """Files that every project has as they are."""
-    own, measuring = places.workflow_folder() / TEMPLATES / PROJECT, places.workflow_folder() / native.SOURCES
+    own, measuring = places.workflow_folder() / TEMPLATES / PROJECT, places.workflow_folder() / native.NATIVE_SOURCES
     sources = {f"src/{name}": own / name for name in ("kernel.hpp", "dispatcher.hpp", "dispatcher.cpp")}
     sources["src/tuned.hpp"] = own.with_name("serving") / "tuned.hpp"
     sources |= {f"src/{name}": measuring / name for name in (*NATIVE, launcher)}

@@ -10,7 +10,7 @@ from tileseer.core.errors import UserError
 from tileseer.problems.layers import Layer
 from tileseer.problems.problem import DIMS, Problem
 
-LAYOUTS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
+LAYOUT_OF_AXES = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
 MAX_TENSOR_BYTES = 2**31
 BF16_BYTES = 2
 
@@ -49,7 +49,7 @@ class Observed:
         return tuple(variant for variant in VARIANTS if variant in directions)
 
     def dims(self) -> tuple[int, ...]:
-        """The 19 dimensions; a transposed convolution gives those of the convolution that it reverses.
+        """Return the 19 dimensions; a transposed convolution gives those of the convolution that it reverses.
 
         The output extents of a transposed convolution are (i - 1) s - 2 p + d (f - 1) + output_pad + 1.
         """
@@ -66,7 +66,7 @@ class Observed:
         return (self.batch, channels, filters, self.groups, *chain.from_iterable(full))
 
     def fault(self) -> str:
-        """Why this cannot stand in the table, or an empty string."""
+        """Say why this cannot stand in the table; the text is empty if it can."""
         try:
             problem = Problem.from_dims("forward", "bf16", **dict(zip(DIMS, self.dims(), strict=True)))
         except UserError as error:
@@ -82,7 +82,7 @@ class Observed:
 
 
 def tabulate_layers(network: str, run: str, observed: Iterable[Observed]) -> tuple[list[Layer], Counter[str]]:
-    """Distinct layers of a run in order of execution, and how many were left out for which reason."""
+    """Return the distinct layers of a run in order of execution, and how many were left out for which reason."""
     occurrences: Counter[tuple[tuple[int, ...], tuple[str, ...], str]] = Counter()
     first: dict[object, str] = {}
     left_out: Counter[str] = Counter()
@@ -90,7 +90,7 @@ def tabulate_layers(network: str, run: str, observed: Iterable[Observed]) -> tup
         if fault := conv.fault():
             left_out[fault] += 1
             continue
-        kind = conv.dims(), conv.directions, LAYOUTS[len(conv.image)]
+        kind = conv.dims(), conv.directions, LAYOUT_OF_AXES[len(conv.image)]
         occurrences[kind] += 1
         first.setdefault(kind, conv.layer)
     layers = [

@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 def record_onnx(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) -> tuple[list[Observed], Counter[str]]:
-    """Convolutions in the order of the graph, and how many were left out for which reason.
+    """Return the convolutions in the order of the graph, and how many were left out for which reason.
 
     Padding that differs between the two ends of an axis is done on the image first: the convolution then reads a
     larger image with the smaller of the two pads, as frameworks execute it.
@@ -99,7 +99,7 @@ def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, input
 
 
 def _attributes(node: NodeProto, axes: int) -> dict[str, Any]:
-    """Attributes of a convolution over ``axes`` axes, each of the type and length of its default."""
+    """Return the attributes of a convolution over ``axes`` axes, each of the type and length of its default."""
     defaults: dict[str, Any] = {"strides": [1] * axes, "dilations": [1] * axes, "output_padding": [0] * axes}
     defaults |= {"pads": [0] * (2 * axes), "group": 1, "auto_pad": b"NOTSET"}
     attributes = defaults | {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
@@ -112,7 +112,7 @@ def _attributes(node: NodeProto, axes: int) -> dict[str, Any]:
 
 
 def _pads(attributes: Mapping[str, Any], image: Shape, filters: Shape, transposed: bool) -> list[tuple[int, int]]:
-    """Padding before and after each axis."""
+    """Return the padding before and after each axis."""
     mode, pads = attributes["auto_pad"], attributes["pads"]
     if mode in (b"NOTSET", b"VALID"):
         return list(zip(pads[: len(filters)], pads[len(filters) :], strict=True))

@@ -79,7 +79,7 @@ def _following(recorder: _Recorder) -> Iterator[None]:
 
 
 def build_model(make: Callable[[], Any]) -> Any:
-    """Model of ``make`` on the meta device.
+    """Return the model of ``make`` on the meta device.
 
     Constructors that look at values cannot run there; they run on the CPU, and the model is moved.
     """

@@ -20,7 +20,7 @@ INSTALL = f"install it with: {install('crawl')}"
 
 
 def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
-    """Name (empty if there is none) and shape of an input such as ``8x3x224x224`` or ``mask=8x224``."""
+    """Return the name (empty if there is none) and shape of an input such as ``8x3x224x224`` or ``mask=8x224``."""
     match = _INPUT.fullmatch(text)
     shape = tuple(int(extent) for extent in match[2].split("x")) if match else ()
     if not match or 0 in shape:
@@ -31,7 +31,7 @@ def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
 def torch_layers(
     target: str, inputs: list[str], trained: bool, network: str | None
 ) -> tuple[list[Layer], Counter[str]]:
-    """Layers of the model that ``module:callable`` makes, and how many were left out for which reason.
+    """Return the layers of the model that ``module:callable`` makes, and how many were left out for which reason.
 
     The model is made and run on torch's meta device: it needs no weights, and no memory for them.
     """
@@ -66,7 +66,7 @@ def torch_layers(
 
 
 def _callable(target: str, module_name: str, attribute: str) -> Any:
-    """The callable, looked for in the current folder too, as ``python -m`` would."""
+    """Return the callable, looked for in the current folder too, as ``python -m`` would."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -104,7 +104,7 @@ def _module(name: str) -> types.ModuleType:
 
 
 def onnx_layers(path: Path, inputs: list[str], trained: bool, network: str | None) -> tuple[list[Layer], Counter[str]]:
-    """Layers of an ONNX model, and how many were left out for which reason.
+    """Return the layers of an ONNX model, and how many were left out for which reason.
 
     ``inputs`` give shapes to inputs with dynamic axes; without a name, to the graph's inputs in their order.
     """
