@@ -68,23 +68,23 @@ def random_shapes(count, seed=0):
     return np.array(rows)
 
 
-def picks_of_cpp(folder, about, shapes, known, pruned):
+def picks_of_cpp(folder, spec, shapes, known, pruned):
     """Compile the published header with g++ and return its picks, scores and known flags."""
-    lines = _answers(folder, about, shapes, f"{known} {pruned} 0")
+    lines = _answers(folder, spec, shapes, f"{known} {pruned} 0")
     rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
     return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags]
 
 
-def shortlists_of_cpp(folder, about, shapes, count, known):
+def shortlists_of_cpp(folder, spec, shapes, count, known):
     """The same for its short lists: rows and scores of each."""
-    lines = [line.split() for line in _answers(folder, about, shapes, f"{known} 0 {count}")]
+    lines = [line.split() for line in _answers(folder, spec, shapes, f"{known} 0 {count}")]
     return [[(int(row), float.fromhex(score)) for row, score in zip(*[iter(line)] * 2, strict=True)] for line in lines]
 
 
-def _answers(folder, about, shapes, options):
-    words = {"OPERATION": about.operation, "ARCH": about.arch, "MOST": str(MOST), "COLUMNS": str(shapes.shape[1])}
+def _answers(folder, spec, shapes, options):
+    words = {"OPERATION": spec.operation, "ARCH": spec.arch, "MOST": str(MOST), "COLUMNS": str(shapes.shape[1])}
     (folder / "main.cpp").write_text(functools.reduce(lambda text, word: text.replace(*word), words.items(), MAIN))
-    header = folder / f"models/grouped_conv_{about.operation}_{about.arch}"
+    header = folder / f"models/grouped_conv_{spec.operation}_{spec.arch}"
     program = folder / "main"
     if not program.exists():
         command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{header}"]
@@ -96,7 +96,7 @@ def _answers(folder, about, shapes, options):
 def assert_cpp_picks_alike(folder, selector, shapes, known=0, pruned=0):
     """Compare the picks of the published header with those of the selector, to the last bit; return them."""
     picks = selector.select(shapes, use_known=bool(known), pruned_only=bool(pruned))
-    rows, scores, flags = picks_of_cpp(folder, selector.about, shapes, known, pruned)
+    rows, scores, flags = picks_of_cpp(folder, selector.spec, shapes, known, pruned)
     assert rows == picks.candidate.tolist()
     assert scores == picks.score.tolist()
     assert flags == picks.known.tolist() and picks.known.any() == bool(known)
@@ -107,12 +107,12 @@ def assert_cpp_picks_alike(folder, selector, shapes, known=0, pruned=0):
 
 def assert_cpp_lists_alike(folder, selector, shapes, known=0, count=3):
     """Compare the short lists of the published header with those of the selector, to the last bit."""
-    about, row = selector.about, dict(zip(selector.candidates, selector.row.tolist(), strict=True))
+    spec = selector.spec
     listed = []
     for dims in shapes.tolist():
-        problem = Problem.from_dims(*about.operation.rsplit("_", 1), **dict(zip(DIMS, dims, strict=False)))
+        problem = Problem.from_dims(*spec.operation.rsplit("_", 1), **dict(zip(DIMS, dims, strict=False)))
         problem = problem.with_layout(LAYOUTS[dims[-1]] if len(dims) > len(DIMS) else "")
         ranked = selector.shortlist(problem, count, use_known=bool(known))
-        listed.append([(row[one["candidate"]], one["score"]) for one in ranked])
+        listed.append([(selector.candidates.index(one["candidate"]), one["score"]) for one in ranked])
         assert ranked[:count] == selector.rank(problem)[:count] and len(ranked) <= count + 1
-    assert shortlists_of_cpp(folder, about, shapes, count, known) == listed
+    assert shortlists_of_cpp(folder, spec, shapes, count, known) == listed

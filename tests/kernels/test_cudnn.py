@@ -226,7 +226,8 @@ def test_a_tuned_plan_goes_first_where_it_is_offered(trained, published):
     problem = Problem.from_dims("bwd_weight", "bf16", N=32, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
     names = [name for name in trained.model.pool["kernel"] if "_2d_" in name]
     plans = [Plan.parse(name).plan for name in names]
-    own = Selector(published[1]._arrays, published[1].folder)
+    other = published[1]
+    own = Selector(other.model, other.cuts, other.pruned, other.known)
     dims = tuple(getattr(problem, name) for name in DIMS)
     own.use_tuned([Choice(dims, names[5], 0.1, 3, "NVIDIA H200", "measured")])
     chosen = own.choose(problem, plans, "cudnn 91900")

@@ -82,8 +82,8 @@ IMPORT_NAMES = {
 """Packages that are imported under another name; the others have - for _."""
 # What a subcommand needs beyond the core: the extra that brings it.
 EXTRA_OF_COMMAND = {"crawl": "crawl", "torch-report": "torch", "verify": "emulate"}
-# Taken where it is installed; without LightGBM model.trees does the same, without cuDNN its plans are not measured.
-OPTIONAL = {"lightgbm", "cudnn"}
+# Taken where it is installed; without cuDNN its plans are not measured.
+OPTIONAL = {"cudnn"}
 
 
 def third_party(paths):

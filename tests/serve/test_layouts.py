@@ -46,7 +46,7 @@ def test_one_layer_in_two_layouts_is_two_problems():
 def test_the_layout_is_learnt_and_no_rule_refuses_what_ran(published):
     data, models, _ = published
     selector = Selector.read(models, OPERATION)
-    assert set(data.problems["layout"]) == {"", "NHWC"} and selector.about.layouts == KNOWN
+    assert set(data.problems["layout"]) == {"", "NHWC"} and tuple(selector.model.layouts) == KNOWN
     spec = documents.read_json(selector.folder / "feature_spec.json")
     assert spec["layouts"] == list(KNOWN) and "layout" in spec["feature_names"]
     assert data.in_pool[data.ok].all()
@@ -73,7 +73,7 @@ def test_the_header_picks_in_both_layouts_what_python_picks(published):
     deep = np.column_stack([shapes[ndims(shapes) == 3][:1], [1]])
     with pytest.raises(UserError, match="row 0: 3D of layout 1"):
         selector.select(deep)
-    assert picks_of_cpp(folder, selector.about, deep, 1, 0)[0] == [-1]
+    assert picks_of_cpp(folder, selector.spec, deep, 1, 0)[0] == [-1]
     volume = Problem.from_dims("forward", "fp32", N=2, C=16, K=16, Di=8, Hi=8, Wi=8)
     assert selector.rank(volume)
     with pytest.raises(UserError, match=r"layout is NDHWC, but the model of .* knows NCHW, NCDHW, NHWC only"):

@@ -4,7 +4,6 @@ import hashlib
 import json
 import shutil
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from dataset_files import dataset
@@ -182,11 +181,8 @@ def test_an_index_that_does_not_fit_is_refused(models, change):
         model_files.read_index(models)
 
 
-def test_models_are_text_arrow_or_plain_arrays(models):
+def test_models_are_text_or_arrow(models):
     for name, data in content(models).items():
-        if name.endswith(".npz"):
-            assert all(array.dtype.kind in "biuf" for array in np.load(models / name, allow_pickle=False).values())
-            continue
         assert data.startswith(b"PAR1") if name.endswith(".parquet") else "\0" not in data.decode(), name
 
 

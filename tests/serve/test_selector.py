@@ -2,17 +2,16 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from published_models import LAYER, WORD, let_the_hashes_fit
 
 from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
-from tileseer.learn.model import read_trees
+from tileseer.learn.model import read_trees, write_table
 from tileseer.problems import problem as problems
 from tileseer.problems.problem import Problem
 
@@ -78,11 +77,11 @@ def test_the_command_prints_the_label_and_the_ranking(models, selector, capsys):
 
 def test_the_command_names_a_kernel_by_all_of_its_names(models, selector, tmp_path, capsys):
     own = shutil.copytree(models, tmp_path / "models")
-    path = own / "grouped_conv_forward_bf16_gfx950" / model_files.KERNELS
-    content = json.loads(path.read_text())
+    path = own / selector.folder.name / model_files.CANDIDATES
+    pool = pd.read_parquet(path)
     best = [row["kernel"] for row in selector.rank(Problem.from_dims("forward", "bf16", **LAYER))]
-    next(entry for entry in content["kernels"] if entry["kernel"] == best[1])["aliases"] = ["other", "another"]
-    path.write_text(json.dumps(content))
+    pool.loc[pool["kernel"] == best[1], "aliases"] = "other another"
+    write_table(path, pool)
     let_the_hashes_fit(own)
     assert main.main(["select", str(own), "--problem", WORD, "--top", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[5:] == [f"same machine code as {best[1]}: other, another"]
@@ -129,7 +128,7 @@ def test_the_first_candidates_of_the_command_are_the_short_list(models, selector
 
 
 def test_the_short_list_has_what_runs_without_timing(selector):
-    every = selector._arrays["known_dims"].tolist()
+    every = list(selector._measured)
     lists = [
         (selector.shortlist(problem, 1), selector.fastest_measured(problem))
         for problem in problems.problems_of_rows("forward", "bf16", every)
@@ -137,13 +136,3 @@ def test_the_short_list_has_what_runs_without_timing(selector):
     assert all(known in [row["candidate"] for row in listed] for listed, known in lists)
     assert {len(listed) for listed, _ in lists} == {1, 2}
     assert selector.shortlist(Problem.from_dims("forward", "bf16", N=1, C=3, K=5, Hi=9, Wi=9), 3) == []
-
-
-def test_a_short_list_needs_no_pandas(models):
-    code = (
-        "import sys; from pathlib import Path; from tileseer.serve.selector import Selector; "
-        "from tileseer.problems.problem import Problem; "
-        f"found = Selector.read(Path({str(models)!r}), 'forward_bf16').shortlist("
-        f"Problem.from_dims('forward', 'bf16', **{LAYER}), 3); assert len(found) >= 3 and 'pandas' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

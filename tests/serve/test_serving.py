@@ -2,7 +2,6 @@
 
 import ctypes
 import dataclasses
-import shutil
 import subprocess
 
 import learning_samples as samples
@@ -10,24 +9,18 @@ import lightgbm
 import numpy as np
 import pytest
 from cpp_selectors import SHAPES, assert_cpp_picks_alike, picks_of_cpp, random_shapes
-from published_models import TEMPLATE, let_the_hashes_fit, publish
+from published_models import TEMPLATE, publish
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files, trees
-from tileseer.learn.model import Model
-from tileseer.learn.model_schema import Origin
 from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_rows
-from tileseer.serve import cascade as cascades
-from tileseer.serve import header, packing, serving_files
-from tileseer.serve.cascade import Cascade
-from tileseer.serve.program import Program
+from tileseer.serve import header, serving_files
+from tileseer.serve.cuts import TREES_AT_CUTS
 from tileseer.serve.selector import NO_CANDIDATE, Selector
-from tileseer.serve.serving_files import Serving
 from tileseer.serve.symbols import Symbol
 
 VARIANTS = ("forward", "bwd_data", "bwd_weight")
-ORIGIN = Origin(operation="forward_bf16", arch="gfx950", device="x", device_kind="simulated")
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -46,23 +39,16 @@ def selector(folder):
 
 @pytest.fixture
 def model(selector):
-    return Model.read(selector.folder)
-
-
-@pytest.fixture
-def cascade(selector, model):
-    """The published model with its cuts, as serving has it before it is packed."""
-    figures = documents.read_document(selector.folder / model_files.SERVING, Serving)
-    return Cascade(model, tuple(figures.stages))
+    return selector.model
 
 
 def frame(model, shapes):
     return problem_frame(problems_of_rows(model.spec.variant, model.spec.dtype, shapes))
 
 
-def selector_of(cascade):
-    pruned = np.ones(len(cascade.model.pool), bool)
-    return Selector(packing.selector_arrays(cascade, pruned, serving_files.KNOWN_PROBLEMS.empty_table(), ORIGIN))
+def with_all(model, cuts=()):
+    """A selector of a model without known problems, all of whose kernels are in the pruned set."""
+    return Selector(model, cuts, np.ones(len(model.pool), bool), serving_files.KNOWN_PROBLEMS.empty_table())
 
 
 @pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 0), (1, 1)])
@@ -87,16 +73,15 @@ extern "C" double score(const std::int32_t* dims)
 
 
 @pytest.mark.parametrize("folder", ["forward"], indirect=True)
-def test_two_models_of_one_operation_live_in_one_process(cascade, model, tmp_path):
+def test_two_models_of_one_operation_live_in_one_process(selector, model, tmp_path):
     booster = lightgbm.Booster(model_str=model.text)
     for tree, grown in enumerate(booster.dump_model()["tree_info"]):
         for leaf in range(grown["num_leaves"]):
             booster.set_leaf_output(tree, leaf, 2 * booster.get_leaf_output(tree, leaf))
     libraries = []
-    everything, nothing = np.ones(len(model.pool), bool), serving_files.KNOWN_PROBLEMS.empty_table()
     for name, grown in (("plain", model.text), ("twice", booster.model_to_string())):
-        served = Cascade(dataclasses.replace(model, text=grown), cascade.cuts[-1:])
-        (tmp_path / f"{name}.hpp").write_text(header.render_header(TEMPLATE, served, everything, nothing, ORIGIN))
+        served = with_all(dataclasses.replace(model, text=grown), selector.cuts[-1:])
+        (tmp_path / f"{name}.hpp").write_text(header.render_header(TEMPLATE, served))
         command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-x", "c++", "-", "-o", tmp_path / f"{name}.so"]
         subprocess.run(command, input=SHARED.replace("HEADER", f"{tmp_path}/{name}.hpp"), text=True, check=True)
         libraries.append(ctypes.CDLL(str(tmp_path / f"{name}.so")))
@@ -113,7 +98,7 @@ def test_the_header_refuses_what_is_no_convolution(folder, selector):
         row = good.copy()
         row[DIMS.index(name)] = value
         wrong.append(row)
-    rows, _, _ = picks_of_cpp(folder, selector.about, np.array(wrong), 1, 0)
+    rows, _, _ = picks_of_cpp(folder, selector.spec, np.array(wrong), 1, 0)
     assert rows == [-1] * len(wrong)
     for row in wrong:
         with pytest.raises(UserError, match="row 0"):
@@ -132,7 +117,7 @@ def test_a_batch_is_its_problems_one_by_one(selector):
         assert alone.score[0] == batch.score[position]
 
 
-def test_picks_are_supported_and_their_score_is_the_model_s(selector, model, cascade):
+def test_picks_are_supported_and_their_score_is_the_model_s(selector, model):
     shapes = random_shapes(60, seed=2)
     runs = model.supported(frame(model, shapes))
     picks = selector.select(shapes, use_known=False)
@@ -143,18 +128,18 @@ def test_picks_are_supported_and_their_score_is_the_model_s(selector, model, cas
     assert picks.score[has].tolist() == scores.tolist()
 
 
-def test_without_cuts_the_pick_has_the_best_score(model, cascade):
+def test_without_cuts_the_pick_has_the_best_score(model):
     shapes = random_shapes(60, seed=2)
     score = model.predict(frame(model, shapes))
-    whole = selector_of(dataclasses.replace(cascade, cuts=()))
+    whole = with_all(model)
     has = np.isfinite(score).any(axis=1)
     picks = whole.select(shapes, use_known=False)
     assert picks.candidate[has].tolist() == score.argmax(axis=1)[has].tolist()
 
 
-def test_the_margins_of_cuts_are_whole_units_and_fall_with_the_trees(model, cascade):
-    margins = [cut.margin for cut in cascade.cuts]
-    assert [cut.trees for cut in cascade.cuts] == [count for count in cascades.TREES if count < 12]
+def test_the_margins_of_cuts_are_whole_units_and_fall_with_the_trees(selector):
+    margins = [cut.margin for cut in selector.cuts]
+    assert [cut.trees for cut in selector.cuts] == [count for count in TREES_AT_CUTS if count < 12]
     assert all(margin / trees.UNIT == round(margin / trees.UNIT) >= 0 for margin in margins)
     assert margins == sorted(margins, reverse=True)
 
@@ -182,38 +167,36 @@ def test_the_kernel_list_names_headers_and_distinct_registry_keys(selector):
     assert listed["pruned_size"] == len(listed["pruned"]) <= listed["pool_size"]
     assert listed["oracle_within_pruned"]["train"]["mean"] >= 98.9
     picks = selector.select(random_shapes(60), pruned_only=True)
-    kernels = dict(zip(selector.row.tolist(), selector.kernels, strict=True))
-    assert {kernels[row] for row in picks.candidate.tolist() if row >= 0} <= set(listed["pruned"])
+    assert {selector.kernels[row] for row in picks.candidate.tolist() if row >= 0} <= set(listed["pruned"])
 
 
 def test_serving_figures_count_every_validation_problem(folder, selector):
     figures = documents.read_json(selector.folder / model_files.SERVING)
-    report = documents.read_json(folder / f"{selector.about.operation}.json")
+    report = documents.read_json(folder / f"{selector.spec.operation}.json")
     assert figures["validation"]["n_problems"] == report["n_problems"]
     assert figures["validation"]["efficiency"]["full_model"] == report["efficiency"]
     known = parquet.read_table(selector.folder / model_files.KNOWN)
     assert figures["known_problems"] == known.num_rows and set(known["device_kind"].to_pylist()) == {"simulated"}
 
 
-def test_leaf_values_that_do_not_add_up_exactly_are_refused(model, cascade):
+def test_leaf_values_that_do_not_add_up_exactly_are_refused(model):
     booster = lightgbm.Booster(model_str=model.text)
     booster.set_leaf_output(0, 0, 0.1)
     with pytest.raises(UserError, match="multiples"):
-        render(dataclasses.replace(cascade, model=dataclasses.replace(model, text=booster.model_to_string())))
+        header.render_header(TEMPLATE, with_all(dataclasses.replace(model, text=booster.model_to_string())))
 
 
 def test_a_model_of_the_reference_s_features_is_served_in_python_and_its_header_says_so():
     data = samples.measured("forward")
     settings = samples.SMALL.model_copy(update={"features": "reference"})
     model = samples.train(data, samples.product(), settings).model
-    cascade = Cascade(model, ())
     scores = model.predict(data.problems)
-    picks = selector_of(cascade).select(data.problems[list(DIMS)].to_numpy(np.int64))
+    picks = with_all(model).select(data.problems[list(DIMS)].to_numpy(np.int64))
     has = np.isfinite(scores).any(axis=1)
     assert picks.candidate[has].tolist() == scores.argmax(axis=1)[has].tolist()
     assert (picks.candidate[~has] == NO_CANDIDATE).all()
     assert picks.score[has].tolist() == scores.max(axis=1)[has].tolist() and has.sum() > 10
-    text = render(cascade)
+    text = header.render_header(TEMPLATE, with_all(model))
     assert text.startswith("#error") and "reference" in text
 
 
@@ -221,39 +204,6 @@ def test_the_ranking_is_that_of_the_model(selector, model):
     for row in random_shapes(10, seed=5):
         problem = Problem.from_dims(model.spec.variant, "bf16", **dict(zip(DIMS, row.tolist(), strict=True)))
         assert selector.rank(problem) == samples.ranked(model, problem).to_dict("records")
-
-
-def test_the_arrays_are_read_as_they_were_written_or_refused(folder, selector, tmp_path):
-    models = shutil.copytree(folder / "models", tmp_path / "models")
-    path = models / selector.folder.name / model_files.PICKER
-    content = path.read_bytes()
-    selector.save(path)
-    assert path.read_bytes() == content
-    arrays = dict(np.load(path))
-    about = arrays["about"].tobytes().replace(b'"multiply"', b'"fromfile"')
-    np.savez(tmp_path / "b.npz", **arrays | {"about": np.frombuffer(about, np.uint8)})
-    np.savez(tmp_path / "c.npz", **{name: values for name, values in arrays.items() if name != "row"})
-    for damaged in (b"no arrays", content[:-100], *((tmp_path / f"{name}.npz").read_bytes() for name in "bc")):
-        path.write_bytes(damaged)
-        let_the_hashes_fit(models)
-        with pytest.raises(
-            UserError, match=r"selector\.npz: cannot be read by this release .*publish the models again"
-        ):
-            Selector.read(models, selector.about.operation)
-
-
-def test_a_program_computes_what_two_results_share_once():
-    n, c = Symbol.input("N"), Symbol.input("C")
-    results = Program.of([(n + c) * np.array([1, 2]), (n + c) * np.array([3, 3]), np.where(n > c, n, c)])
-    assert [operation for _, operation, _, _ in results.steps].count("add") == 1
-    assert [np.asarray(v).tolist() for v in results.run({"N": np.int64(2), "C": np.int64(3)})] == [[5, 10], 15, 3]
-    several = results.run({"N": np.array([[2], [4]]), "C": np.array([[3], [1]])})
-    assert [v.tolist() for v in several] == [[[5, 10], [5, 10]], [[15], [15]], [[3], [4]]]
-
-
-def render(cascade):
-    pruned = np.ones(len(cascade.model.pool), bool)
-    return header.render_header(TEMPLATE, cascade, pruned, serving_files.KNOWN_PROBLEMS.empty_table(), ORIGIN)
 
 
 @pytest.mark.parametrize(("use", "word"), [(np.exp, "exp"), (lambda n: bool(n > 1), "branches"), (np.cumsum, "cumsum")])

@@ -188,7 +188,7 @@ def test_a_tuned_choice_is_selected_on_its_device_alone(models, selector):
     assert own.tuned(PROBLEM) is None and own.select(dims).candidate.tolist() == before.candidate.tolist()
     own.use_tuned([choice(other, PRODUCT, "simulated"), choice(selector.candidates[0], PRODUCT, "simulated")])
     picks = own.select(dims)
-    assert own.candidates[own.row.tolist().index(picks.candidate[0])] == other == own.tuned(PROBLEM).candidate
+    assert own.candidates[picks.candidate[0]] == other == own.tuned(PROBLEM).candidate
     assert picks.known[0] and picks.score[0] == 0 and picks.candidate[1] == before.candidate[1]
     assert (
         own.select(dims, use_known=False).candidate.tolist()
@@ -206,7 +206,7 @@ def test_a_tuned_choice_is_selected_on_its_device_alone(models, selector):
 
 def test_times_of_a_simulated_device_are_no_real_gpu_s(models):
     own = Selector.read(models, "forward_bf16")
-    own.about = own.about.model_copy(update={"device_kind": "recorded"})
+    own.spec = own.spec.model_copy(update={"device_kind": "recorded"})
     own.use_tuned([choice(own.candidates[0], PRODUCT, "simulated")])
     assert own.tuned(PROBLEM) is None
     own.use_tuned([choice(own.candidates[1])])

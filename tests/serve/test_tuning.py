@@ -244,8 +244,8 @@ def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsy
         problem = next(one for one in problems[:20] if selector.tuned(one))
         name = selector.tuned(problem).candidate
         plan = name.partition(f"_{problem.ndim}d_")[2]
-        chosen = selector.choose(problem, ["eng0_k99=1", plan], selector._parsed("feature_spec.json")["library"])
-        assert selector.candidates[selector.row.tolist().index(chosen)] == name
+        chosen = selector.choose(problem, ["eng0_k99=1", plan], selector.library)
+        assert selector.candidates[chosen] == name
 
 
 def test_a_recording_without_times_leaves_nothing(recorded, tmp_path, capsys):

@@ -1,5 +1,5 @@
-# Stage 10: what a dispatcher runs of a model: a C++ header, arrays for Python, known problems and a kernel list; and how
-# good the picks are that this ships.
+# Stage 10: what a dispatcher runs of a model: a C++ header, known problems and a kernel list; and how good the picks are
+# that this ships.
 rule serving:
     input:
         dataset="results/datasets/{arch}/{operation}.parquet",
@@ -13,7 +13,6 @@ rule serving:
         settings=stage_file("serving", ["serving"]),
     output:
         header="results/serving/{arch}/{operation}/selector.hpp",
-        arrays="results/serving/{arch}/{operation}/selector.npz",
         known="results/serving/{arch}/{operation}/known_problems.parquet",
         kernels="results/serving/{arch}/{operation}/kernels.json",
         figures="results/serving/{arch}/{operation}/serving.json",

@@ -9,6 +9,7 @@ from tileseer.cli import options
 from tileseer.core import documents
 from tileseer.kernels.registry import library_arch
 from tileseer.learn import model_files
+from tileseer.learn.model_schema import Origin
 from tileseer.problems.problem import DIMS, EXAMPLE
 from tileseer.serve.selector import Selector
 
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(_ways_out(args.models, selector)), file=sys.stderr)
     shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in ranked[: args.top]]
     fastest, tuned = (None, None) if args.no_known else (selector.fastest_measured(problem), selector.tuned(problem))
-    origin = selector.about.model_dump(include={"operation", "arch", "device", "device_kind", "source"})
+    origin = {name: getattr(selector.spec, name) for name in (*Origin.model_fields, "source")}
     dims: dict[str, int | str] = {name: getattr(problem, name) for name in DIMS}
     if problem.layout:
         dims["layout"] = problem.layout
@@ -85,7 +86,7 @@ def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
             f"evaluation, {100 - one.covered_time:.0f} % of the time"
         )
     yield f"{size}. Which rules refuse them: tileseer explain pick, with the same options"
-    if arch := library_arch(selector.about.arch):
+    if arch := library_arch(selector.spec.arch):
         yield (
             f"cuDNN runs it: tileseer select {models.with_name(arch)}, with the same options "
             f"(tileseer run --arch {arch} makes these models)"

@@ -4,7 +4,9 @@ Formula and coefficients are those of the simulated device without its drawn dev
 coefficients that it was trained with.
 """
 
+import copy
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -41,13 +43,22 @@ class Formula:
         self.weight = start.weight
         self._variant = str(problems["variant"].iloc[0])
         self._hardware, self._coefficients = hardware, coefficients
-        gemm = implicit_gemm(problems, self._variant)
         cost_model = entry(COST_MODELS, family_of_arch(hardware.arch))
         terms = cost_model(problems, candidates, self._variant, hardware, coefficients)
-        self._problem = {name: gemm[name].to_numpy(np.float32) for name in timing.PROBLEM_TERMS}
+        self._problem = self._problem_terms(problems)
         self.kernel = {name: np.asarray(terms.columns[name], np.float32) for name in timing.KERNEL_TERMS}
         """Terms of the candidates, float32 [Q] by name."""
         self.kernel["occupancy"] = np.maximum(self.kernel["occupancy"], np.float32(LEAST_OCCUPANCY))
+
+    def of_problems(self, problems: pd.DataFrame) -> Self:
+        """The formula of other problems of the direction and the same candidates."""
+        other = copy.copy(self)
+        other._problem = self._problem_terms(problems)
+        return other
+
+    def _problem_terms(self, problems: pd.DataFrame) -> dict[str, np.ndarray]:
+        gemm = implicit_gemm(problems, self._variant)
+        return {name: gemm[name].to_numpy(np.float32) for name in timing.PROBLEM_TERMS}
 
     def score(self, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
         """Weight times -ln(microseconds) of n pairs, float64 [n]; both int [n], rows of the tables."""
@@ -58,10 +69,6 @@ class Formula:
         of_problem = {name: values[problem] for name, values in self._problem.items()}
         of_kernel = {name: values[candidate] for name, values in self.kernel.items()}
         return -np.log(self.microseconds(of_problem, of_kernel).astype(np.float64))
-
-    def score_of(self, of_problem: Mapping[str, np.ndarray], of_kernel: Mapping[str, np.ndarray]) -> np.ndarray:
-        """``score`` of n pairs from their terms, float32 [n] by name; whole multiples of ``UNIT``."""
-        return whole_units(-self.weight * np.log(self.microseconds(of_problem, of_kernel).astype(np.float64)))
 
     def microseconds(self, of_problem: Mapping[str, np.ndarray], of_kernel: Mapping[str, np.ndarray]) -> np.ndarray:
         """The formula's time of n pairs from their terms, float32 [n]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,15 +21,16 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.features.reference import hardware_arguments
+from tileseer.kernels.features.table import Columns
 from tileseer.kernels.gemm_kernel import field_types
 from tileseer.kernels.registry import family_of_arch
-from tileseer.kernels.support import check_support
+from tileseer.kernels.support import SUPPORT
 from tileseer.learn import model_files, trees
 from tileseer.learn.features import Features, feature_set
 from tileseer.learn.formula import Formula
 from tileseer.learn.learner import class_of
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
-from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem, problem_frame
 
 if TYPE_CHECKING:
     import lightgbm
@@ -64,12 +65,13 @@ class Model:
         ``UserError`` for a file that is missing, damaged or does not fit the others, or for features that this
         release does not have. The files of a published folder are checked by the index above it.
         """
-        return model_files.of_one_version(folder.resolve().parent, lambda: cls._read_folder(folder))
+        models = folder.resolve().parent
+        return model_files.of_one_version(models, lambda: cls.read_checked(folder, models))
 
     @classmethod
-    def _read_folder(cls, folder: Path) -> Self:
-        models = folder.resolve().parent
-        if (models / model_files.INDEX).is_file():
+    def read_checked(cls, folder: Path, models: Path | None = None) -> Self:
+        """Read what ``read`` reads, once; ``models``: the folder whose index has hashes to check, if it has one."""
+        if models is not None and (models / model_files.INDEX).is_file():
             model_files.read_index(models)
         spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
         hardware = documents.read_document(folder / model_files.HARDWARE, Hardware)
@@ -128,6 +130,19 @@ class Model:
         """What the trees read."""
         return Features.of(self.spec.feature_set, self.hardware, self.spec.feature_names)
 
+    @cached_property
+    def _candidate_columns(self) -> Columns:
+        """What the features read of the pool."""
+        return self.features.candidate_columns(self.pool)
+
+    @cached_property
+    def formula(self) -> Formula | None:
+        """What scores of the pool start from, of a problem of this operation; None where they start from 0."""
+        if self.spec.formula is None:
+            return None
+        any_problem = problem_frame([Problem.from_dims(self.spec.variant, self.spec.dtype)])
+        return Formula(any_problem, self.pool, self.hardware, self.spec.formula)
+
     @property
     def layouts(self) -> list[str]:
         """Of the problems that the model is for, the default first."""
@@ -145,7 +160,7 @@ class Model:
 
     def with_pool(self, kept: np.ndarray) -> Self:
         """The same trees for some candidates of the pool (bool or int [Q])."""
-        return replace(self, pool=self.pool[kept].reset_index(drop=True))
+        return replace(self, pool=self.pool.iloc[kept].reset_index(drop=True))
 
     def knows(self, candidates: pd.DataFrame) -> np.ndarray:
         """Which candidates are in the pool, in any data type, bool [Q]."""
@@ -154,7 +169,14 @@ class Model:
 
     def supported(self, problems: pd.DataFrame) -> np.ndarray:
         """Which candidates can run which of P problems, bool [P, Q]."""
-        return check_support(problems, self.pool, self.spec.variant, self.hardware) == 0
+        rules, (kernels, classes) = SUPPORT[family_of_arch(self.spec.arch).name], self._kernel_classes
+        verdicts = rules.verdicts(rules.problem_columns(problems, self.spec.variant), kernels)
+        return np.take(verdicts, classes, axis=1) == 0
+
+    @cached_property
+    def _kernel_classes(self) -> tuple[Columns, np.ndarray]:
+        """The kernels that support rules tell apart, and the class of each candidate [Q]."""
+        return SUPPORT[family_of_arch(self.spec.arch).name].kernel_classes(self.pool, self.hardware)
 
     def predict(
         self,
@@ -195,7 +217,8 @@ class Model:
         """Return the scores of pairs of any candidates by all trees, float64 [P, Q]; ``offered`` [P, Q] are scored."""
         problem, candidate = np.nonzero(offered)
         scores = np.full(offered.shape, -np.inf)
-        scores[problem, candidate] = self._of_pairs(problems, candidates, problem, candidate, self.threads)
+        model = self if candidates is self.pool else replace(self, pool=candidates)
+        scores[problem, candidate] = model.score_pairs(problems, problem, candidate, self.threads)
         return scores
 
     def score_pairs(
@@ -207,31 +230,32 @@ class Model:
         count: int | None = None,
     ) -> np.ndarray:
         """Scores of n pairs by the first ``count`` trees, float64 [n]; both int [n], rows of ``problems`` and pool."""
-        return self._of_pairs(problems, self.pool, problem, candidate, threads, count)
-
-    def _of_pairs(
-        self,
-        problems: pd.DataFrame,
-        candidates: pd.DataFrame,
-        problem: np.ndarray,
-        candidate: np.ndarray,
-        threads: int,
-        count: int | None = None,
-    ) -> np.ndarray:
         if not len(problem):
             return np.empty(0)
-        columns = self.features.problem_columns(problems), self.features.candidate_columns(candidates)
-        formula = None
-        if self.spec.formula is not None:
-            formula = Formula(problems, candidates, self.hardware, self.spec.formula)
-        scores = np.empty(len(problem))
+        pairs, scores = self.pairs(problems), np.empty(len(problem))
         for first in range(0, len(problem), BLOCK):
             part = slice(first, first + BLOCK)
-            pairs = problem[part], candidate[part]
-            scores[part] = trees.predict(self.booster, self.features.gather(*columns, *pairs), threads, count)
-            if formula is not None:
-                scores[part] += formula.score(*pairs)
+            matrix, start = pairs(problem[part], candidate[part])
+            scores[part] = start + trees.predict(self.booster, matrix, threads, count)
         return scores
+
+    def pairs(self, problems: pd.DataFrame) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """A function of n pairs, rows of ``problems`` and pool: features [n, F], and what scores start from [n]."""
+        columns = self.features.problem_columns(problems), self._candidate_columns
+        formula = None if self.formula is None else self.formula.of_problems(problems)
+
+        def of(problem: np.ndarray, candidate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            start = np.zeros(len(problem)) if formula is None else formula.score(problem, candidate)
+            return self.features.gather(*columns, problem, candidate), start
+
+        return of
+
+    def sum_trees(self, matrix: np.ndarray, first: int, last: int, threads: int = 1) -> np.ndarray | float:
+        """What the trees from ``first`` to before ``last`` add to the scores of n rows of features, float64 [n]."""
+        if first == last:
+            return 0.0
+        count = last - first
+        return np.asarray(self.booster.predict(matrix, start_iteration=first, num_iteration=count, num_threads=threads))
 
 
 @dataclass(frozen=True, eq=False)

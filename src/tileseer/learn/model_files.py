@@ -8,7 +8,7 @@
     MODELS/grouped_conv_{operation}_{arch}/
         model_tflops.lgbm  feature_spec.json  train_manifest.json
         feature_importances_tflops.json  candidates.parquet  hardware.json  validation.json
-        selector.hpp  selector.npz  known_problems.parquet  kernels.json  serving.json
+        selector.hpp  known_problems.parquet  kernels.json  serving.json
         evaluation.json  resource_estimates.json  out_of_fold.parquet
 
 An operation that a later publication of others left as it was has the ``provenance.json`` of its own one in its folder.
@@ -42,8 +42,6 @@ OUT_OF_FOLD = "out_of_fold.parquet"
 TRAINING_FILES = (MODEL, SPEC, MANIFEST, IMPORTANCES, CANDIDATES, HARDWARE, OUT_OF_FOLD)
 """What training leaves in its folder; publishing adds ``VALIDATION``."""
 SELECTOR = "selector.hpp"
-PICKER = "selector.npz"
-"""What the header holds, as arrays that Python reads in a blink."""
 KNOWN = "known_problems.parquet"
 KERNELS = "kernels.json"
 SERVING = "serving.json"
@@ -51,7 +49,7 @@ EVALUATION = "evaluation.json"
 """How good the picks are that ship."""
 ESTIMATES = "resource_estimates.json"
 """Coefficients by which a kernel outside the pool gets its registers, LDS and occupancy."""
-SERVING_FILES = (SELECTOR, PICKER, KNOWN, KERNELS, SERVING, EVALUATION, ESTIMATES)
+SERVING_FILES = (SELECTOR, KNOWN, KERNELS, SERVING, EVALUATION, ESTIMATES)
 """What the serving stage leaves in its folder."""
 PAGE = "README.md"
 """What the models are, how good, and how to use them."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tileseer.core.errors import UserError
-from tileseer.core.places import install
 
 if TYPE_CHECKING:
     import lightgbm
@@ -30,11 +29,12 @@ _CATEGORICAL = 1
 
 
 def load_trees(text: str) -> lightgbm.Booster:
-    """The trees of a model text; ``UserError`` without LightGBM, or if it is no model text."""
+    """The trees of a model text; ``UserError`` if it is none, or without the OpenMP runtime that LightGBM needs."""
+    # Imported here: it takes half a second, and most commands do without.
     try:
         import lightgbm
-    except ModuleNotFoundError as error:
-        raise UserError(f"scores of a model need LightGBM: {install('workflow')}") from error
+    except OSError as error:
+        raise UserError(f"LightGBM does not load ({error}); install the OpenMP runtime (libgomp1)") from error
     try:
         return lightgbm.Booster(model_str=text)
     except lightgbm.basic.LightGBMError as error:

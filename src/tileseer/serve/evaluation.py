@@ -1,6 +1,6 @@
 """How good the picks are that ship, on layers that no model was trained on: layer by layer, by network, by library.
 
-A pick is one of the served model (``serve.cascade``), not of the model with all its trees for all candidates. Where no
+A pick is one of the served model (``serve.cuts``), not of the model with all its trees for all candidates. Where no
 layers were set aside, layers are left out in turn, and the picks are those of the models without them.
 """
 

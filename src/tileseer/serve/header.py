@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tileseer.core.errors import UserError
 from tileseer.core.templates import fill_cpp_template
+from tileseer.kernels.registry import family_of_arch
+from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import UNIT, Tree
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
-from tileseer.serve.cascade import Cascade
-from tileseer.serve.model_values import Split, SplitTable, float32_below, rule_values, start_value
+from tileseer.serve.model_values import Split, SplitTable, rule_values, start_value
+from tileseer.serve.selector import Selector
 from tileseer.serve.symbols import BOOL, FLOAT32, FLOAT64, INT64, Operand, Symbol
 
 TEMPLATE = "selector.hpp.j2"
@@ -39,15 +40,15 @@ _CALLS = {"minimum": "least", "maximum": "largest", "ceil": "round_up", "floor":
 _CALLS |= {"sqrt": "std::sqrt", "gcd": "std::gcd"}
 
 
-def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin) -> str:
-    """The header of a served model.
-
-    ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: rows of ``serving_files.KNOWN_PROBLEMS``.
-    """
-    chosen = cascade.model.spec.feature_set
-    if chosen in WITHOUT_FORMULAS:
-        return f'#error "C++ cannot compute the features of the set {chosen}: train with the set of the kernels"\n'
-    pool = cascade.model.pool
+def render_header(template: Path, selector: Selector) -> str:
+    """The header that picks as ``selector`` does."""
+    model, family = selector.model, family_of_arch(selector.spec.arch)
+    if model.spec.feature_set in WITHOUT_FORMULAS:
+        return (
+            f'#error "C++ cannot compute the features of the set {model.spec.feature_set}: train with the set of the '
+            'kernels"\n'
+        )
+    pool = model.pool
     ndims = pool["ndim"].to_numpy()
     order = np.argsort(ndims, kind="stable")
     position = np.argsort(order, kind="stable")
@@ -59,23 +60,23 @@ def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: p
         pools.append((ndim, begin, first, len(own)))
         # Whole groups of lanes: the last candidate fills up.
         places.append(np.concatenate([own, own[-1:].repeat(-len(own) % LANES)]))
-    padded = np.concatenate(places)
-    spread = cascade.of_rows(padded)
+    spread = model.with_pool(np.concatenate(places))
     dims = [(name, 0 if name.startswith("pad") else 1) for name in DIMS]
-    layouts = cascade.model.spec.layouts or []
+    layouts = model.spec.layouts or []
     if layouts:
         dims.append(("layout", 0))
     by_ndim = [
         [code for code, layout in enumerate(names) if layout in layouts] for names in (LAYOUTS, DEEP_LAYOUTS.values())
     ]
-    known_dims = zip(*(known[name].to_pylist() for name in cascade.model.columns), strict=True)
+    known_dims = zip(*(selector.known[name].to_pylist() for name in model.columns), strict=True)
+    rows = pool["kernel"].iloc[order], pool["split_k"].iloc[order], order, map(literal, selector.pruned[order])
     content = {
-        **origin.model_dump(),
-        "suffix": cascade.family.header_suffix,
-        "namespace": f"{origin.operation}_{origin.arch}",
+        **Origin.of(model.spec).model_dump(),
+        "suffix": family.header_suffix,
+        "namespace": f"{model.spec.operation}_{model.spec.arch}",
         "content": CONTENT,
-        "library": cascade.model.spec.library,
-        "own_margins": [literal(margin) for margin in cascade.model.spec.own_margins or ()],
+        "library": model.spec.library,
+        "own_margins": [literal(margin) for margin in model.spec.own_margins or ()],
         "dims": dims,
         "layouts": [" || ".join(f"p.layout == {code}" for code in codes) or "true" for codes in by_ndim]
         * bool(layouts),
@@ -83,14 +84,10 @@ def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: p
         "lanes": LANES,
         "walkers": WALKERS,
         "unit": literal(UNIT),
-        "candidates": list(
-            zip(
-                pool["kernel"].iloc[order], pool["split_k"].iloc[order], order, map(literal, pruned[order]), strict=True
-            )
-        ),
+        "candidates": list(zip(*rows, strict=True)),
         "pools": pools,
-        "stages": [(cut.trees, round(cut.margin / UNIT)) for cut in cascade.cuts],
-        "known": list(zip(known_dims, position[known["row"].to_numpy()].tolist(), strict=True)),
+        "stages": [(cut.trees, round(cut.margin / UNIT)) for cut in selector.cuts],
+        "known": list(zip(known_dims, position[selector.known["row"].to_numpy()].tolist(), strict=True)),
         **_features_and_trees(spread, max(map(len, places)) // LANES),
         **_rules(spread),
     }
@@ -98,13 +95,13 @@ def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: p
     return text.replace(CONTENT, f"model_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
 
 
-def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
+def _features_and_trees(model: Model, groups: int) -> dict[str, object]:
     """The template's values for features and trees; only features that a tree reads are computed."""
-    table = SplitTable.of(cascade)
+    table = SplitTable.of(model)
     row = {name: place for place, name in enumerate(table.features)}
     writer = Writer("feature_table")
     of_pairs = {name: value for name, value in table.moving.items() if value.paired}
-    start = start_value(cascade)
+    prior, start = model.spec.formula, start_value(model)
     if start is not None:
         # The formula's time comes after the features that the trees read.
         row[START], of_pairs[START] = len(row), start
@@ -126,13 +123,13 @@ def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
         "single": sorted((row[name], text) for name, text in single.items()),
         "paired": sorted((row[name], text) for name, text in paired.items()),
         "fixed": sorted((row[name], [literal(value) for value in values]) for name, values in table.fixed.items()),
-        "start": None if cascade.formula is None else (row[START], literal(cascade.formula.weight)),
-        **_forest(table.trees, table.splits(len(row), float32_below), len(row) + len(table.lists)),
+        "start": None if prior is None else (row[START], literal(prior.weight)),
+        **_forest(table.trees, table.splits(len(row)), len(row) + len(table.lists)),
     }
 
 
-def _rules(cascade: Cascade) -> dict[str, object]:
-    rules, always, classes = rule_values(cascade)
+def _rules(model: Model) -> dict[str, object]:
+    rules, always, classes = rule_values(model)
     writer = Writer("rule_table")
     body, results = writer.loop({str(number): rule for number, rule in enumerate(rules)})
     return {

@@ -216,14 +216,14 @@ class _Writer:
 
     def __init__(self, selector: Selector, own: Measured, system: Measured, settings: Settings) -> None:
         self._selector, self._own, self._system, self._settings = selector, own, system, settings
-        self._letter = LETTERS[Operation.parse(selector.about.operation).variant]
+        self._letter = LETTERS[Operation.parse(selector.spec.operation).variant]
         self._times = _Times.of(selector)
 
     def write(self, problems: Sequence[Problem], export: Export) -> None:
         """Add the lines of problems."""
         listed = self._to_rank(problems, export)
         times = self._times.milliseconds(listed)
-        with Progress(self._selector.about.operation, len(listed), "problems") as progress:
+        with Progress(self._selector.spec.operation, len(listed), "problems") as progress:
             for problem, fastest in zip(listed, times.tolist(), strict=True):
                 progress.add()
                 entries = self._entries(problem, fastest)
@@ -245,7 +245,7 @@ class _Writer:
                     continue
                 if not self._selector.knows(one.ndim, layout):
                     # Without a layout of its own, a problem is for the layouts that the model knows.
-                    reason = f"the model of {self._selector.about.operation} does not know the layout {layout}"
+                    reason = f"the model of {self._selector.spec.operation} does not know the layout {layout}"
                     export.left_out.update([reason] * bool(problem.layout))
                 elif key in self._own.records:
                     export.left_out["measured in the file of --user, which keeps its record"] += 1
@@ -297,7 +297,7 @@ class _Times:
     @classmethod
     def of(cls, selector: Selector) -> Self:
         """The measured problems of a model."""
-        operation = Operation.parse(selector.about.operation)
+        operation = Operation.parse(selector.spec.operation)
         table = read_table(selector.folder / model_files.KNOWN, (*DIMS, "tflops"))
         rows = table[list(DIMS)].to_numpy(np.int64)
         return cls(operation, _axes(operation, rows)[0], np.log2(table["tflops"].to_numpy(np.float64)))

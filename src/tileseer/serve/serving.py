@@ -1,6 +1,6 @@
 """The serving stage: what a dispatcher runs of a trained model.
 
-C++ header, arrays for Python, known problems, kernel list and figures of one operation.
+C++ header, known problems, kernel list and figures of one operation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,11 +32,11 @@ from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.validation_report import Validation
 from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.problems.problem_table import read_uses
-from tileseer.serve import evaluation, header, kernel_set, packing, serving_files
-from tileseer.serve.cascade import Cascade
+from tileseer.serve import evaluation, header, kernel_set, serving_files
+from tileseer.serve.cuts import calibrated_cuts
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import Selector
-from tileseer.serve.serving_files import KernelEntry
+from tileseer.serve.serving_files import Cut, KernelEntry
 
 SERVED = "layers of networks that no model was trained on; picks of the served model"
 SCORED_WHOLE = "layers of networks that no model was trained on; picks among all that the library offers"
@@ -89,7 +89,6 @@ class Served:
     """What the stage writes."""
 
     header: str
-    selector: Selector
     known: pa.Table
     kernels: serving_files.Kernels
     figures: serving_files.Serving
@@ -100,7 +99,6 @@ class Served:
     def save(self, folder: Path) -> None:
         """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
         write_text(folder / model_files.SELECTOR, self.header)
-        self.selector.save(folder / model_files.PICKER)
         documents.write_document(folder / model_files.KERNELS, self.kernels)
         documents.write_document(folder / model_files.SERVING, self.figures)
         documents.write_document(folder / model_files.ESTIMATES, self.estimates)
@@ -143,15 +141,15 @@ class _MeasuredPool:
         scores[rows] = self.model.predict(problems.iloc[rows], threads=self.threads, offered=of_rows)
         return scores
 
-    def cascade(self) -> Cascade:
-        """The model with its cuts."""
+    def cuts(self) -> Sequence[Cut]:
+        """Where candidates leave the running."""
         training = self.measurements.trains & np.isfinite(self.scores).any(axis=1)
         if not training.any():
             raise UserError(
                 f"{self.measurements.operation}: no candidate can run a training problem; there is nothing to serve"
             )
         problems = self.measurements.problems[training]
-        return Cascade.calibrated(self.model, problems, self.scores[training], self.threads)
+        return calibrated_cuts(self.model, problems, self.scores[training], self.threads)
 
     def listed(self, rows: np.ndarray, own: np.ndarray, count: int) -> np.ndarray:
         """Efficiency of the fastest of the short lists (``Selector.shortlist``) of problems, [n].
@@ -218,28 +216,26 @@ def serve_model(
 ) -> Served:  # fmt: skip
     """Make what serves ``model``."""
     pool = _MeasuredPool(measurements, model, threads)
-    cascade, known, unseen = pool.cascade(), pool.known_problems(), pool.unseen()
-    origin = Origin.of(measurements)
-    kernels = _kernels(pool, inputs)
-    pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
-    selector = Selector(packing.selector_arrays(cascade, pruned, known, origin))
+    cuts, known, unseen, kernels = pool.cuts(), pool.known_problems(), pool.unseen(), _kernels(pool, inputs)
+    selector = Selector(model, cuts, model.pool["kernel"].isin(kernels.pruned).to_numpy(), known)
     served = None
     if ranking.has_validation_split(measurements) and own_choice.library_choices(measurements) is None:
         served = selector.select(pool.dims[unseen], use_known=False).candidate
     return Served(
-        header=header.render_header(inputs.template, cascade, pruned, known, origin),
-        selector=selector,
+        header=header.render_header(inputs.template, selector),
         known=known,
         kernels=kernels,
         figures=serving_files.Serving(
-            **origin.model_dump(),
+            **Origin.of(measurements).model_dump(),
             feature_set=model.spec.feature_set,
-            trees=model.booster.num_trees(),
-            stages=list(cascade.cuts),
+            trees=model.tree_count,
+            stages=list(cuts),
             known_problems=known.num_rows,
             validation=None if served is None else _cost(pool, unseen, selector, served),
         ),
-        estimates=inputs.coefficients if cascade.family.name in REGISTERS else serving_files.NoEstimates(),
+        estimates=inputs.coefficients
+        if family_of_arch(measurements.arch).name in REGISTERS
+        else serving_files.NoEstimates(),
         evaluation=_evaluate(pool, served, unseen, evaluated_with) if evaluated_with else None,
     )
 
@@ -294,8 +290,8 @@ def _reached(pool: _MeasuredPool, rows: np.ndarray, candidate: np.ndarray) -> np
 def header_of(measurements: Dataset, model: Model, template: Path, threads: int = 1) -> str:
     """The C++ header alone of a model, all of whose kernels are linked."""
     pool = _MeasuredPool(measurements, model, threads)
-    cascade, every = pool.cascade(), np.ones(len(model.pool), bool)
-    return header.render_header(template, cascade, every, pool.known_problems(), Origin.of(measurements))
+    every = np.ones(len(model.pool), bool)
+    return header.render_header(template, Selector(model, pool.cuts(), every, pool.known_problems()))
 
 
 def _kernels(pool: _MeasuredPool, inputs: ServingInputs) -> serving_files.Kernels:

@@ -109,19 +109,19 @@ class LeftOut:
 @contextmanager
 def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
     """Hold the device for the candidates of a model; ``UserError`` if its times are not for this model."""
-    about = selector.about
+    spec = selector.spec
     if where.device == "emulated":
         raise UserError(f"--device: {NO_TIMES.partition(';')[0]}, nor to choose by; use gpu, simulated or recorded")
-    if where.device == "gpu" and family_of_arch(about.arch) is MIOPEN:
+    if where.device == "gpu" and family_of_arch(spec.arch) is MIOPEN:
         raise UserError(
-            f"--device gpu: {about.arch} has solvers of MIOpen, whose own find step times them (docs/amd.md)"
+            f"--device gpu: {spec.arch} has solvers of MIOpen, whose own find step times them (docs/amd.md)"
         )
-    if where.device == SIMULATED and about.device_kind != SIMULATED:
-        raise UserError(f"{models}: the model is of {about.device_kind} times, which simulated ones are not for")
+    if where.device == SIMULATED and spec.device_kind != SIMULATED:
+        raise UserError(f"{models}: the model is of {spec.device_kind} times, which simulated ones are not for")
     session = _session(selector, where, models)
     if where.device == "recorded":
-        folder = where.recording or Path("config/recorded") / about.arch
-        device = RecordedDevice(folder, Operation.parse(about.operation), session.hardware)
+        folder = where.recording or Path("config/recorded") / spec.arch
+        device = RecordedDevice(folder, Operation.parse(spec.operation), session.hardware)
         yield Timer(device, device.name, session, selector.library or "")
         return
     with session.hold_device() as (held, _):
@@ -134,27 +134,27 @@ def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
 
 
 def _session(selector: Selector, where: Where, models: Path) -> Session:
-    about = selector.about
-    backend = "simulated" if where.device != "gpu" else "cuda" if about.arch.startswith("sm_") else "hip"
+    spec = selector.spec
+    backend = "simulated" if where.device != "gpu" else "cuda" if spec.arch.startswith("sm_") else "hip"
     session = Session(
-        arch=about.arch,
-        operation=about.operation,
-        options=_options(models, about.operation, backend),
+        arch=spec.arch,
+        operation=spec.operation,
+        options=_options(models, spec.operation, backend),
         hardware_table=where.hardware_table,
-        product=about.device,
+        product=spec.device,
         coefficients=where.coefficients,
-        journal=tuned_path(models, about.operation).with_suffix(".journal.csv"),
+        journal=tuned_path(models, spec.operation).with_suffix(".journal.csv"),
     )
     if where.device != "gpu":
         return session
     folder = where.libraries
     if folder is None or not (driver := folder / "driver.so").is_file():
         raise UserError(f"{folder}: there is no driver.so; give --libraries, results/libraries/ARCH of a measuring run")
-    if family_of_arch(about.arch).offered:
+    if family_of_arch(spec.arch).offered:
         return replace(session, driver=driver, plans=LIBRARY)
-    modules = sorted((folder / about.operation).glob("*.so"), key=lambda path: (len(path.name), path.name))
+    modules = sorted((folder / spec.operation).glob("*.so"), key=lambda path: (len(path.name), path.name))
     if not modules:
-        raise UserError(f"{folder / about.operation}: there is no library of kernels; build them with a measuring run")
+        raise UserError(f"{folder / spec.operation}: there is no library of kernels; build them with a measuring run")
     names = dict.fromkeys(selector.kernels)
     return replace(session, driver=driver, modules={name: modules[chunk_of(name, len(modules))] for name in names})
 
@@ -178,7 +178,7 @@ def tune(
 
     None for a problem that was tuned on this device before. Ends at ``until`` of the monotonic clock.
     """
-    path = tuned_path(models, selector.about.operation)
+    path = tuned_path(models, selector.spec.operation)
     session, journal_path = timer.session, timer.session.journal
     assert journal_path is not None
     read_choices(path)  # a file that is none is refused before anything is timed
@@ -202,7 +202,7 @@ def _tuned(
     selector: Selector, problem: Problem, timer: Timer, top: int, journal: Callable[[], Journal]
 ) -> Tuned | LeftOut:
     """Time one short list; without a library's own choices that do not run."""
-    layout = selector.about.layouts[0]
+    layout = selector.model.layouts[0]
     if problem.layout not in ("", layout):
         return LeftOut(problem, f"choices are of tensors in {layout} alone")
     if isinstance(timer.device, RecordedDevice) and not timer.device.has_times(problem.key):
@@ -251,7 +251,7 @@ def _first(selector: Selector, problem: Problem, listed: Sequence[Ranked], offer
         row, own = int(selector.select(np.array([problem.dims])).candidate[0]), 0
     if row == NO_CANDIDATE:
         return own
-    name = selector.candidates[int(np.flatnonzero(selector.row == row)[0])]
+    name = selector.candidates[row]
     return next(place for place, one in enumerate(listed) if one["candidate"] == name)
 
 

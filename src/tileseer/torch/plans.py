@@ -112,7 +112,7 @@ class Plans:
             if names:
                 return self._verified(shape, problem, names, operation, device, operands)
         row = selector.choose(problem, offered, self._library)
-        first = [] if row == NO_CANDIDATE else [selector.kernels[selector.row.tolist().index(row)]]
+        first = [] if row == NO_CANDIDATE else [selector.kernels[row]]
         names = [name.partition(f"_{problem.ndim}d_")[2] for name in first] + offered[:FALLBACKS]
         return next((name for name in names if name in measured and self._built(shape, name, offered[0])), PYTORCH)
 

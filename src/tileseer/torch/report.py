@@ -175,7 +175,7 @@ def _pick(selector: Selector, problem: Problem, cudnn: Cudnn) -> tuple[float, st
     row = selector.choose(problem, offered, cudnn.version)
     if row == NO_CANDIDATE:
         return 1.0, offered[0]
-    name = selector.kernels[selector.row.tolist().index(row)]
+    name = selector.kernels[row]
     scores = {one["kernel"]: one["score"] for one in selector.shortlist(problem, len(offered), offered, cudnn.version)}
     first = f"{name.partition('d_eng')[0]}d_{offered[0]}"
     return math.exp(max(0.0, scores[name] - scores[first])), name.partition(f"_{problem.ndim}d_")[2]
