@@ -17,8 +17,6 @@ class Timing(Section):
 
     cache: Literal["cold", "warm"] = "cold"
     """``cold``: operands rotate through more memory than the last-level cache holds. ``warm``: always the same."""
-    rotate_mib: int = Field(0, ge=0)
-    """Memory to rotate through when cold; 0 is twice the last-level cache."""
     min_time_ms: float = Field(2.0, ge=0, strict=False)
     """Smallest total device time of a pair's samples."""
     min_samples: int = Field(8, ge=2)
@@ -57,8 +55,6 @@ class Timing(Section):
     """Pause before a batch is measured again after drift, throttling or contention."""
     batch_pairs: int = Field(65536, ge=1)
     """Pairs measured between two writes to the journal: what an interruption can cost."""
-    simulated_launches: int = Field(10, ge=1, le=1000)
-    """Timed launches per pair on the simulated device."""
     emulated_problems: int = Field(0, ge=0)
     """Tiny problems per kernel that the emulated device executes at least, drawn by ``benchmark.seed``, and more until
     every instance is launched that some problem launches; 0: all."""

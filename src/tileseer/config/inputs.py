@@ -40,9 +40,8 @@ class ProblemsSettings(Section):
     training: list[SourcePath] = Field([])
     """Further training problems: generator files (.yaml) and tables of layers (.csv), for example of your network."""
     validation: SourcePath = "config/problems/layers.csv"
-    """Table of layers for validation; they are never used for training."""
-    validation_split: Literal["validation", "test"] = "test"
-    """The split of that table for validation; a table without splits is all test."""
+    """Table of layers, whose test split is for validation; a table without splits is all test. They are never used for
+    training."""
     validation_problems: int = Field(800, ge=0)
     """Largest number of validation problems, from whole runs of networks; with fewer than three eighths of it the
     workflow stops. 0: all problems of the table, however few."""

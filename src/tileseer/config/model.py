@@ -43,8 +43,6 @@ class TrainingParameters(Section):
     """Share of the features that a tree may use."""
     folds: int = Field(5, ge=2)
     """Folds of the cross-validation."""
-    cv_group: Literal["layer_family", "problem_key"] = "layer_family"
-    """What is never in two folds: a layer at any batch size, or one exact problem."""
     seed: Seed = 1
     """As ``model.seed``."""
 

@@ -83,9 +83,7 @@ class Boosting:
         formula = FormulaPrior(weight=1.0, coefficients=prior)
         start = Formula(dataset.problems, dataset.candidates, features.gpu, formula).log_speed(*pairs)
         weight = round(slope(dataset, whole_units(start)), 6)
-        return Binned(
-            dataset, binned, whole_units(weight * start), FormulaPrior(weight=weight, coefficients=prior)
-        )
+        return Binned(dataset, binned, whole_units(weight * start), FormulaPrior(weight=weight, coefficients=prior))
 
     def fit(self, prepared: Binned, rows: np.ndarray) -> Model:
         """Grow trees on some rows of a binned dataset, bool [n]; the model's pool are all its candidates."""

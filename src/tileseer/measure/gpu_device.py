@@ -99,7 +99,7 @@ class GpuDevice:
             for name in ("backend", "name", "arch", "compute_units", "driver_version", "runtime_version", "version")
         }
         device |= {"plans": self.plans} if self.plans else {}
-        timing = {"cache": self._timing.cache, "rotate_bytes": self._timing.rotate_mib << 20, "seed": self._seed}
+        timing = {"cache": self._timing.cache, "rotate_bytes": 0, "seed": self._seed}
         timing |= {name: getattr(self._timing, name) for name in TIMED}
         text = json.dumps({"scheme": SCHEME, "device": device, "timing": timing}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -107,7 +107,7 @@ class Session:
         settings, timing = self.settings, self.settings.parameters
         if settings.device == "simulated":
             coefficients = load_coefficients(self.coefficients, timing.simulated_deviation)
-            return SimulatedDevice(self.hardware, coefficients, settings.seed, timing.simulated_launches)
+            return SimulatedDevice(self.hardware, coefficients, settings.seed)
         if self.driver is None:
             raise UserError(
                 f"benchmark.device is {settings.device}: give a measuring driver and the built kernels, "

@@ -171,13 +171,13 @@ def sample_layers(layers: Iterable[Layer], operation: Operation, size: int, seed
 def sample_runs(
     layers: Sequence[Layer], settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]
 ) -> list[NetworkRun]:
-    """Runs of networks of the validation split, in turn from each network family, up to ``validation_problems``.
+    """Runs of networks of the test split, in turn from each network family, up to ``validation_problems``.
 
     Only whole runs are taken, those whose layers are all in the split: so the cost of a whole network is known.
     A run that would go beyond that many distinct problems, or take more than a tenth, is passed over. 0 takes all.
     """
     size, seed = settings.validation_problems, settings.seed
-    elsewhere = {(layer.network, layer.run) for layer in layers if layer.split != settings.validation_split}
+    elsewhere = {(layer.network, layer.run) for layer in layers if layer.split != "test"}
     whole = [
         run
         for run in runs_of(layers, operation.variant)

@@ -257,6 +257,6 @@ def printable(text: str) -> str:
 
 def launch_options(timing: Timing, seed: int = 1, hopeless_ms: float = 0.0) -> dict[str, Any]:
     """Fields of ``ConvOptionsC``; a pair slower than ``hopeless_ms`` gets one sample, 0: none is given up."""
-    rotation = {"rotate_bytes": timing.rotate_mib << 20, "cache": abi.CACHES.index(timing.cache)}
+    rotation = {"rotate_bytes": 0, "cache": abi.CACHES.index(timing.cache)}
     limits = {"hopeless_ms": hopeless_ms, "verify_millions": timing.verify_millions}
     return {**{name: getattr(timing, name) for name in TIMED}, "seed": seed, **rotation, **limits}
