@@ -367,7 +367,7 @@ def prepare(folder: Path, seed: int) -> Suite:
     made.make()
     shutil.copytree(made.folder, folder / "scratch")
     for module in pkgutil.walk_packages(tileseer.__path__, "tileseer."):
-        if not module.name.startswith("tileseer.torch"):
+        if not module.name.startswith(("tileseer.torch", "tileseer.problems.crawl")):
             importlib.import_module(module.name)
     return Suite(made, Workflow(folder / "scratch"), seed)
 
