@@ -27,7 +27,7 @@ from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.kernels.library import LIBRARIES
+from tileseer.kernels.libraries import tree_of_toolchain
 
 API = Path("config/ck_api.yaml")
 
@@ -47,7 +47,7 @@ def main() -> None:
     args = parser.parse_args()
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900, batch=args.count)
-    tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find_compiler(settings)
+    tree, found = tree_of_toolchain("hipcc").find(args.ck), compiler.find_compiler(settings)
     level = ck_api.detect_level(API, tree)
     api, emitter = ck_api.read_api(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
     kinds = read_yaml(args.matrix)["kernels"]

@@ -21,7 +21,7 @@ from tileseer.kernels.ck_tile import kernel, resources
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.learn import model
-from tileseer.learn.features import FEATURE_SETS, Features
+from tileseer.learn.features import Features, feature_sets
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.operation import Operation
 
@@ -61,7 +61,7 @@ def main() -> None:
     """Time several repetitions and print the slowest, median and fastest rate."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operation", default="forward_bf16", type=Operation.parse)
-    parser.add_argument("--features", choices=list(FEATURE_SETS), default="tileseer")
+    parser.add_argument("--features", choices=list(feature_sets()), default="tileseer")
     parser.add_argument("--rows", default=1_000_000, type=int)
     parser.add_argument("--block", default=model.BLOCK, type=int, help="rows of a matrix; 0: all in one")
     parser.add_argument("--repeats", default=7, type=int)

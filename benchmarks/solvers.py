@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.features.library_problem import MIOPEN
+from tileseer.kernels.miopen.features import MIOPEN
 from tileseer.kernels.miopen.solvers import SOLVERS
 from tileseer.learn.boosting import LEAST_EFFICIENCY, WEIGHT_POWER
 from tileseer.problems.operation import Operation

@@ -25,8 +25,7 @@ from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.ck_tile import kernel, support
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import KernelConfig, parse
-from tileseer.kernels.library import LIBRARIES
-from tileseer.kernels.support import check_support
+from tileseer.kernels.libraries import check_support, tree_of_toolchain
 from tileseer.learn.features import Features
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.implicit_gemm import implicit_gemm
@@ -112,7 +111,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900)
-    tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find_compiler(settings)
+    tree, found = tree_of_toolchain("hipcc").find(args.ck), compiler.find_compiler(settings)
     level = ck_api.detect_level(API, tree)
     api, emitter = ck_api.read_api(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
     store = Cache(default_folder(), 20 << 30)

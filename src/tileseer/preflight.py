@@ -26,7 +26,7 @@ from tileseer.kernels import rule_sets
 from tileseer.kernels.ck_tile.flags import check_flags
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.enumeration import parse_kernel_filter
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn.learner import class_of
 from tileseer.measure.device import NO_TIMES, refuse_unless_emulated
 from tileseer.problems import training_set
@@ -167,7 +167,7 @@ def _check_arch(
     folder, arch = request
     recorded = arch in settings.replays
     operations: Sequence[str] = settings.operations or OPERATIONS
-    if not recorded and not family_of_arch(arch).offered and specs and arch not in specs.archs:
+    if not recorded and not library_of_arch(arch).offered and specs and arch not in specs.archs:
         faults.first(partial(_refuse_arch, settings, specs, arch))
         return
     gpu = None
@@ -179,7 +179,7 @@ def _check_arch(
         faults.first(partial(_check_device, settings, request))
         if settings.benchmark.device == "emulated":
             faults.first(partial(refuse_unless_emulated, arch))
-        if not family_of_arch(arch).offered:
+        if not library_of_arch(arch).offered:
             _check_kernels(faults, settings, tables, arch, operations)
     if folder in TIMES:
         for other in [] if recorded else _checked_on(settings, arch):
@@ -191,7 +191,7 @@ def _check_arch(
 def _checked_on(settings: Config, arch: str) -> list[str]:
     """The recorded archs of the same target and kernels: a model is checked on their times."""
     others = [name for name, folder in settings.replays.items() if Path(folder).is_dir() and target(name) == arch]
-    return [other for other in others if family_of_arch(other) == family_of_arch(arch)]
+    return [other for other in others if library_of_arch(other) == library_of_arch(arch)]
 
 
 def _refuse_arch(settings: Config, specs: ArchSpecs, arch: str) -> None:
@@ -224,18 +224,18 @@ def _recorded_operations(settings: Config, arch: str, gpu: Hardware | None) -> S
 
 def _check_device(settings: Config, request: RequestedFolder) -> None:
     device, toolchain = settings.benchmark.device, settings.compile.toolchain
-    family = family_of_arch(request.arch)
+    library = library_of_arch(request.arch)
     right = TOOLCHAIN_OF_DEVICE.get(device)
     if device == "emulated" and request.folder in TIMES:
         raise UserError(f"benchmark.device is emulated: {NO_TIMES}")
-    if right is not None and toolchain != right and not family.offered:
+    if right is not None and toolchain != right and not library.offered:
         raise UserError(f"benchmark.device is {device}, but compile.toolchain is {toolchain}; set it to {right}")
-    if family.offered and device != "cuda":
+    if library.offered and device != "cuda":
         raise UserError(
-            f"benchmark.device is {device}, but only a GPU shows which {family.name} kernels "
+            f"benchmark.device is {device}, but only a GPU shows which {library.name} kernels "
             f"{request.arch} has; set it to cuda, or give the recording of the arch under replays"
         )
-    if toolchain != "none" and request.folder not in SOURCES and not family.offered:
+    if toolchain != "none" and request.folder not in SOURCES and not library.offered:
         registry.refuse_other_toolchain(settings.compile, request.arch)
 
 
@@ -245,7 +245,7 @@ def _check_kernels(faults: _Faults, settings: Config, tables: Tables, arch: str,
     faults.first(partial(rule_sets.check_rule_set, configs.rule_set, tables.rule_sets, arch, operations), field)
     faults.first(partial(rule_sets.digest_instances, configs.rule_set, tables.rule_sets, settings.ck.root), field)
     if configs.filter:
-        faults.first(partial(parse_kernel_filter, configs.filter, [family_of_arch(arch).kernel], "configs.filter"))
+        faults.first(partial(parse_kernel_filter, configs.filter, [library_of_arch(arch).kernel], "configs.filter"))
 
 
 def _check_model(settings: Config, arch: str, operation: str) -> None:

@@ -16,7 +16,7 @@ from tileseer.config.compile import CkSettings, CompileSettings
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.ck_tile import emit as ck_tile_emit
-from tileseer.kernels.library import LIBRARIES
+from tileseer.kernels.libraries import tree_of_toolchain
 
 API = ROOT / "config/ck_api.yaml"
 
@@ -212,7 +212,7 @@ def test_a_compiler_that_is_none_is_named(tmp_path):
 
 def test_a_wrong_tree_is_named(tmp_path):
     with pytest.raises(UserError, match=r"ck.root: no Composable .* has the folder include/ck_tile"):
-        LIBRARIES["hipcc"].find(str(tmp_path))
+        tree_of_toolchain("hipcc").find(str(tmp_path))
     (tmp_path / "include/ck_tile").mkdir(parents=True)
     with pytest.raises(UserError, match="no Composable Kernel tree of a known level"):
         trees.ck_level(CkSettings(root=str(tmp_path)), API, compiles=True)

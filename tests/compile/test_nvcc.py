@@ -19,8 +19,7 @@ from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.cutlass.kernel import CutlassKernel
-from tileseer.kernels.library import LIBRARIES
-from tileseer.kernels.registry import registration_source
+from tileseer.kernels.libraries import emitter_of, tree_of_toolchain
 
 KERNEL = CudaMachine.kernels[0]
 
@@ -109,7 +108,7 @@ def test_what_is_missing_is_said_with_the_way_to_get_it(tmp_path):
     with pytest.raises(UserError, match="make cuda-toolchain"):
         compiler.find_compiler(CompileSettings(toolchain="nvcc", compiler=str(tmp_path / "nvcc")))
     with pytest.raises(UserError, match=r"has the folder include/cutlass; run `make cuda-toolchain`"):
-        LIBRARIES["nvcc"].find(str(tmp_path))
+        tree_of_toolchain("nvcc").find(str(tmp_path))
 
 
 def test_files_of_another_kind_are_refused(tmp_path):
@@ -122,13 +121,13 @@ def test_files_of_another_kind_are_refused(tmp_path):
     assert ptxas_usages("nothing of the assembler") == {}
 
 
-def test_each_family_registers_its_kernels_in_its_own_way():
+def test_each_library_registers_its_kernels_in_its_own_way():
     ck = a_kernel()
-    text = registration_source([ck])
+    text = emitter_of([ck]).registration_source([ck])
     assert text.splitlines() == [
         f'#include "{ck.name}.hpp"', '#include "ck_tile_kernel.hpp"', "",
         f"TILESEER_CK_KERNEL({ck.name}, CONV_{ck.variant.upper()}, {ck.ndim}, CONV_{ck.dtype.upper()})",
     ]  # fmt: skip
-    assert f'#include "{KERNEL.name}.cuh"' in registration_source([KERNEL])
-    with pytest.raises(UserError, match="one family at a time"):
-        registration_source([ck, KERNEL])
+    assert f'#include "{KERNEL.name}.cuh"' in emitter_of([KERNEL]).registration_source([KERNEL])
+    with pytest.raises(UserError, match="one library at a time"):
+        emitter_of([ck, KERNEL])

@@ -17,7 +17,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
-from tileseer.kernels import registry
+from tileseer.kernels import libraries
 from tileseer.kernels.cudnn.engines import ENGINES, tile_code
 from tileseer.kernels.cudnn.features import CUDNN
 from tileseer.kernels.cudnn.kernel import Plan
@@ -42,7 +42,8 @@ knobs = st.lists(st.tuples(st.integers(0, 40), st.integers(-1, 2048)), unique_by
 def test_a_name_says_the_whole_plan(variant, dtype, ndim, engine, pairs):
     plan = Plan(variant, dtype, ndim, engine, "_".join(f"k{knob}={value}" for knob, value in pairs))
     assert Plan.parse(plan.name) == plan and plan.name.endswith(plan.plan) and plan.settings == dict(pairs)
-    assert read_kernel_name(plan.name, ARCH).kernel == plan and registry.family_of_kernels([plan.name]).name == "cudnn"
+    assert read_kernel_name(plan.name, ARCH).kernel == plan
+    assert libraries.library_of_kernels([plan.name]).name == "cudnn"
 
 
 @pytest.mark.parametrize("plan", ["eng62_k2=07", "eng999", "eng62_", "eng62_k2", "62", "eng62_k2=1_x"])

@@ -36,8 +36,8 @@ from tileseer.kernels.cutlass.kernel import (
     CutlassKernel,
 )
 from tileseer.kernels.cutlass.sweep import CutlassSweep
+from tileseer.kernels.libraries import check_support
 from tileseer.kernels.rules import broken_rules
-from tileseer.kernels.support import check_support
 from tileseer.learn import features
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import SimulatedDevice

@@ -19,12 +19,12 @@ from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.dataset import find_db, recording
 from tileseer.gpus import hardware
-from tileseer.kernels import candidates, registry
+from tileseer.kernels import candidates, libraries
+from tileseer.kernels.libraries import check_support
 from tileseer.kernels.miopen.kernel import Solver
 from tileseer.kernels.miopen.solvers import SOLVERS, algorithm_word
 from tileseer.kernels.miopen.workspace import ALIGNMENT, workspace
 from tileseer.kernels.names import read_kernel_name
-from tileseer.kernels.support import check_support
 from tileseer.learn import features
 from tileseer.learn import training as stage
 from tileseer.problems import find_db_key
@@ -64,7 +64,7 @@ def test_names_are_those_of_the_registry_with_the_operation_before_them():
     solver = Solver("forward", "fp32", 2, "ConvWinograd3x3MultipassWrW<3-4>")
     assert (
         read_kernel_name(solver.name, ARCH).kernel == solver
-        and registry.family_of_kernels([solver.name]).name == "miopen"
+        and libraries.library_of_kernels([solver.name]).name == "miopen"
     )
     assert (
         read_kernel_name("fft", ARCH, Operation("bwd_data", "fp32")).kernel.name == "miopen_conv_bwd_data_fp32_2d_fft"
@@ -76,10 +76,9 @@ def test_names_are_those_of_the_registry_with_the_operation_before_them():
     assert len({facts.number for facts in SOLVERS.values()}) == len(SOLVERS)
 
 
-def test_what_the_family_lacks_is_said():
-    family = registry.family_of_arch(ARCH)
-    assert family.name == "miopen"
-    assert registry.family_of_arch("gfx942").name == "ck_tile"
+def test_what_the_library_lacks_is_said():
+    assert libraries.library_of_arch(ARCH).name == "miopen"
+    assert libraries.library_of_arch("gfx942").name == "ck_tile"
     data = SimpleNamespace(
         arch=ARCH, operation="forward_fp16", device_kind="recorded", candidates=pd.DataFrame(), problems=()
     )

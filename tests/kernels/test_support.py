@@ -11,7 +11,7 @@ from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import kernel
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
-from tileseer.kernels.support import check_support
+from tileseer.kernels.libraries import check_support
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 

@@ -141,9 +141,9 @@ def test_names_choose_columns_and_their_order():
     np.testing.assert_array_equal(Features.of("tileseer", samples.product(), names).matrix(*pairs), expected)
 
 
-@pytest.mark.parametrize("name", features.FEATURE_SETS)
+@pytest.mark.parametrize("name", features.feature_sets())
 def test_every_feature_is_documented_and_unique(name):
-    chosen = features.FEATURE_SETS[name]
+    chosen = features.feature_sets()[name]
     assert len(set(chosen.names)) == len(chosen.names)
     assert all(f.unit and f.meaning for f in (*chosen.problem, *chosen.candidate, *chosen.pair))
 

@@ -104,7 +104,7 @@ def test_fewer_groups_than_folds_is_a_user_error():
 
 def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
     data = samples.measured()
-    # Batch sizes of one layer: the keys differ, the family is shared.
+    # Batch sizes of one layer: the keys differ, the library is shared.
     families = [f"family{i // 4}" for i in range(len(data.problems))]
     shared = dataclasses.replace(data, problems=data.problems.assign(layer_family=families))
     found = samples.of(shared)
@@ -124,7 +124,7 @@ def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
     assert len(seen) == samples.SMALL.folds + 1
     assert seen.pop() == everything
     held_out.pop()
-    # Every family is held out exactly once, and as a whole.
+    # Every library is held out exactly once, and as a whole.
     assert sorted(family for part in held_out for family in part) == sorted(everything)
 
 

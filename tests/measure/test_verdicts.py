@@ -17,7 +17,8 @@ from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
 from tileseer.dataset import assembly
 from tileseer.gpus import hardware
-from tileseer.kernels.registry import LACK, header_file
+from tileseer.kernels.ck_tile.emit import CkTileEmitter
+from tileseer.kernels.emitter import LACK
 from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
 from tileseer.measure.harness.supervisor import Outcome
@@ -133,7 +134,7 @@ def tables(tmp_path, rows, known=()):
     empty |= dict.fromkeys(("kernel_id", "error_digest", "code_hash", "resources_from"), "")
     content = [empty | {"kernel": kernel.name, "kernel_id": kernel.name} | words for kernel, words in rows]
     parquet.write_table(pa.Table.from_pylist(content, build.SCHEMA), tmp_path / "build.parquet")
-    files = {header_file(kernel): kernel.name for kernel, words in rows if words["build_status"] == "ok"}
+    files = {CkTileEmitter.header_file(kernel): kernel.name for kernel, words in rows if words["build_status"] == "ok"}
     files |= {f"{kernel.name}{LACK}": "not here" for kernel, words in rows if words["build_status"] != "ok"}
     bundle.write_bundle(tmp_path / "headers.tar", files)
     listed = [{"kernel": one.name, "kernel_id": one.name, "alias_of": other.name, "alias_of_id": other.name}

@@ -12,8 +12,8 @@ from tileseer.config.inputs import ProblemsSettings
 from tileseer.config.operations import VARIANTS
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.candidates import with_fields
+from tileseer.kernels.libraries import check_support
 from tileseer.kernels.rule_sets import read_sweep
-from tileseer.kernels.support import check_support
 from tileseer.problems import layers, training_set
 from tileseer.problems import problem as problem_tables
 from tileseer.problems.operation import Operation

@@ -11,7 +11,7 @@ from tileseer.cli import main
 from tileseer.core import documents, parquet
 from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.cutlass.rules import CUTLASS_SUPPORT
-from tileseer.kernels.support import check_support
+from tileseer.kernels.libraries import check_support
 from tileseer.learn import model_files, trees
 from tileseer.learn.model import Model
 from tileseer.learn.validation import validate_model

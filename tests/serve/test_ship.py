@@ -20,7 +20,7 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.problems.problem import DIMS, Problem, problem_frame
@@ -132,7 +132,7 @@ def test_the_calls_of_networks_say_which_problems_count(tmp_path):
 def published(folder, operation, one_in, arch=ARCH, product=ARCH):
     """A published model of part of a recording, in the results that made it."""
     path = folder / "datasets" / arch / f"{operation}.parquet"
-    changed = {} if arch == ARCH else {"features": family_of_arch(arch).features, "min_child_samples": 5}
+    changed = {} if arch == ARCH else {"features": library_of_arch(arch).features, "min_child_samples": 5}
     data, trained = train_on_recording(path, product, operation, one_in, arch, **changed)
     trained.save(folder / "training")
     served = stage.serve_model(data, trained.model, SMALL_SERVING)

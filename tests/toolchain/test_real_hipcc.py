@@ -18,7 +18,7 @@ from tileseer.compile.source_trees import HeaderTree
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import kernel as kernels
 from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.kernels.support import check_support
+from tileseer.kernels.libraries import check_support
 from tileseer.learn.features import Features
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.implicit_gemm import implicit_gemm

@@ -28,7 +28,7 @@ from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.cutlass import emit
 from tileseer.kernels.cutlass.kernel import CutlassKernel, shared_bytes
 from tileseer.kernels.cutlass.sweep import CutlassSweep
-from tileseer.kernels.support import check_support
+from tileseer.kernels.libraries import check_support
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.process import Worker
 from tileseer.measure.harness.supervisor import problem_numbers

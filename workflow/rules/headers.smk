@@ -1,10 +1,11 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
-from tileseer.kernels.emission import EMITTERS
+from tileseer.kernels.libraries import LIBRARIES
 
 EMITTED_WITH = [
     path.as_posix()
-    for emitter in EMITTERS.values()
-    for path in emitter.template_files(Path(TEMPLATES))
+    for library in LIBRARIES
+    if library.emitter
+    for path in library.emitter.template_files(Path(TEMPLATES))
 ]
 
 

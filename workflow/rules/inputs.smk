@@ -4,7 +4,7 @@ from functools import cache
 from tileseer.core.documents import read_json
 from tileseer.core.errors import shown
 from tileseer.gpus.hardware import target
-from tileseer.kernels.registry import MIOPEN, family_of_arch
+from tileseer.kernels.libraries import MIOPEN, library_of_arch
 from tileseer.measure.device import NO_TIMES
 from tileseer.measure.harness.telemetry import refuse_other_gpus
 
@@ -111,7 +111,7 @@ def library_times(wildcards):
 
 def network_uses(wildcards):
     """Which network needs which problem; MIOpen's databases say nothing of networks."""
-    if family_of_arch(wildcards.arch) is MIOPEN:
+    if library_of_arch(wildcards.arch) is MIOPEN:
         return []
     return f"results/problems/{wildcards.operation}.uses.parquet"
 
@@ -130,7 +130,7 @@ def same_target(arch, operation):
         for other in RECORDINGS
         if arch not in RECORDINGS
         and os.path.isdir(RECORDINGS[other])
-        and (target(other), family_of_arch(other)) == (arch, family_of_arch(arch))
+        and (target(other), library_of_arch(other)) == (arch, library_of_arch(arch))
         and operation in recorded_operations(other)
     ]
 
@@ -154,7 +154,7 @@ def other_dtype(wildcards):
         available = recorded_operations(arch)
     return (
         [f"results/datasets/{arch}/{other}.parquet"]
-        if family_of_arch(arch).offered and other in available
+        if library_of_arch(arch).offered and other in available
         else []
     )
 
@@ -164,7 +164,7 @@ def made_from(wildcards):
     tables = ["results/datasets/{arch}/{operation}.parquet"]
     if wildcards.arch not in RECORDINGS:
         tables.append("results/problems/{operation}.parquet")
-        if not family_of_arch(wildcards.arch).offered:
+        if not library_of_arch(wildcards.arch).offered:
             tables.append("results/configs/{arch}/{operation}.parquet")
     return [
         path

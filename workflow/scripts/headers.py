@@ -11,10 +11,10 @@ def main(
     """
     from tileseer.core import bundle as bundles
     from tileseer.kernels import kernel_table
-    from tileseer.kernels.emission import EMITTERS
-    from tileseer.kernels.registry import entry, family_of_arch
+    from tileseer.kernels.libraries import library_of_arch
 
     kernels = kernel_table.kernels_of_rows(kernel_table.read_kernel_table(configs, chunk))
-    emitter = entry(EMITTERS, family_of_arch(arch))(templates, api, level)
+    library = library_of_arch(arch)
+    emitter = library.made_here(library.emitter)(templates, api, level)
     bundles.write_bundle(bundle, emitter.files(kernels, arch))
     return f"the sources of {len(kernels)} kernels are written"

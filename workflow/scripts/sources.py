@@ -12,11 +12,12 @@ def main(
     from tileseer.core import bundle
     from tileseer.core.atomic import write_text
     from tileseer.kernels import kernel_table
-    from tileseer.kernels.emission import EMITTERS
-    from tileseer.kernels.registry import entry, family_of_arch
+    from tileseer.kernels.libraries import library_of_arch
 
     kernels = kernel_table.kernels_of_rows(kernel_table.read_kernel_table(configs))
-    collections = entry(EMITTERS, family_of_arch(arch))(templates, api, level).collection_files(kernels, arch)
+    library = library_of_arch(arch)
+    emitter = library.made_here(library.emitter)(templates, api, level)
+    collections = emitter.collection_files(kernels, arch)
     bundle.unpack_bundles(bundles, folder)
     for name, text in collections.items():
         write_text(folder / name, text)

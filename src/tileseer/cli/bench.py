@@ -18,7 +18,7 @@ from tileseer.kernels import names
 from tileseer.kernels.candidates import label
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.kernels.rule_sets import read_sweep
 from tileseer.measure.device import STATUSES
 from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, problem_numbers
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     operation = Operation(args.variant, args.dtype)
-    family = family_of_arch(args.arch)
+    library = library_of_arch(args.arch)
     few, split_k = _few(args, problem, operation)
     products = BenchmarkSettings().products
     if args.product is None and args.arch not in products:
@@ -81,7 +81,7 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     if gpu.arch != args.arch:
         raise UserError(f"--product: {gpu.name} is a {gpu.arch}, but --arch is {args.arch}")
     device = SimulatedDevice(gpu, load_coefficients(find_file(args.config / "simulated_device.yaml")), seed=1)
-    table = family.kernel.frame(few).assign(split_k=split_k)
+    table = library.kernel.frame(few).assign(split_k=split_k)
 
     def measure(number: int) -> Measurement:
         times = device.measure(problem_frame([problem]), table, np.zeros(1, int), np.array([number]))
@@ -95,8 +95,8 @@ def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tu
     if args.candidate:
         named = names.read_kernel_name(args.candidate, args.arch, operation, problem.ndim)
         return [named.kernel], named.split_k
-    family = family_of_arch(args.arch)
-    sweep = read_sweep(find_file(args.config / "rule_sets" / family.rule_set), args.arch)
+    library = library_of_arch(args.arch)
+    sweep = read_sweep(find_file(args.config / "rule_sets" / library.rule_set), args.arch)
     specs = ArchSpecs.load(find_file(args.config / "arch_specs.json"))
     kernels = sweep.enumerate(specs, args.arch, operation, [problem.ndim], ["all"]).kernels
     if not kernels:

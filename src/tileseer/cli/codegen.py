@@ -14,6 +14,7 @@ from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile.flags import check_flags
+from tileseer.kernels.ck_tile.library import CK_TILE
 from tileseer.kernels.ck_tile.upstream import counts, emitted_folder, request
 from tileseer.kernels.ck_tile.upstream.named import (
     COLUMNS,
@@ -25,10 +26,9 @@ from tileseer.kernels.ck_tile.upstream.named import (
     list_kernels,
 )
 from tileseer.kernels.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
-from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.enumeration import parse_kernel_filter
-from tileseer.kernels.registry import CK_TILE, entry, family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.kernels.rule_sets import RuleSet
 
 DEFAULT_NDIMS = (2, 3)
@@ -119,9 +119,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _emitter(args: argparse.Namespace, arch: str) -> Emitter:
-    return entry(EMITTERS, family_of_arch(arch))(
-        find_file(args.templates), find_file(args.config / "ck_api.yaml"), args.ck_api or ""
-    )
+    library = library_of_arch(arch)
+    emitter = library.made_here(library.emitter)
+    return emitter(find_file(args.templates), find_file(args.config / "ck_api.yaml"), args.ck_api or "")
 
 
 def _at_level(kernel: ListedKernel, arch: str, emitter: Emitter) -> dict[str, str]:
@@ -147,7 +147,7 @@ def _check(args: argparse.Namespace) -> None:
     if len(set(args.arch)) != len(args.arch):
         raise UserError(f"an arch is given twice in {' '.join(args.arch)}")
     field = next(iter(request.given_fields(args)), None)
-    others = ", ".join(arch for arch in args.arch if family_of_arch(arch) is not CK_TILE)
+    others = ", ".join(arch for arch in args.arch if library_of_arch(arch) is not CK_TILE)
     if others and (field or args.ck_api or args.arch_filtered):
         raise UserError(f"--ck-api, --arch-filtered and fields of a kernel are for AMD's archs, not for {others}")
     if field and args.rule_set:

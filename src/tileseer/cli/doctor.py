@@ -19,8 +19,8 @@ from tileseer.core.errors import UserError
 from tileseer.core.locks import holder_of, lock_folder
 from tileseer.core.places import find_file, install
 from tileseer.core.yaml_files import read_yaml
-from tileseer.kernels.library import LIBRARIES as HEADERS
-from tileseer.kernels.library import rocm_folders
+from tileseer.kernels.libraries import tree_of_toolchain
+from tileseer.kernels.source_tree import rocm_folders
 from tileseer.measure.harness.telemetry import VARIABLES, amd_boards, boards, refuse_other_gpus
 
 EXAMPLES = (
@@ -31,7 +31,7 @@ WORKFLOW_PACKAGES = ("lightgbm", "pyarrow", "snakemake", "msgpack", "pyelftools"
 KFD = Path("/dev/kfd")
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 _MIB = 2**20
-CK, CUTLASS = HEADERS["hipcc"], HEADERS["nvcc"]
+CK, CUTLASS = tree_of_toolchain("hipcc"), tree_of_toolchain("nvcc")
 
 
 @dataclass(frozen=True)

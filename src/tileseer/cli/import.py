@@ -8,7 +8,7 @@ from tileseer.config.config import Config
 from tileseer.core.errors import UserError
 from tileseer.dataset import find_db, solver_recording
 from tileseer.gpus import hardware
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 
 EXAMPLES = ("tileseer import find-db gfx942130.HIP.fdb.txt.bz2 --arch gfx942 --output config/recorded/mine",)
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     product = hardware.read_hardware(args.config / "hardware.yaml", device)
     if product.arch != gpu:
         raise UserError(f"--device: {device} is a {product.arch}, but --arch is {gpu}")
-    solvers = family_of_arch(arch).kernel.choices["solver"]
+    solvers = library_of_arch(arch).kernel.choices["solver"]
     database = find_db.read_find_dbs(args.files, gpu, frozenset(solvers))
     source = {"source": f"MIOpen find-db: {solver_recording.digests(args.files)}"}
     recording = solver_recording.write_solver_recording(args.output, database, arch, device, source)

@@ -7,13 +7,12 @@ from typing import Any
 from tileseer.cli import options
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files
 from tileseer.measure.harness.telemetry import boards
 from tileseer.problems.problem import EXAMPLE
 from tileseer.serve import publication
 from tileseer.serve.model_page import (
-    MEASURED_WITH,
     figures_of,
     libraries_of,
     meaning,
@@ -62,11 +61,11 @@ def _published(models: Path) -> dict[str, Any]:
 def unused_gpu(index: model_files.Index) -> str | None:
     """The command that measures a GPU of the arch that is visible here, if these models are not of its times."""
     command = measuring_command(index.arch)
-    if index.device_kind == "measured" or command is None:
+    measured_with = library_of_arch(index.arch).measured_with
+    if index.device_kind == "measured" or command is None or measured_with is None:
         return None
-    backend, _ = MEASURED_WITH[family_of_arch(index.arch).name]
     try:
-        visible = {board.arch for board in boards(backend, warn=False)}
+        visible = {board.arch for board in boards(measured_with[0], warn=False)}
     except UserError:
         # A driver that does not answer: nothing here needs its GPU.
         return None

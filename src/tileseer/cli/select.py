@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core import documents
-from tileseer.kernels.registry import library_arch
+from tileseer.kernels.libraries import vendor_arch
 from tileseer.learn import model_files
 from tileseer.learn.model_schema import Origin
 from tileseer.problems.problem import DIMS, EXAMPLE
@@ -86,7 +86,7 @@ def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
             f"evaluation, {100 - one.covered_time:.0f} % of the time"
         )
     yield f"{size}. Which rules refuse them: tileseer explain pick, with the same options"
-    if arch := library_arch(selector.spec.arch):
+    if arch := vendor_arch(selector.spec.arch):
         yield (
             f"cuDNN runs it: tileseer select {models.with_name(arch)}, with the same options "
             f"(tileseer run --arch {arch} makes these models)"

@@ -14,7 +14,7 @@ from tileseer.core.places import find_file
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import target
 from tileseer.kernels.emitter import Emitter
-from tileseer.kernels.registry import family_of_arch, parse_kernels
+from tileseer.kernels.libraries import library_of_arch, parse_kernels
 from tileseer.learn import model_files
 from tileseer.learn.efficiency import percent
 from tileseer.learn.model import Model
@@ -27,11 +27,6 @@ EXAMPLES = (
 )
 SHOWN_COLUMNS = ("kernels", "loss", "unseen_loss", "unseen_p10_loss", "unseen_well_covered")
 BUILD_COMMAND = "cmake -S {folder} -B build && cmake --build build --parallel && build/main"
-USE = {
-    "cudnn": "nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",
-    "miopen": "nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",
-}
-"""The way of kernels that come with their library into a program."""
 UNITS_OF_BYTES = {"k": 1e3, "M": 1e6, "G": 1e9}
 _share = options.number(
     lambda text: float(text.removesuffix("%")) / (100 if text.endswith("%") else 1),
@@ -106,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
             shipped_project.write_project(args.output, listed.arch, shipped, args.ck_api)
             shipped_folder.write_instances(args.output, listed.arch, every)
         shipped_folder.write_figures(args.output, about)
-        use = BUILD_COMMAND if emitter else USE[family_of_arch(listed.arch).name]
+        use = BUILD_COMMAND if emitter else library_of_arch(listed.arch).use
         lines.append(f"next: {use.format(folder=shlex.quote(str(args.output)))}")
     return options.answer(args, about, lines)
 

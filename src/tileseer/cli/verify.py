@@ -11,7 +11,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.kernels.gemm_kernel import GemmKernel
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.measure.device import refuse_unless_emulated
 
 EXAMPLES = (
@@ -88,7 +88,7 @@ def _emulated(args: argparse.Namespace) -> int:
     workshop = emulation.Workshop(
         args.arch, find_file(args.config / "ck_api.yaml"), find_file(Path("workflow/templates")),
         find_file(native.NATIVE_SOURCES), hardware.product_of_arch(find_file(args.config / "hardware.yaml"), args.arch),
-        {"compile": {"toolchain": family_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
+        {"compile": {"toolchain": library_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
     )  # fmt: skip
     verdicts = []
     with Progress("emulate", len(kernels), "kernels") as progress:
@@ -117,7 +117,7 @@ def _list(path: Path) -> list[str]:
 
 
 def _executable(name: str, arch: str) -> GemmKernel:
-    kernel = family_of_arch(arch).kernel.parse(name)
+    kernel = library_of_arch(arch).kernel.parse(name)
     if not isinstance(kernel, GemmKernel):
         raise UserError(f"{name}: only implicit-GEMM kernels are executed; leave it out of the list")
     if kernel.ndim < 2:

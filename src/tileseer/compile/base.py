@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tileseer.kernels.gemm_kernel import Kernel
+from tileseer.kernels.libraries import emitter_of
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,11 @@ class CompileUnit:
     """Why the kernel library has no form for the kernel; empty if it has one."""
     splits_k: bool = True
     """Whether the kernel may run with a split-K above 1."""
+
+    @property
+    def header_file(self) -> str:
+        """Name of the header."""
+        return emitter_of([self.kernel]).header_file(self.kernel)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from tileseer.compile import instructions
 from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
+from tileseer.kernels.emitter import LACK, ONE_SLICE
 from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.registry import LACK, ONE_SLICE, header_file
+from tileseer.kernels.libraries import emitter_of
 
 MAX_VGPR_SPILLS = 128
 """Built kernels with more vector registers that go through memory are pruned: not measured, kept with the reason."""
@@ -88,7 +89,7 @@ def compile_units(kernels: Sequence[Kernel], headers: Mapping[str, bytes], arch:
         if lack := headers.get(f"{kernel.name}{LACK}", b"").decode().strip():
             compile_units.append(CompileUnit(kernel, arch, b"", lack))
             continue
-        header = headers.get(header_file(kernel))
+        header = headers.get(emitter_of([kernel]).header_file(kernel))
         if header is None:
             raise UserError(f"{where}: no header for {kernel.name}; delete the bundle and run again")
         splits_k = f"{kernel.name}{ONE_SLICE}" not in headers

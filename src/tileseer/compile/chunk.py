@@ -19,7 +19,7 @@ from tileseer.core.stage_store import Unfinished
 from tileseer.gpus.hardware import read_hardware
 from tileseer.kernels import kernel_table
 from tileseer.kernels.costs.coefficients import load_coefficients
-from tileseer.kernels.registry import parse_kernels
+from tileseer.kernels.libraries import parse_kernels
 
 TOOLCHAINS = {"hipcc": HipccToolchain, "nvcc": NvccToolchain}
 

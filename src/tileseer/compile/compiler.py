@@ -18,7 +18,7 @@ from tileseer.compile.source_trees import HeaderTree
 from tileseer.config.compile import CompileSettings
 from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
-from tileseer.kernels.library import brought, folders, rocm_folders
+from tileseer.kernels.source_tree import brought, folders, rocm_folders
 
 _ERROR_LINE = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 _NO_SPACE = "No space left on device"

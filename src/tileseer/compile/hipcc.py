@@ -12,7 +12,6 @@ from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import KernelCode
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.build import device_source
-from tileseer.kernels.registry import header_file
 
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
 DIAGNOSTICS = ("-ftemplate-backtrace-limit=0", "-ferror-limit=0", "-fno-crash-diagnostics")
@@ -40,7 +39,7 @@ class HipccToolchain(BatchToolchain):
 
     def blamed(self, units: Sequence[CompileUnit], log: str) -> dict[int, str]:
         """Return the log of each kernel in the notes of an error: the failing templates are instantiated for it."""
-        names = {header_file(unit.kernel): index for index, unit in enumerate(units)}
+        names = {unit.header_file: index for index, unit in enumerate(units)}
         texts: dict[int, str] = {}
         for text in _ERROR_START.split(log)[1:]:
             for header, probe in _INSTANTIATION_NOTE.findall(text):
@@ -99,7 +98,7 @@ def device_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
     """Return the files of a device pass by name: the headers of ``units``, and ``unit.cpp``, which includes them."""
     headers = [unit.header.decode() for unit in units]
     text = device_source([unit.kernel for unit in units], headers)
-    return {header_file(unit.kernel): unit.header for unit in units} | {"unit.cpp": text.encode()}
+    return {unit.header_file: unit.header for unit in units} | {"unit.cpp": text.encode()}
 
 
 def _kernels(folder: Path, units: Sequence[CompileUnit]) -> list[KernelCode]:

@@ -15,7 +15,7 @@ from tileseer.compile.flags import arch_options, flags_of
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target as gpu_target
-from tileseer.kernels.registry import family_of_kernels, header_file, registration_source
+from tileseer.kernels.libraries import emitter_of
 
 _OBJECT_FORMAT, _DRIVER_FORMAT = "object-2", "driver-2"
 UNIT, OBJECT = "unit.cpp", "unit.o"
@@ -23,11 +23,12 @@ UNIT, OBJECT = "unit.cpp", "unit.o"
 
 def object_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
     """Return the files to compile to an object, by name."""
-    return {header_file(unit.kernel): unit.header for unit in units} | {UNIT: _source(units)}
+    return {unit.header_file: unit.header for unit in units} | {UNIT: _source(units)}
 
 
 def _source(units: Sequence[CompileUnit]) -> bytes:
-    return registration_source([unit.kernel for unit in units]).encode()
+    kernels = [unit.kernel for unit in units]
+    return emitter_of(kernels).registration_source(kernels).encode()
 
 
 def whole_object(folder: Path, units: Sequence[CompileUnit]) -> bytes:
@@ -78,7 +79,7 @@ class Libraries(Builder):
 
     def read(self, unit: CompileUnit) -> str:
         """Return the digest of what the compiler reads for a unit beside its text: the launcher is code too."""
-        launcher = f'\n#include "{family_of_kernels([unit.kernel.name]).launcher}"\n'
+        launcher = f'\n#include "{emitter_of([unit.kernel]).launcher}"\n'
         return reading.digest(self, unit.header + launcher.encode(), self._arguments(unit.arch))
 
     def objects(self, units: Sequence[CompileUnit]) -> list[bytes]:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from tileseer.compile.base import CompileResult, CompileUnit, Resources
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.costs.resources import RESOURCES
-from tileseer.kernels.registry import entry, family_of_kernels
+from tileseer.kernels.libraries import library_of_kernels
 
 
 @dataclass(frozen=True)
 class NoToolchain:
-    """Estimates registers, LDS and occupancy by the formulas of the kernels' family."""
+    """Estimates registers, LDS and occupancy by the formulas of the kernels' library."""
 
     hardware: Hardware
     coefficients: Coefficients
@@ -25,9 +24,9 @@ class NoToolchain:
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
         """Return one estimate a unit; a kernel that no launch could fit is a ``resource_limit``."""
         kernels = [unit.kernel for unit in units]
-        family = family_of_kernels([kernel.name for kernel in kernels])
-        estimate = entry(RESOURCES, family)
-        estimates = estimate(family.kernel.frame(kernels), self.hardware, self.coefficients)
+        library = library_of_kernels([kernel.name for kernel in kernels])
+        estimate = library.made_here(library.estimate)
+        estimates = estimate(library.kernel.frame(kernels), self.hardware, self.coefficients)
         rows = zip(*(estimates[name].tolist() for name in ("fault", "vgprs", "lds_bytes", "occupancy")), strict=True)
         results = []
         for fault, vgprs, lds_bytes, occupancy in rows:

@@ -11,7 +11,7 @@ from tileseer.config.compile import LIBRARIES, CacheSettings, CompileSettings
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 
 PYTHON_MIB = 512
 """Memory of a compile job itself, for its tables and the workflow's modules."""
@@ -22,8 +22,8 @@ def builder_parts(
 ) -> tuple[Compiler, HeaderTree, CompileSettings, Cache, Path]:
     """Return what a ``Builder`` for an arch is made of; a ``UserError`` says what is missing on this machine."""
     requested, cache = CompileSettings.of(settings, "compile"), CacheSettings.of(settings, "cache")
-    family = family_of_arch(arch)
-    if family.offered:
+    library = library_of_arch(arch)
+    if library.offered:
         # Nothing but the measuring driver is built, which needs no library's headers.
         program = driver_compiler(requested)
         return program, HeaderTree(native), requested, open_cache(cache.folder, cache.max_gib), native
@@ -40,7 +40,7 @@ def builder_parts(
 
 def refuse_other_toolchain(settings: CompileSettings, arch: str) -> None:
     """Raise a ``UserError`` where the compiler of the settings is none for an arch."""
-    right = family_of_arch(arch).toolchain
+    right = library_of_arch(arch).toolchain
     if settings.toolchain != right:
         raise UserError(f"compile.toolchain: {settings.toolchain} builds nothing for {arch}; write {right}")
 

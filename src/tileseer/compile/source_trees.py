@@ -10,7 +10,7 @@ from pathlib import Path
 from tileseer.config.compile import CkSettings
 from tileseer.core.checkout import source_of
 from tileseer.kernels.ck_tile import api as ck_api
-from tileseer.kernels.library import LIBRARIES
+from tileseer.kernels.libraries import tree_of_toolchain
 
 _COMMENT_OR_LITERAL = re.compile(
     rb"""//(?:\\\n|[^\n])*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S
@@ -42,8 +42,8 @@ def content_digest(path: Path) -> str:
 
 def tree_of(toolchain: str, roots: Mapping[str, str | None]) -> HeaderTree:
     """Return the headers that kernels of a toolchain are compiled against; ``roots``: folders by section."""
-    library = LIBRARIES[toolchain]
-    return HeaderTree(library.find(roots[library.section]) / "include", library.folder)
+    tree = tree_of_toolchain(toolchain)
+    return HeaderTree(tree.find(roots[tree.section]) / "include", tree.folder)
 
 
 def ck_level(settings: CkSettings, table: Path, compiles: bool) -> str:
@@ -51,7 +51,7 @@ def ck_level(settings: CkSettings, table: Path, compiles: bool) -> str:
     if settings.api != "auto":
         return settings.api
     if compiles or settings.root:
-        return ck_api.detect_level(table, LIBRARIES["hipcc"].find(settings.root))
+        return ck_api.detect_level(table, tree_of_toolchain("hipcc").find(settings.root))
     return ck_api.NEWEST
 
 

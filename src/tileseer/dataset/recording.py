@@ -9,7 +9,7 @@ A recording is a folder of one arch::
 
 Its columns: ``PAIRS``, and ``KERNELS`` of benchmarks/gpu/record.py, which makes recordings. ``solver_recording`` and
 tools/recorded_mi355x.py make them of others' times: without a compiler's report, the resources of the kernels are the
-family's estimates.
+library's estimates.
 No time is estimated: a pair without a row has the reason of the support rule that refuses it, or is ``skipped``.
 """
 
@@ -29,9 +29,7 @@ from tileseer.dataset.schema import BUILD, CODE, SCHEMA, typed, with_layout
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels import candidates as candidate_tables
 from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.costs.resources import RESOURCES
-from tileseer.kernels.registry import family_of_arch, family_of_kernels, parse_kernels
-from tileseer.kernels.support import SUPPORT, check_support
+from tileseer.kernels.libraries import check_support, library_of_arch, library_of_kernels, parse_kernels
 from tileseer.measure.device import STATUSES, are_times
 from tileseer.problems import problem_table
 from tileseer.problems.implicit_gemm import implicit_gemm
@@ -113,7 +111,7 @@ def recorded_dataset(
     own = folder / str(operation)
     problems = _problems(own / "problems.parquet", operation)
     kernels = _kernels(own / "kernels.parquet", recording.arch)
-    pairs = _pairs(own / "pairs.parquet", family_of_arch(recording.arch).offered)
+    pairs = _pairs(own / "pairs.parquet", library_of_arch(recording.arch).offered)
     candidates = _candidates(kernels, pairs, recording.arch)
     if "registers" not in kernels:
         candidates = _estimated(candidates, hardware, coefficients)
@@ -155,11 +153,11 @@ def _problems(path: Path, operation: Operation) -> pd.DataFrame:
 
 
 def _kernels(path: Path, arch: str) -> pd.DataFrame:
-    """Kernels of the family of an arch, each with a name of its own."""
+    """Kernels of the library of an arch, each with a name of its own."""
     table = _read_table(path, {"registers": REPORTED}, _required({"kernel": pa.string()}))
     try:
-        if family_of_kernels(table["kernel"].tolist()) != (family := family_of_arch(arch)):
-            raise UserError(f"kernels of {arch} have names that begin with {family.prefix}")
+        if library_of_kernels(table["kernel"].tolist()) != (library := library_of_arch(arch)):
+            raise UserError(f"kernels of {arch} have names that begin with {library.prefix}")
         parse_kernels(table["kernel"].tolist())
     except UserError as error:
         raise UserError(f"{path}: {error}; fetch it again") from error
@@ -243,11 +241,11 @@ def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.Dat
 
 
 def _estimated(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients | None) -> pd.DataFrame:
-    """Candidates with the resources that their family's formulas give, or none if it has no formulas."""
-    family = family_of_kernels(candidates["kernel"].tolist())
-    if coefficients is None or family.name not in RESOURCES:
+    """Candidates with the resources that their library's formulas give, or none if it has no formulas."""
+    library = library_of_kernels(candidates["kernel"].tolist())
+    if coefficients is None or library.estimate is None:
         return candidates.assign(resources_from="unknown", **dict.fromkeys(candidate_tables.RESOURCES, np.nan))
-    resources = RESOURCES[family.name](candidates, hardware, coefficients)[list(candidate_tables.RESOURCES)]
+    resources = library.estimate(candidates, hardware, coefficients)[list(candidate_tables.RESOURCES)]
     return candidates.assign(resources_from="estimated", **resources.astype({"vgprs": "float64"}))
 
 
@@ -259,12 +257,11 @@ def _rows(
     Where a library offers the candidates, only those that it offered for the problem.
     """
     problems = problems.assign(number=np.arange(len(problems))).sort_values("problem_key", ignore_index=True)
-    family = family_of_kernels(candidates["kernel"].tolist())
-    rules = SUPPORT[family.name].rules
+    library = library_of_kernels(candidates["kernel"].tolist())
     verdicts = check_support(problems, candidates, operation.variant, hardware)
     same = problems["ndim"].to_numpy()[:, None] == candidates["ndim"].to_numpy()[None, :]
     position = _position(problems, candidates, pairs)
-    p, q = np.nonzero(same & (position >= 0) if family.offered else same)
+    p, q = np.nonzero(same & (position >= 0) if library.offered else same)
     measured = position[p, q]
     tried = measured >= 0
     at = np.where(tried, measured, 0)
@@ -274,11 +271,11 @@ def _rows(
     ok = status == "ok"
     milliseconds = np.where(ok, pairs["median_us"].to_numpy(np.float64)[at] / 1000.0, np.nan)
     flops = implicit_gemm(problems, operation.variant)["flops"].to_numpy()[p]
-    names = ["", *(rule.name for rule in rules)]
+    names = ["", *(rule.name for rule in library.rules.rules)]
     reason = np.where(tried, np.where(ok, "", status), np.asarray(names, object)[verdicts[p, q]])
     # A recording from before the workflow's harness has no sentinel.
     drift = pairs["sentinel"].to_numpy(np.float64) if "sentinel" in pairs else np.full(len(pairs), np.nan)
-    rank = pairs["rank"].to_numpy(np.float64) if family.offered else np.full(len(pairs), np.nan)
+    rank = pairs["rank"].to_numpy(np.float64) if library.offered else np.full(len(pairs), np.nan)
     columns: dict[str, np.ndarray] = {
         **{str(name): column.to_numpy()[p] for name, column in problems.items()},
         **{name: candidates[name].to_numpy()[q] for name in (*BUILD, "split_k") if name not in CODE},

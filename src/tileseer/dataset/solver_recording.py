@@ -15,7 +15,7 @@ from tileseer.core.seal import file_digest
 from tileseer.dataset.find_db import Database
 from tileseer.dataset.provenance import Recording
 from tileseer.dataset.recording import FILE, TIMES
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.problems.problem import DIMS, Problem
 
 REFUSED = "refused.tsv"
@@ -61,7 +61,7 @@ def write_solver_recording(
 
 def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], arch: str) -> None:
     """Write the tables of one operation; the same times in any order give the same bytes."""
-    kind = family_of_arch(arch).kernel
+    kind = library_of_arch(arch).kernel
     solvers = {pair: kind(pair[0].variant, pair[0].dtype, pair[0].ndim, pair[1]).name for pair in times}
     names = sorted(set(solvers.values()))
     problems = sorted({problem for problem, _ in times}, key=lambda p: (*p.dims, p.layout))

@@ -1,4 +1,4 @@
-"""What every family's emitter offers: the C++ files of kernels, from templates."""
+"""What every library's emitter offers: the C++ files of kernels, from templates."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,16 +8,28 @@ from typing import Any, ClassVar
 import jinja2
 
 from tileseer.core.templates import cpp_environment, mistakes_named
-from tileseer.kernels.registry import LACK, ONE_SLICE
+
+LACK = ".lack"
+"""Suffix of a bundle's file for a kernel that has no header: it says why."""
+ONE_SLICE = ".one_slice"
+"""Suffix of a bundle's file for a kernel that refuses every split-K above 1: it says why."""
 
 
 class Emitter(ABC):
-    """Fills a family's C++ templates in; one object serves any number of kernels and archs."""
+    """Fills a library's C++ templates in; one object serves any number of kernels and archs."""
 
     folder: ClassVar[str] = ""
     """Of its templates, below workflow/templates."""
     pattern: ClassVar[str]
     """Of their names."""
+    header_suffix: ClassVar[str]
+    """Of the file of an emitted kernel."""
+    source_suffix: ClassVar[str]
+    """Of the sources that the library's compiler takes."""
+    launcher: ClassVar[str]
+    """Header of workflow/native that launches a kernel."""
+    registration: ClassVar[str]
+    """C++ line that registers a kernel; ``{name}``, ``{variant}``, ``{ndim}`` and ``{dtype}`` are filled in."""
 
     def __init__(self, templates: Path, api: Path, level: str = "") -> None:
         """Read ``templates`` (workflow/templates) and ``api`` (config/ck_api.yaml) for an API ``level``.
@@ -31,6 +43,21 @@ class Emitter(ABC):
     def template_files(cls, templates: Path) -> list[Path]:
         """The templates that emitted text depends on, sorted."""
         return sorted((templates / cls.folder).glob(cls.pattern))
+
+    @classmethod
+    def header_file(cls, kernel: Any) -> str:
+        """File name of a kernel's header."""
+        return f"{kernel.name}{cls.header_suffix}"
+
+    @classmethod
+    def registration_source(cls, kernels: Sequence[Any]) -> str:
+        """C++ source that registers kernels, in their order."""
+        includes = [*map(cls.header_file, kernels), cls.launcher]
+        lines = (
+            cls.registration.format(name=k.name, variant=k.variant.upper(), ndim=k.ndim, dtype=k.dtype.upper())
+            for k in kernels
+        )
+        return "".join(f'#include "{path}"\n' for path in includes) + "\n" + "".join(f"{line}\n" for line in lines)
 
     @staticmethod
     @abstractmethod

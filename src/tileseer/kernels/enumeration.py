@@ -1,4 +1,4 @@
-"""What every family does with the combinations of a rule set: keep the legal ones, list the others with the reason."""
+"""What every library does with the combinations of a rule set: keep the legal ones, list the others with the reason."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
 
 
 class DirectionRows(StrictModel):
-    """What the rows of a direction have in every family's sweeps."""
+    """What the rows of a direction have in every library's sweeps."""
 
     split_k: list[Count] = Field([1], min_length=1)
     """Values of the launch knob split-K that are measured for each kernel."""
@@ -53,7 +53,7 @@ class Enumeration:
 
 
 class Sweep(StrictModel):
-    """A rule-set file of a family: sizes crossed with options."""
+    """A rule-set file of a library: sizes crossed with options."""
 
     @classmethod
     def read_file(cls, path: str | Path) -> Self:

@@ -1,4 +1,4 @@
-"""What the kernels of every family have in common: fields of one meaning have one name, and names one grammar."""
+"""What the kernels of every library have in common: fields of one meaning have one name, and names one grammar."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ SIZE_PARTS = (
 
 
 class Kernel:
-    """One convolution kernel of some family, as it is compiled: the base of frozen dataclasses."""
+    """One convolution kernel of some library, as it is compiled: the base of frozen dataclasses."""
 
     variant: str
     dtype: str
     ndim: int
     kind: ClassVar[str] = "implicit_gemm"
-    """A family may have several kinds; its models know that of ``KernelPart.KERNEL`` only."""
+    """A library may have several kinds; its models know that of ``KernelPart.KERNEL`` only."""
     short: ClassVar[str] = ""
     """Field that alone names a kernel where direction, data type and dimensionality are known; empty: none does."""
     choices: ClassVar[Mapping[str, Sequence[Any]]]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tileseer.core import draws, parquet
 from tileseer.kernels.gemm_kernel import Kernel, field_types
-from tileseer.kernels.registry import family_of_kernels
+from tileseer.kernels.libraries import library_of_kernels
 
 _TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
@@ -24,14 +24,14 @@ def chunk_of(kernel: str, chunks: int) -> int:
 
 
 def kernel_schema(kind: type[Kernel]) -> pa.Schema:
-    """Columns for one family: name, every field of its kernels, the split-K values to measure, the chunk."""
+    """Columns for one library: name, every field of its kernels, the split-K values to measure, the chunk."""
     fields = [(field, _TYPES[name]) for field, name in field_types(kind).items()]
     own = [("split_k", pa.list_(pa.int32())), ("chunk", pa.int32())]
     return parquet.schema([("kernel", pa.string()), *fields, *own])
 
 
 def tabulate_kernels(kernels: Sequence[Kernel], split_k: list[int], chunks: int) -> pa.Table:
-    """One row a kernel, all of one family, in their order; there is at least one."""
+    """One row a kernel, all of one library, in their order; there is at least one."""
     schema = kernel_schema(type(kernels[0]))
     fields = {name: [getattr(kernel, name) for kernel in kernels] for name in field_types(type(kernels[0]))}
     names = [kernel.name for kernel in kernels]
@@ -55,13 +55,13 @@ def plan_text(rows: pa.Table) -> str:
 def read_kernel_table(path: Path, chunk: int | None = None) -> pa.Table:
     """The rows of one chunk, or all, in file order."""
     names = parquet.read_table(path, parquet.schema([("kernel", pa.string())]))["kernel"].to_pylist()
-    rows = parquet.read_table(path, kernel_schema(family_of_kernels(names).kernel))
+    rows = parquet.read_table(path, kernel_schema(library_of_kernels(names).kernel))
     return rows if chunk is None else rows.filter(pc.equal(rows["chunk"], chunk))
 
 
 def kernels_of_rows(rows: pa.Table) -> list[Kernel]:
-    """Kernels of a table, all of one family, in its order; a chunk may have none."""
+    """Kernels of a table, all of one library, in its order; a chunk may have none."""
     if not rows.num_rows:
         return []
-    kind = family_of_kernels(rows["kernel"].to_pylist()).kernel
+    kind = library_of_kernels(rows["kernel"].to_pylist()).kernel
     return [kind(*values) for values in zip(*(rows[field].to_pylist() for field in field_types(kind)), strict=True)]

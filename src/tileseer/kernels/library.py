@@ -1,67 +1,107 @@
-"""Where the library lies that emitted C++ is compiled against."""
+"""The one door to a library of convolution kernels: everything that only this library has."""
 
-import importlib.util
-import os
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
-from tileseer.core.cache import default_folder
+import pandas as pd
+
 from tileseer.core.errors import UserError
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.costs.timing import KernelTerms
+from tileseer.kernels.emitter import Emitter
+from tileseer.kernels.enumeration import Sweep
+from tileseer.kernels.features.table import FeatureSet
+from tileseer.kernels.gemm_kernel import Kernel
+from tileseer.kernels.rules import SupportRules
+from tileseer.kernels.source_tree import SourceTree
+
+Part = TypeVar("Part")
 
 
-@dataclass(frozen=True)
+class Loss(NamedTuple):
+    """What a GPU lost that was left out: points of efficiency of its own models less those of borrowed ones."""
+
+    measured: str
+    mean: float
+    p10: float
+
+
+@dataclass(frozen=True, eq=False)
 class Library:
-    """A library of kernels, whose tree is that of the settings or lies at one of some places."""
+    """A library of kernels. What one of them lacks, such as C++ text of kernels that nobody makes here, is None."""
 
-    what: str
-    section: str
-    """Section of the settings whose ``root`` is the top folder of a tree."""
-    folder: str
-    """Folder of the library below ``include``."""
-    target: str
-    """What `make` brings a tree with."""
-    places: Callable[[], list[Path]]
+    name: str
+    title: str
+    """Its name in a sentence."""
+    archs: str
+    """Pattern of the names of its archs."""
+    kernel: type[Any]
+    """The subclass of ``Kernel`` that its models know."""
+    rules: SupportRules
+    features: dict[str, FeatureSet]
+    """By the name that ``model.features`` gives; the first is its own."""
 
-    def find(self, root: str | None) -> Path:
-        """Top folder of its tree: ``root``, else the first place that has one; ``UserError`` if there is none."""
-        places = [Path(root).expanduser()] if root else self.places()
-        for place in places:
-            if (place / "include" / self.folder).is_dir():
-                return place
-        option = f"{self.section}.root"
-        raise UserError(
-            f"{f'{option}: ' if root else ''}no {self.what} in {', '.join(map(str, places))}: a tree has the folder "
-            f"include/{self.folder}; run `make {self.target}`, or set {option}"
-        )
+    # What it says itself.
+    layout: str = "NHWC"
+    """That its kernels are for (``problem.LAYOUTS``), or the first of several."""
+    offered: bool = False
+    """Whether the library says for each problem which candidates there are, and which of them it would run itself."""
+    vendor: str = ""
+    """Last word of the arch whose models have a candidate for every problem: those of the vendor's library."""
+    complete_name: Callable[[str, str], tuple[Kernel, str]] | None = None
+    """(name that others gave, arch) to the kernel, and what the name leaves open, if there are such names."""
 
+    # Kernels that are made here.
+    sweep: type[Sweep] | None = None
+    """The form of its files of rule sets."""
+    rule_set: str = ""
+    """File of config/rule_sets that the kernels of a quick measurement are drawn from."""
+    emitter: type[Emitter] | None = None
+    toolchain: str = ""
+    """What compiles its kernels, a word of compile.toolchain; empty for kernels that nobody makes here."""
+    tree: SourceTree | None = None
+    """The headers that its kernels are compiled against."""
 
-def folders(*variables: str, default: str = "") -> list[Path]:
-    """Folders that variables of the environment name, then the default one, if there is one."""
-    named = [os.environ.get(name, "") for name in variables]
-    return [Path(folder) for folder in dict.fromkeys((*named, default)) if folder]
+    # Formulas.
+    estimate: Callable[[pd.DataFrame, Hardware, Coefficients], pd.DataFrame] | None = None
+    """(Q candidates, GPU, coefficients) to a row each: ``vgprs``, ``lds_bytes``, ``occupancy``, ``fault``.
 
+    What the formula does not know is NaN.
+    """
+    estimates_registers: bool = False
+    """Whether ``estimate`` knows registers and occupancy."""
+    cost: Callable[[pd.DataFrame, pd.DataFrame, str, Hardware, Coefficients], KernelTerms] | None = None
+    """(P problems of one direction, Q candidates, direction, GPU, coefficients) to the terms of the formula."""
+    in_reference_words: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    """Candidates with the fields that Composable Kernel's predictor reads of its own (``reference_features``)."""
 
-def rocm_folders() -> list[Path]:
-    """Where a ROCm install would be: ``$ROCM_PATH``, then ``/opt/rocm``."""
-    return folders("ROCM_PATH", default="/opt/rocm")
+    # Words for users.
+    measured_with: tuple[str, str] | None = None
+    """Kind of GPU and configuration that measure its kernels."""
+    use: str = ""
+    """The way of its kernels from ``{folder}``, which ``tileseer ship`` wrote, into a program."""
+    borrowed: Loss | None = None
+    """What the models of a sibling GPU cost, where that was measured (``benchmarks/solver_transfer.py``)."""
 
+    @property
+    def prefix(self) -> str:
+        """How its kernels' names begin."""
+        return str(self.kernel.parts[0].form)
 
-def brought(folder: str) -> Path:
-    """Where ``make toolchain`` (``toolchain``) and ``make cuda-toolchain`` (``cuda-toolchain``) put theirs."""
-    return default_folder() / folder
+    @property
+    def feature_set(self) -> str:
+        """Name of its own feature set."""
+        return next(iter(self.features))
 
-
-def _cutlass_places() -> list[Path]:
-    package = importlib.util.find_spec("cutlass_library")
-    installed = [Path(package.origin).parent / "source"] if package and package.origin else []
-    return [*folders("CUTLASS_PATH"), *installed, brought("cuda-toolchain") / "cutlass"]
-
-
-LIBRARIES = {
-    "hipcc": Library(
-        "Composable Kernel tree", "ck", "ck_tile", "toolchain", lambda: [*rocm_folders(), brought("toolchain") / "ck"]
-    ),
-    "nvcc": Library("CUTLASS headers", "cutlass", "cutlass", "cuda-toolchain", _cutlass_places),
-}
-"""By toolchain."""
+    def made_here(self, part: Part | None) -> Part:
+        """A part that kernels made here have; ``UserError`` if those of this library are only recorded."""
+        if part is None:
+            raise UserError(
+                f"the kernels of {self.name} are not made or timed here; replay a recording: give its arch and folder "
+                "under replays"
+            )
+        return part

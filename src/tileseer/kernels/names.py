@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from tileseer.core.errors import UserError
-from tileseer.kernels import registry
-from tileseer.kernels.ck_tile import names as ck_tile
+from tileseer.kernels import libraries
 from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.grammar import COUNT
 from tileseer.problems.operation import Operation
@@ -44,14 +43,14 @@ def read_kernel_name(text: str, arch: str, operation: Operation | None = None, n
     """Kernel that ``text`` means on ``arch``, with ``@splitkN`` for a split reduction; ``UserError`` if none.
 
     The ending of a header, source or library file is ignored. Where the ``operation`` and ``ndim`` of the problem are
-    known, a name may leave them out, if the family has such names.
+    known, a name may leave them out, if the library has such names.
     """
     name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
     name, split_k = split_launch(name)
-    family = registry.family_of_arch(arch)
-    if any(name.startswith(other.prefix) for other in registry.FAMILIES if other is not family):
-        raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {family.prefix}")
-    kind = family.kernel
+    library = libraries.library_of_arch(arch)
+    if any(name.startswith(other.prefix) for other in libraries.LIBRARIES if other is not library):
+        raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {library.prefix}")
+    kind = library.kernel
     if kind.short and name in kind.choices[kind.short]:
         if operation is None:
             example = kind("forward", "fp16", 2, **{kind.short: name}).name
@@ -60,5 +59,5 @@ def read_kernel_name(text: str, arch: str, operation: Operation | None = None, n
                 f"dtype, or write the whole name, for example {example}"
             )
         name = kind(operation.variant, operation.dtype, ndim, **{kind.short: name}).name
-    kernel, assumed = ck_tile.complete_name(name, arch) if family is registry.CK_TILE else (kind.parse(name), "")
+    kernel, assumed = library.complete_name(name, arch) if library.complete_name else (kind.parse(name), "")
     return Named(text, kernel, split_k, assumed)

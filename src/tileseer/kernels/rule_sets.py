@@ -1,4 +1,4 @@
-"""The kernels of any rule set: one of the reference's by its name, or a file of a kernel family.
+"""The kernels of any rule set: one of the reference's by its name, or a file of a library.
 
 The workflow and ``tileseer codegen`` have their kernels from here.
 """
@@ -17,30 +17,29 @@ from tileseer.config.rule_set_names import BUILDER_SETS, RULE_SETS
 from tileseer.core.errors import UserError
 from tileseer.core.stage_store import digest
 from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels import libraries
 from tileseer.kernels.ck_tile import flags
-from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.kernels.ck_tile.library import CK_TILE
 from tileseer.kernels.ck_tile.upstream.named import Enumerator, ListedKernel, RuleTables, checkout, list_kernels
-from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.kernels.enumeration import Enumeration, NoKernel, Sweep, filter_kernels, sift
-from tileseer.kernels.registry import CK_TILE, entry, family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.kernels.rules import BrokenRule
 from tileseer.problems.operation import Operation
 
 TABLES = ("builder.yaml", "default.yaml", "full.yaml")
 NOT_LEARNT = "kind"
 """What kernels that no model supports are refused under."""
-SWEEPS: dict[str, type[Sweep]] = {"ck_tile": CkTileSweep, "cutlass": CutlassSweep}
-"""The form of the rule-set files of each family whose kernels are made here."""
 
 
 def read_sweep(path: Path, arch: str) -> Sweep:
     """A rule-set file for the kernels of an arch; ``UserError`` for one with faults, or of other kernels."""
+    library = library_of_arch(arch)
     try:
-        return entry(SWEEPS, family_of_arch(arch)).read_file(path)
+        return library.made_here(library.sweep).read_file(path)
     except UserError:
-        for name, form in SWEEPS.items():
-            if _is_of(form, path):
-                _refuse_other_family(str(path), name, arch)
+        for other in libraries.LIBRARIES:
+            if other.sweep is not None and _is_of(other.sweep, path):
+                _refuse_other_library(str(path), other.name, arch)
         raise
 
 
@@ -60,7 +59,7 @@ def rule_set_files(name: str, folder: Path) -> list[str]:
 def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str]) -> None:
     """``UserError`` where a rule set cannot be read, or is none for an arch or for one of the operations."""
     if name in RULE_SETS:
-        _refuse_other_family(name, CK_TILE.name, arch)
+        _refuse_other_library(name, CK_TILE.name, arch)
         RuleTables.read_folder(folder)
         return
     sweep = read_sweep(Path(name), arch)
@@ -71,13 +70,13 @@ def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str]
             raise UserError(f"{name}: {error}") from None
 
 
-def _refuse_other_family(name: str, of: str, arch: str) -> None:
-    """``UserError`` where a rule set, ``of`` one family, has no kernels for an arch."""
-    family = family_of_arch(arch)
-    if of != family.name:
+def _refuse_other_library(name: str, of: str, arch: str) -> None:
+    """``UserError`` where a rule set, ``of`` one library, has no kernels for an arch."""
+    library = library_of_arch(arch)
+    if of != library.name:
         raise UserError(
             f"{name} is a set of {of} kernels, which {arch} does not run; name a file, such as "
-            f"config/rule_sets/{family.rule_set or CK_TILE.rule_set}"
+            f"config/rule_sets/{library.rule_set or CK_TILE.rule_set}"
         )
 
 
@@ -105,9 +104,9 @@ class RuleSet:
         self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> list[ListedKernel]:
         """Every kernel for one request, flagged ones too: of a named set in the reference's order."""
-        family = family_of_arch(arch)
+        library = library_of_arch(arch)
         if self.name in RULE_SETS:
-            _refuse_other_family(self.name, CK_TILE.name, arch)
+            _refuse_other_library(self.name, CK_TILE.name, arch)
             enumerator = Enumerator(self.specs, RuleTables.read_folder(self.tables), self.ck_root)
             return enumerator.enumerate(self.name, arch, variants, ndims, dtypes)
         if not Path(self.name).is_file():
@@ -115,11 +114,11 @@ class RuleSet:
         self.specs.arch(arch)
         sweep = read_sweep(Path(self.name), arch)
         kernels: list[Any] = []
-        for variant, dtype in product(variants, (name for name in dtypes if name in family.kernel.choices["dtype"])):
+        for variant, dtype in product(variants, (name for name in dtypes if name in library.kernel.choices["dtype"])):
             # A file need not have every direction and data type.
             with suppress(NoKernel):
                 kernels += sweep.enumerate(self.specs, arch, Operation(variant, dtype), ndims, [flags.ALL]).kernels
-        return list_kernels(kernels, arch, self.specs) if family is CK_TILE else [ListedKernel(one) for one in kernels]
+        return list_kernels(kernels, arch, self.specs) if library is CK_TILE else [ListedKernel(one) for one in kernels]
 
     def enumerate_kernels(self, arch: str, operation: Operation, settings: ConfigsSettings) -> Enumeration:
         """The legal kernels for one operation that the settings keep, and the refused ones with the reason."""

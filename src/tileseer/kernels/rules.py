@@ -22,6 +22,8 @@ from tileseer.problems.problem_rows import columns_of_frame
 
 MAX_THREADS = 1024
 """Of a block."""
+VECTOR_BYTES = 16
+"""The widest load or store of a lane."""
 Columns = Mapping[str, np.ndarray]
 
 
@@ -47,7 +49,7 @@ class BrokenRule(NamedTuple):
 
 
 def kernel_columns(kernels: Sequence[GemmKernel], arch: str, specs: ArchSpecs) -> dict[str, np.ndarray]:
-    """What legality rules of all families read of Q kernels of one class, [Q] each.
+    """What legality rules of all libraries read of Q kernels of one class, [Q] each.
 
     ``warp_tiles`` is the list of the arch's matrix instructions for the data type, ``has_warp_tile`` whether the
     kernel's is one of them; ``lds`` is the LDS of a block, bytes.
@@ -104,7 +106,7 @@ OPERATION = Rule(
 
 @dataclass(frozen=True)
 class SupportRules:
-    """When kernels of a family can run problems; verdict i + 1 is ``rules[i]``, 0 is supported."""
+    """When kernels of a library can run problems; verdict i + 1 is ``rules[i]``, 0 is supported."""
 
     rules: tuple[Rule, ...]
     read_of_kernels: Callable[[pd.DataFrame, int], pd.DataFrame]
@@ -173,3 +175,10 @@ def signatures(table: pd.DataFrame) -> np.ndarray:
 def codes(values: pd.Series, words: Sequence[str]) -> np.ndarray:
     """Position of each value among the words, int64."""
     return values.map({word: code for code, word in enumerate(words)}).to_numpy(np.int64)
+
+
+def capped_vectors(candidates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Elements of one access of A, B and C, at most 16 bytes each, float64 [Q] each."""
+    widest = VECTOR_BYTES / element_bytes(candidates["dtype"])
+    a, b, c = (np.minimum(candidates[f"vec_{x}"].to_numpy(np.float64), widest) for x in "abc")
+    return a, b, c

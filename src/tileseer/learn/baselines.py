@@ -6,7 +6,7 @@ import numpy as np
 
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.registry import family_of_kernels
+from tileseer.kernels.libraries import library_of_kernels
 from tileseer.learn import own_choice
 from tileseer.learn.features import Features
 from tileseer.learn.model_schema import Summary
@@ -109,7 +109,7 @@ def hand_rule(dataset: Dataset, rows: np.ndarray, hardware: Hardware) -> np.ndar
     shape = (len(rows), len(candidates))
     problem, candidate = (index.ravel() for index in np.indices(shape))
     names = ("tile_intensity", "fill_m", "fill_n", "fill_k", "blocks_per_cu")
-    chosen = family_of_kernels(candidates["kernel"].tolist()).features
+    chosen = library_of_kernels(candidates["kernel"].tolist()).feature_set
     problems = dataset.problems.iloc[rows]
     table = Features.of(chosen, hardware, names).matrix(problems, candidates, problem, candidate).astype(np.float64)
     score = table[:, :4].prod(axis=1) * np.minimum(table[:, 4], 1.0)

@@ -11,29 +11,12 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.ck_tile import features as ck_tile
-from tileseer.kernels.cudnn import features as cudnn
-from tileseer.kernels.cutlass import features as cutlass
-from tileseer.kernels.features import library_problem as solver
-from tileseer.kernels.features.reference import REFERENCE
+from tileseer.kernels import libraries
 from tileseer.kernels.features.table import CODE, Columns, FeatureSet
+from tileseer.kernels.reference_features import REFERENCE
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem_rows import columns_of_frame
 
-FEATURE_SETS: dict[str, FeatureSet] = {
-    "tileseer": ck_tile.TILESEER,
-    "compiled": ck_tile.COMPILED,
-    "cutlass": cutlass.CUTLASS,
-    "miopen": solver.MIOPEN,
-    "miopen_layouts": solver.MIOPEN_LAYOUTS,
-    "cudnn": cudnn.CUDNN,
-    "reference": REFERENCE,
-}
-"""By the name that a configuration gives (``model.features``)."""
-WITH_CODE = {"tileseer": "compiled"}
-"""The set that adds what only a compiler knows."""
-WITH_LAYOUT = {"miopen": "miopen_layouts"}
-"""The set that distinguishes layouts."""
 CODE_COLUMNS = tuple(feature.name for feature in CODE)
 """Columns of candidates that only a compiler knows."""
 CHUNK = 8192
@@ -42,11 +25,18 @@ UNKNOWN = -1.0
 """Value of what no build has said."""
 
 
+def feature_sets() -> dict[str, FeatureSet]:
+    """Return the feature sets of all libraries, by the name that a configuration gives (``model.features``)."""
+    own = {name: chosen for library in libraries.LIBRARIES for name, chosen in library.features.items()}
+    return own | {"reference": REFERENCE}
+
+
 def feature_set(name: str) -> FeatureSet:
-    """The feature set called ``name``; a ``UserError`` lists all names."""
-    if name not in FEATURE_SETS:
-        raise UserError(f"feature set {name!r} is unknown; use one of {', '.join(FEATURE_SETS)}")
-    return FEATURE_SETS[name]
+    """Return the feature set called ``name``; a ``UserError`` lists all names."""
+    known = feature_sets()
+    if name not in known:
+        raise UserError(f"feature set {name!r} is unknown; use one of {', '.join(known)}")
+    return known[name]
 
 
 def fitting(name: str, candidates: pd.DataFrame, problems: Container[str] = ()) -> str:
@@ -56,9 +46,9 @@ def fitting(name: str, candidates: pd.DataFrame, problems: Container[str] = ()) 
     problems have several.
     """
     if "layout" in problems:
-        return WITH_LAYOUT.get(name, name)
+        return feature_set(name).with_layout or name
     described = CODE_COLUMNS[0] in candidates and candidates[list(CODE_COLUMNS)].notna().any(axis=None)
-    return WITH_CODE.get(name, name) if described else name
+    return (feature_set(name).with_code if described else "") or name
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +71,7 @@ class Features:
 
     def __reduce__(self) -> tuple[object, ...]:
         # Formulas are functions, which cannot be pickled: the name of the set finds them again.
-        name = next(name for name, one in FEATURE_SETS.items() if one is self.set)
+        name = next(name for name, one in feature_sets().items() if one is self.set)
         return Features.of, (name, self.gpu, self.names)
 
     @property

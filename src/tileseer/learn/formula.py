@@ -15,8 +15,7 @@ from tileseer.core.documents import Document
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.costs import timing
 from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.costs.cost_models import COST_MODELS
-from tileseer.kernels.registry import entry, family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn.trees import UNIT
 from tileseer.problems.implicit_gemm import implicit_gemm
 
@@ -38,13 +37,13 @@ class Formula:
     def __init__(
         self, problems: pd.DataFrame, candidates: pd.DataFrame, hardware: Hardware, start: FormulaPrior
     ) -> None:
-        """Take ``problems`` of one direction and ``candidates`` with the fields of their family's kernels."""
+        """Take ``problems`` of one direction and ``candidates`` with the fields of their library's kernels."""
         coefficients = start.coefficients
         self.weight = start.weight
         self._variant = str(problems["variant"].iloc[0])
         self._hardware, self._coefficients = hardware, coefficients
-        cost_model = entry(COST_MODELS, family_of_arch(hardware.arch))
-        terms = cost_model(problems, candidates, self._variant, hardware, coefficients)
+        library = library_of_arch(hardware.arch)
+        terms = library.made_here(library.cost)(problems, candidates, self._variant, hardware, coefficients)
         self._problem = self._problem_terms(problems)
         self.kernel = {name: np.asarray(terms.columns[name], np.float32) for name in timing.KERNEL_TERMS}
         """Terms of the candidates, float32 [Q] by name."""

@@ -20,11 +20,10 @@ from tileseer.core.atomic import write_bytes, write_text
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware, target
-from tileseer.kernels.features.reference import hardware_arguments
 from tileseer.kernels.features.table import Columns
 from tileseer.kernels.gemm_kernel import field_types
-from tileseer.kernels.registry import family_of_arch
-from tileseer.kernels.support import SUPPORT
+from tileseer.kernels.libraries import library_of_arch
+from tileseer.kernels.reference_features import hardware_arguments
 from tileseer.learn import model_files, trees
 from tileseer.learn.features import Features, feature_set
 from tileseer.learn.formula import Formula
@@ -146,7 +145,7 @@ class Model:
     @property
     def layouts(self) -> list[str]:
         """Of the problems that the model is for, the default first."""
-        own = family_of_arch(self.spec.arch).layout
+        own = library_of_arch(self.spec.arch).layout
         return self.spec.layouts or [own, DEEP_LAYOUTS[own]]
 
     @property
@@ -169,14 +168,14 @@ class Model:
 
     def supported(self, problems: pd.DataFrame) -> np.ndarray:
         """Which candidates can run which of P problems, bool [P, Q]."""
-        rules, (kernels, classes) = SUPPORT[family_of_arch(self.spec.arch).name], self._kernel_classes
+        rules, (kernels, classes) = library_of_arch(self.spec.arch).rules, self._kernel_classes
         verdicts = rules.verdicts(rules.problem_columns(problems, self.spec.variant), kernels)
         return np.take(verdicts, classes, axis=1) == 0
 
     @cached_property
     def _kernel_classes(self) -> tuple[Columns, np.ndarray]:
         """The kernels that support rules tell apart, and the class of each candidate [Q]."""
-        return SUPPORT[family_of_arch(self.spec.arch).name].kernel_classes(self.pool, self.hardware)
+        return library_of_arch(self.spec.arch).rules.kernel_classes(self.pool, self.hardware)
 
     def predict(
         self,
@@ -336,7 +335,7 @@ def _layouts(dataset: Dataset) -> list[str] | None:
     """The layouts of a dataset that has a column of them."""
     if "layout" not in dataset.problems:
         return None
-    rows = dataset.problems[["ndim", "layout"]].replace("", family_of_arch(dataset.arch).layout)
+    rows = dataset.problems[["ndim", "layout"]].replace("", library_of_arch(dataset.arch).layout)
     names = [[layout, DEEP_LAYOUTS[layout]] for layout in LAYOUTS]
     return [
         name
@@ -375,15 +374,15 @@ def read_trees(path: Path, spec: FeatureSpec) -> str:
 
 
 def read_pool(path: Path, arch: str) -> pd.DataFrame:
-    """The candidates that a model chooses from: kernels of the arch's family, with the fields that their names say."""
-    family = family_of_arch(arch)
+    """The candidates that a model chooses from: kernels of the arch's library, with the fields that their names say."""
+    library = library_of_arch(arch)
     pool = read_table(path, ("candidate", "kernel", "split_k", "aliases"))
     names = pool["kernel"].astype(str).tolist()
-    foreign = next((name for name in names if not name.startswith(family.prefix)), None)
+    foreign = next((name for name in names if not name.startswith(library.prefix)), None)
     if foreign is not None:
         raise UserError(f"{path}: {foreign} is no kernel of {arch}; publish the models again")
-    fields = family.kernel.frame([family.kernel.parse(name) for name in names])
-    return pool.assign(**{name: fields[name].to_numpy() for name in field_types(family.kernel)})
+    fields = library.kernel.frame([library.kernel.parse(name) for name in names])
+    return pool.assign(**{name: fields[name].to_numpy() for name in field_types(library.kernel)})
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:

@@ -13,14 +13,14 @@ from tileseer.config.names import Arch, Library, OperationName, Product
 from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
 from tileseer.learn import efficiency
-from tileseer.learn.features import FEATURE_SETS
+from tileseer.learn.features import feature_sets
 from tileseer.learn.formula import FormulaPrior
 from tileseer.measure.device import DeviceKind
 
 
 def _known_feature_set(name: str) -> str:
-    if name not in FEATURE_SETS:
-        raise ValueError(f"this release has {', '.join(FEATURE_SETS)}; use the release that made the models")
+    if name not in (known := feature_sets()):
+        raise ValueError(f"this release has {', '.join(known)}; use the release that made the models")
     return name
 
 

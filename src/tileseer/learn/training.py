@@ -12,8 +12,7 @@ from tileseer.config.model import TrainingParameters
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
-from tileseer.kernels.costs.cost_models import COST_MODELS
-from tileseer.kernels.registry import FAMILIES, family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import efficiency, features, model_files
 from tileseer.learn.cross_validation import CrossValidation, Prepared, cross_validate
 from tileseer.learn.learner import Recipe, learner_of
@@ -25,8 +24,6 @@ MEANING = (
     "efficiency of the model's first pick among the recorded candidates, against the fastest recorded one, in percent; "
     "the model has learnt from none of these times"
 )
-OF_CK_TILE = ("compiled", "reference")
-"""Feature sets of the first family's kernels beside its own."""
 
 
 def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingParameters:
@@ -52,7 +49,7 @@ def _feature_set(settings: TrainingParameters, dataset: Dataset) -> str:
     """The feature set to train with: the one that fits the dataset, or that of the model to start from."""
     if settings.prior_folder is None or "layout" in dataset.problems:
         return features.fitting(settings.features, dataset.candidates, dataset.problems)
-    wider = features.WITH_LAYOUT.get(settings.features)
+    wider = features.feature_set(settings.features).with_layout
     if wider and documents.read_document(settings.prior_folder / model_files.SPEC, FeatureSpec).feature_set == wider:
         return wider
     return settings.features
@@ -60,11 +57,10 @@ def _feature_set(settings: TrainingParameters, dataset: Dataset) -> str:
 
 def with_features_of(settings: TrainingParameters, arch: str) -> TrainingParameters:
     """Settings with the feature set of an arch's kernels in the place of ours; ``UserError`` for one of others."""
-    own = family_of_arch(arch)
-    if settings.features == FAMILIES[0].features:
-        return settings.model_copy(update={"features": own.features})
-    other = own is not FAMILIES[0] if settings.features in OF_CK_TILE else settings.features != own.features
-    if other:
+    own = library_of_arch(arch)
+    if settings.features == "tileseer":
+        return settings.model_copy(update={"features": own.feature_set})
+    if settings.features not in own.features and (settings.features != "reference" or own.in_reference_words is None):
         raise UserError(
             f"model.features: {settings.features} does not describe the {own.name} kernels of {arch}; leave it out"
         )
@@ -84,7 +80,7 @@ def _no_formula(settings: TrainingParameters, arch: str, device_kind: str) -> st
         return "these times come from the formula, so it would be compared with itself"
     if settings.features == "reference":
         return "readers of models with the reference's features do not support a formula"
-    return "" if family_of_arch(arch).name in COST_MODELS else "its kernels have no formula"
+    return "" if library_of_arch(arch).cost else "its kernels have no formula"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import baselines, efficiency, end_to_end, explain, noise_floor, ranking, ties
 from tileseer.learn import validation_report as schema
 from tileseer.learn.cross_validation import NO_FOLD
@@ -58,7 +58,7 @@ def report_of(scored: Scored, gpu: Hardware, context: Context, model: Model | No
             f"{dataset.operation}: the dataset has no problem with split train; the baselines are chosen on them, "
             "give the dataset that the model was trained on"
         )
-    features = model.features if model else Features.of(family_of_arch(dataset.arch).features, gpu)
+    features = model.features if model else Features.of(library_of_arch(dataset.arch).feature_set, gpu)
     novelty = explain.Novelty(training, problems, features, scored.apart)
     parts: dict[str, Any] = {}
     if context.uses is not None:

@@ -18,7 +18,7 @@ from tileseer.core import draws
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.gemm_kernel import GemmKernel
-from tileseer.kernels.support import check_support
+from tileseer.kernels.libraries import check_support
 from tileseer.measure.emulated_problems import tiny_problems
 from tileseer.measure.harness.emulated_driver import instance_text
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers

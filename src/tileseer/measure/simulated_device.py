@@ -18,8 +18,7 @@ from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.costs import deviation, timing
 from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.costs.cost_models import COST_MODELS
-from tileseer.kernels.registry import entry, family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.problems.implicit_gemm import implicit_gemm
 
@@ -36,7 +35,6 @@ IDENTITY = (
     "tileseer.kernels.cutlass.cost",
     "tileseer.kernels.costs.deviation",
     "tileseer.kernels.costs.timing",
-    "tileseer.kernels.candidates",
     "tileseer.kernels.ck_tile.support",
     "tileseer.kernels.cutlass.kernel",
     "tileseer.kernels.rules",
@@ -131,9 +129,9 @@ class _Model:
         self._variant = str(problems["variant"].iloc[0])
         self._hardware, self._coefficients = device.hardware, device.coefficients
         self._set_problems(problems)
-        kernels = entry(COST_MODELS, family_of_arch(device.hardware.arch))(
-            problems, candidates, self._variant, device.hardware, device.coefficients
-        )
+        library = library_of_arch(device.hardware.arch)
+        cost = library.made_here(library.cost)
+        kernels = cost(problems, candidates, self._variant, device.hardware, device.coefficients)
         law = device.coefficients.deviation
         self._fits, self._verdicts, self._classes = kernels.fits, kernels.verdicts, kernels.classes
         self._kernel_terms = {name: kernels.columns[name].astype(np.float32) for name in timing.KERNEL_TERMS}

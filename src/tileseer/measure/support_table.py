@@ -11,8 +11,7 @@ from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.gpus.hardware import Hardware, read_hardware
 from tileseer.kernels import candidates as candidate_tables
-from tileseer.kernels.registry import family_of_kernels
-from tileseer.kernels.support import SUPPORT, check_support
+from tileseer.kernels.libraries import check_support, library_of_kernels
 from tileseer.problems import problem_table
 from tileseer.problems.operation import Operation
 
@@ -37,7 +36,7 @@ def build_support_table(problems: pd.DataFrame, candidates: pd.DataFrame, varian
     """One row a pair of the same dimensionality, by problem and then by candidate, in the given orders."""
     if candidates.empty:
         return SCHEMA.empty_table()
-    rules = SUPPORT[family_of_kernels(candidates["kernel"].tolist()).name].rules
+    rules = library_of_kernels(candidates["kernel"].tolist()).rules.rules
     names = [SUPPORTED, *(rule.name for rule in rules), NOT_BUILT]
     verdicts = check_support(problems, candidates, variant, hardware).astype(np.int32)
     verdicts[:, (candidates["build_status"] != "ok").to_numpy()] = names.index(NOT_BUILT)

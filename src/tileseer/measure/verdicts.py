@@ -15,7 +15,7 @@ from tileseer.core import bundle, parquet
 from tileseer.core.progress import Progress
 from tileseer.core.script import Settings
 from tileseer.gpus import hardware as products
-from tileseer.kernels.registry import parse_kernels
+from tileseer.kernels.libraries import parse_kernels
 from tileseer.measure.device import refuse_unless_emulated
 from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 

@@ -22,7 +22,7 @@ FIELDS = {name: words for name, words in _WORDS.items() if name != "layout"}
 
 @dataclass(frozen=True)
 class ProblemSplit:
-    """The problems of one operation; no layer family is in both ``training`` and ``validation``."""
+    """The problems of one operation; no layer library is in both ``training`` and ``validation``."""
 
     training: list[ProblemEntry]
     validation: list[ProblemEntry]

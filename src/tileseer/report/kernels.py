@@ -10,7 +10,7 @@ import pandas as pd
 
 from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_FOR, ESTIMATED_SECONDS
 from tileseer.gpus.hardware import target
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.report import tables
 from tileseer.report.measured import LABEL, classes, records, short
 from tileseer.report.results import OperationResult, Results
@@ -42,7 +42,7 @@ def _costs(result: OperationResult) -> Row:
     sizes = result.measured.candidates.groupby("kernel")["code_bytes"].max().reindex(kernels.pruned)
     if sizes.notna().all():
         return {"machine code, MB": f"{sizes.sum() / 1e6:.2f}"}
-    if (family_of_arch(kernels.arch).name, target(kernels.arch)) != ESTIMATED_FOR:
+    if (library_of_arch(kernels.arch).name, target(kernels.arch)) != ESTIMATED_FOR:
         return {}
     return {
         "machine code, MB": f"{ESTIMATED_BYTES * kernels.pruned_size / 1e6:.2f} (estimated)",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from tileseer.kernels.registry import family_of_arch, library_arch
+from tileseer.kernels.libraries import library_of_arch, vendor_arch
 from tileseer.learn.validation_report import Distance, Stratum, WorstPick
 from tileseer.report import kernels, tables
 from tileseer.report.measured import records, short
@@ -94,8 +94,8 @@ def _advice(result: OperationResult) -> Iterator[tuple[str, str]]:
     if failed := sum(pick.pick_failed for pick in report.worst):
         yield "repair the kernels that fail", f"{failed} of the worst picks did not run"
     missing = result.evaluation.without_candidate
-    if missing and not family_of_arch(result.evaluation.arch).offered:
-        library = library_arch(result.evaluation.arch)
+    if missing and not library_of_arch(result.evaluation.arch).offered:
+        library = vendor_arch(result.evaluation.arch)
         remedy = f"use cuDNN's plans for them (tileseer run --arch {library})" if library else ADD_KERNELS
         yield remedy, f"{missing} layers have no candidate"
     floor = report.noise_floor.perfect_selector.efficiency.mean

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from tileseer.kernels.emission import EMITTERS
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.problems.problem import EXAMPLE
 from tileseer.report.losses import advice
 from tileseer.report.results import Results
@@ -99,7 +98,7 @@ def following(results: Results) -> list[Step]:
 
 
 def _following(results: Results) -> Iterator[Step]:
-    family = family_of_arch(results.arch)
+    library = library_of_arch(results.arch)
     bad = [result for result in results.operations if any(faults(result.evaluation))]
     if results.device_kind != "measured" and (results.device_kind == "simulated" or bad):
         if measure := measuring_command(results.arch):
@@ -115,5 +114,5 @@ def _following(results: Results) -> Iterator[Step]:
     if not bad and results.device_kind != "simulated":
         models = f"results/models/{results.arch}"
         yield Step("Rank the kernels of a layer of yours:", f"tileseer select {models} --problem {EXAMPLE}")
-        if family.name in EMITTERS:
+        if library.emitter is not None:
             yield Step("Write the sources of the few kernels to ship:", f"tileseer ship {models} --output kernels")

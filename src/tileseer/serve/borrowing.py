@@ -14,20 +14,10 @@ from tileseer.core import places
 from tileseer.core.errors import UserError
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.gpus.hardware import target
-from tileseer.kernels.registry import MIOPEN, family_of_arch
+from tileseer.kernels.libraries import library_of_arch
+from tileseer.kernels.library import Loss
 from tileseer.learn import model_files
 
-
-class Loss(NamedTuple):
-    """What a GPU lost that was left out: points of efficiency of its own models less those of borrowed ones."""
-
-    measured: str
-    mean: float
-    p10: float
-
-
-LOSSES = {MIOPEN.name: Loss("an MI210's models on an MI250, unseen layers; 0.0 to 6.1 points by operation", 1.7, 8.6)}
-"""By family of kernels; ``benchmarks/solver_transfer.py`` measures them."""
 ACROSS = "a model of another generation can pick worse than a fixed order of the kernels: train on times of this GPU"
 
 
@@ -77,12 +67,12 @@ def borrow(models: Path, like: str) -> tuple[Path, Borrowed]:
         raise UserError(f"--like {like}: {own.parent} has no such models; it has {', '.join(there) or 'none'}")
     index = model_files.read_index(folder)
     _refuse_strangers(own.name, index.arch)
-    return folder, Borrowed(own.name, index.arch, index.device, LOSSES.get(family_of_arch(index.arch).name))
+    return folder, Borrowed(own.name, index.arch, index.device, library_of_arch(index.arch).borrowed)
 
 
 def _refuse_strangers(own: str, like: str) -> None:
     """``UserError`` unless two archs have the same kernels, and GPUs of one generation."""
-    kernels = [family_of_arch(arch).name for arch in (own, like)]
+    kernels = [library_of_arch(arch).name for arch in (own, like)]
     if kernels[0] != kernels[1]:
         raise UserError(f"--like {like}: has {kernels[1]} candidates, but {own} names {kernels[0]} ones; rename {own}")
     gpus = [target(arch) for arch in (own, like)]

@@ -9,8 +9,7 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
-from tileseer.kernels.registry import family_of_arch
-from tileseer.kernels.support import SUPPORT, check_support
+from tileseer.kernels.libraries import check_support, library_of_arch
 from tileseer.learn import explain, model_files
 from tileseer.learn.model import Model, read_out_of_fold, read_table
 from tileseer.learn.model_schema import Origin, same_origin
@@ -76,7 +75,7 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None,
 
 def refusals(model: Model, problem: Problem) -> dict[str, int]:
     """How many candidates of a model each support rule refuses, by its reason, the most first."""
-    rules = SUPPORT[family_of_arch(model.spec.arch).name].rules
+    rules = library_of_arch(model.spec.arch).rules.rules
     verdicts = check_support(problem_frame([problem]), model.pool, model.spec.variant, model.hardware)[0]
     return dict(Counter(rules[verdict - 1].reason for verdict in verdicts.tolist() if verdict).most_common())
 

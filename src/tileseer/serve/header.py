@@ -9,7 +9,7 @@ import numpy as np
 
 from tileseer.core.errors import UserError
 from tileseer.core.templates import fill_cpp_template
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import UNIT, Tree
@@ -42,7 +42,7 @@ _CALLS |= {"sqrt": "std::sqrt", "gcd": "std::gcd"}
 
 def render_header(template: Path, selector: Selector) -> str:
     """The header that picks as ``selector`` does."""
-    model, family = selector.model, family_of_arch(selector.spec.arch)
+    model, library = selector.model, library_of_arch(selector.spec.arch)
     if model.spec.feature_set in WITHOUT_FORMULAS:
         return (
             f'#error "C++ cannot compute the features of the set {model.spec.feature_set}: train with the set of the '
@@ -72,7 +72,7 @@ def render_header(template: Path, selector: Selector) -> str:
     rows = pool["kernel"].iloc[order], pool["split_k"].iloc[order], order, map(literal, selector.pruned[order])
     content = {
         **Origin.of(model.spec).model_dump(),
-        "suffix": family.header_suffix,
+        "suffix": library.emitter.header_suffix if library.emitter else "",
         "namespace": f"{model.spec.operation}_{model.spec.arch}",
         "content": CONTENT,
         "library": model.spec.library,

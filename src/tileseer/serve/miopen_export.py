@@ -21,9 +21,10 @@ from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.dataset.find_db import Entry, parse_entry, read_lines
 from tileseer.gpus.hardware import Hardware, target
+from tileseer.kernels.libraries import library_of_arch
+from tileseer.kernels.miopen.library import MIOPEN
 from tileseer.kernels.miopen.solvers import algorithm_prefix, algorithm_word
 from tileseer.kernels.miopen.workspace import workspace
-from tileseer.kernels.registry import MIOPEN, family_of_arch
 from tileseer.learn import model_files
 from tileseer.learn.model import Model, read_table
 from tileseer.problems.find_db_key import VARIANTS, Key, UnusableError
@@ -183,7 +184,7 @@ def export_models(models: Path, problems: Sequence[Problem], settings: Settings)
     of another library, or a file of another GPU or build.
     """
     index = model_files.read_index(models)
-    if family_of_arch(index.arch) is not MIOPEN:
+    if library_of_arch(index.arch) is not MIOPEN:
         raise UserError(f"{models}: its models are of {index.arch}, not of MIOpen's solvers (gfx942_miopen)")
     first = models / next(iter(index.operations.values())).folder
     check_files(settings, index.arch, Model.read(first).hardware)

@@ -8,8 +8,8 @@ from tileseer.core import documents
 from tileseer.core.templates import comment, fill_template
 from tileseer.dataset.provenance import Recording
 from tileseer.gpus.hardware import target
-from tileseer.kernels.emission import EMITTERS
-from tileseer.kernels.registry import family_of_arch, library_arch
+from tileseer.kernels.libraries import library_of_arch, vendor_arch
+from tileseer.kernels.miopen.library import MIOPEN
 from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
 from tileseer.problems.problem import EXAMPLE
@@ -22,12 +22,6 @@ MEANINGS = {
     "measured": "Measured on {device}.",
 }
 """What times of each kind are worth."""
-MEASURED_WITH = {
-    "ck_tile": ("hip", "config/hip.yaml"),
-    "cutlass": ("cuda", "config/cuda.yaml"),
-    "cudnn": ("cuda", "config/cudnn.yaml"),
-}
-"""Of each family that a GPU can be measured with: kind of GPU and configuration. MIOpen's times are imported."""
 
 
 def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
@@ -40,11 +34,11 @@ def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
 
 def measuring_command(arch: str) -> str | None:
     """The command that measures a GPU of the target of an arch; None where no GPU is measured for its kernels."""
-    family = family_of_arch(arch)
-    if family.name not in MEASURED_WITH:
+    library = library_of_arch(arch)
+    if library.measured_with is None:
         return None
-    models = arch if family.offered else target(arch)
-    return f"tileseer run results/models/{models} --configfile {MEASURED_WITH[family.name][1]}"
+    models = arch if library.offered else target(arch)
+    return f"tileseer run results/models/{models} --configfile {library.measured_with[1]}"
 
 
 def meaning(index: Index) -> str:
@@ -57,7 +51,7 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
     evaluations = read_evaluations(models, index)
     operation = min(index.operations, key=lambda name: (not name.startswith("forward"), name))
     variant, _, dtype = operation.rpartition("_")
-    family = family_of_arch(index.arch)
+    library = library_of_arch(index.arch)
     return fill_template(
         template,
         arch=index.arch,
@@ -65,12 +59,12 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
         operations=[_row(name, one, recordings.get(name)) for name, one in evaluations.items()],
         folder=f"results/models/{index.arch}",
         example={"operation": operation, "variant": variant, "dtype": dtype},
-        library=library_arch(index.arch) if any(one.without_candidate for one in evaluations.values()) else None,
+        library=vendor_arch(index.arch) if any(one.without_candidate for one in evaluations.values()) else None,
         header=f"{index.operations[operation].folder}/{model_files.SELECTOR}",
         problem=EXAMPLE,
-        chooses=family.name == "cudnn",
-        ships=family.name in EMITTERS,
-        solvers=family.name == "miopen",
+        chooses=library.offered,
+        ships=library.emitter is not None,
+        solvers=library is MIOPEN,
     )
 
 

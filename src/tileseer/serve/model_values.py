@@ -13,9 +13,8 @@ import numpy as np
 from tileseer.core.errors import UserError
 from tileseer.kernels.costs.timing import PROBLEM_TERMS
 from tileseer.kernels.features.table import Columns
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.kernels.rules import signature
-from tileseer.kernels.support import SUPPORT
 from tileseer.learn import trees
 from tileseer.learn.model import Model
 from tileseer.learn.trees import UNIT, Tree
@@ -137,7 +136,7 @@ def rule_values(model: Model) -> tuple[list[Operand], np.ndarray, np.ndarray]:
     Those that need the problem, as symbols; which classes pass the others, bool; the class of each candidate, int [Q].
     """
     spec = model.spec
-    support = SUPPORT[family_of_arch(spec.arch).name]
+    support = library_of_arch(spec.arch).rules
     columns, classes = support.kernel_classes(model.pool, model.hardware)
     kernel = {name: values[0] for name, values in columns.items()}
     inputs = _inputs(model)

@@ -15,11 +15,9 @@ from tileseer.core.errors import UserError
 from tileseer.core.yaml_files import read_utf8
 from tileseer.kernels import candidates, names
 from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.costs.resources import REGISTERS, RESOURCES
 from tileseer.kernels.gemm_kernel import field_types
+from tileseer.kernels.libraries import check_support, library_of_arch
 from tileseer.kernels.names import Named
-from tileseer.kernels.registry import family_of_arch
-from tileseer.kernels.support import SUPPORT, check_support
 from tileseer.learn import features, model_files
 from tileseer.learn.model import Model
 from tileseer.problems import problem_csv
@@ -55,7 +53,7 @@ one."""
 UNKNOWN_LAYOUT = "unknown_layout"
 """The rule that refuses what a model was not trained for: other layouts, and 3D tensors without depth."""
 UNKNOWN = 255
-"""Its number; those of a family's rules are small."""
+"""Its number; those of a library's rules are small."""
 FLAT = "3D without depth"
 
 
@@ -131,7 +129,7 @@ def read_kernels(
             kernels[name] = names.read_kernel_name(name, arch, operation, ndim)
         except UserError as error:
             raise UserError(f"{path}, line {line}: {error}") from error
-    scored = family_of_arch(arch).kernel
+    scored = library_of_arch(arch).kernel
     return {name: one for name, one in kernels.items() if isinstance(one.kernel, scored)}
 
 
@@ -232,7 +230,7 @@ def _score_pairs(models: Path, pairs: ScoredPairs, threads: int) -> tuple[pa.Tab
         strange = sorted(set(pairs.dims["layout"].iloc[refused]))
         remarks.append(f"problems of a layout that the model does not know have no score: {', '.join(strange)}")
     named = pairs.kernels
-    if family_of_arch(index.arch).name not in RESOURCES:
+    if library_of_arch(index.arch).estimate is None:
         # Nothing tells anything of a kernel that was not measured.
         values = values[values["in_pool"]].reset_index(drop=True)
         if strangers := len(pairs.named - {named[i].text for i in set(values["name"])}):
@@ -298,10 +296,10 @@ def _pool(model: Model, folder: Path, named: list[Named]) -> tuple[pd.DataFrame,
     )
     published = with_other_names(model.pool).set_index("candidate")
     in_pool = table["candidate"].isin(published.index).to_numpy()
-    family = family_of_arch(model.spec.arch)
-    if family.name in REGISTERS:
+    library = library_of_arch(model.spec.arch)
+    if library.estimate is not None and library.estimates_registers:
         coefficients = documents.read_document(folder / model_files.ESTIMATES, Coefficients)
-        estimate = RESOURCES[family.name](table, model.hardware, coefficients)
+        estimate = library.estimate(table, model.hardware, coefficients)
     else:
         estimate = _of_most_alike(table, model)
     own = published.reindex(table["candidate"])
@@ -325,11 +323,11 @@ def with_other_names(pool: pd.DataFrame) -> pd.DataFrame:
 def _of_most_alike(table: pd.DataFrame, model: Model) -> pd.DataFrame:
     """The resources of the candidate of the pool that shares the most fields with each kernel.
 
-    Where a family has no formulas for registers, the pool is all that is known.
+    Where a library has no formulas for registers, the pool is all that is known.
     """
     pool = model.pool
     same = np.zeros((len(table), len(pool)), np.int64)
-    for field in (*field_types(family_of_arch(model.spec.arch).kernel), "split_k"):
+    for field in (*field_types(library_of_arch(model.spec.arch).kernel), "split_k"):
         same += table[field].to_numpy()[:, None] == pool[field].to_numpy()[None, :]
     return pool.iloc[same.argmax(axis=1)].reset_index(drop=True)
 
@@ -358,7 +356,7 @@ def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -
         },
         dtype="category",
     ).assign(ndim=[one.kernel.ndim for one in pairs.kernels])
-    rules = dict(enumerate(["", *(rule.name for rule in SUPPORT[family_of_arch(index.arch).name].rules)]))
+    rules = dict(enumerate(["", *(rule.name for rule in library_of_arch(index.arch).rules.rules)]))
     rule = values["rule"].map(rules | {UNKNOWN: UNKNOWN_LAYOUT})
     texts: dict[str, Any] = {"rule": rule, "arch": index.arch, "device_kind": index.device_kind}
     scored = values.assign(

@@ -23,9 +23,7 @@ from tileseer.dataset.library_times import read_library_times
 from tileseer.gpus.hardware import target
 from tileseer.kernels import candidates
 from tileseer.kernels.costs.coefficients import Coefficients, load_coefficients
-from tileseer.kernels.costs.resources import REGISTERS
-from tileseer.kernels.emission import EMITTERS
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import efficiency, model_files, own_choice, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
@@ -234,7 +232,7 @@ def serve_model(
             validation=None if served is None else _cost(pool, unseen, selector, served),
         ),
         estimates=inputs.coefficients
-        if family_of_arch(measurements.arch).name in REGISTERS
+        if library_of_arch(measurements.arch).estimates_registers
         else serving_files.NoEstimates(),
         evaluation=_evaluate(pool, served, unseen, evaluated_with) if evaluated_with else None,
     )
@@ -323,11 +321,11 @@ def _kernels(pool: _MeasuredPool, inputs: ServingInputs) -> serving_files.Kernel
 
 def _entries(names: list[str], aliases: Mapping[str, str], api: Path, arch: str) -> list[KernelEntry]:
     """How a dispatcher finds each kernel; ``aliases``: other names of kernels."""
-    family = family_of_arch(arch)
-    if family.name in EMITTERS:
-        entries = EMITTERS[family.name].entries(names, api, target(arch))
+    library = library_of_arch(arch)
+    if library.emitter is not None:
+        entries = library.emitter.entries(names, api, target(arch))
     else:
-        entries = [{"kernel": name, "registry_key": asdict(family.kernel.parse(name))} for name in names]
+        entries = [{"kernel": name, "registry_key": asdict(library.kernel.parse(name))} for name in names]
     return [
         KernelEntry(**entry, aliases=aliases.get(name, "").split(candidates.ALIASES) if aliases.get(name) else None)
         for name, entry in zip(names, entries, strict=True)

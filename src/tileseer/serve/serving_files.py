@@ -34,7 +34,7 @@ class Cut(Document):
 
 
 class NoEstimates(Document):
-    """``resource_estimates.json`` of a family without formulas; else the file holds ``Coefficients``."""
+    """``resource_estimates.json`` of a library without formulas; else the file holds ``Coefficients``."""
 
     meaning: str = "this family's resources are what its compiler reported; none are estimated"
 

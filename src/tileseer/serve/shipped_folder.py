@@ -1,4 +1,4 @@
-"""What ``tileseer ship`` writes for every family: names, figures, and what picks among the kernels."""
+"""What ``tileseer ship`` writes for every library: names, figures, and what picks among the kernels."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from tileseer.gpus.arch import ArchSpecs
 from tileseer.gpus.hardware import target
 from tileseer.kernels.ck_tile.upstream import builder_set
 from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules
-from tileseer.kernels.registry import parse_kernels
+from tileseer.kernels.libraries import parse_kernels
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.serve import serving

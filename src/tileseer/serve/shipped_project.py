@@ -17,10 +17,9 @@ from tileseer.core.atomic import write_text
 from tileseer.core.templates import fill_cpp_template, fill_template
 from tileseer.gpus.hardware import target
 from tileseer.kernels.ck_tile import api as ck_api
-from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.registry import family_of_arch, header_file
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn.model import Model
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problem_frame
@@ -31,8 +30,6 @@ API = Path("config/ck_api.yaml")
 SOURCES = "kernels"
 NATIVE = ("launcher.hpp", "tileseer_conv.h", "gpu_api.hpp", "reference.hpp")
 EMULATED = ("emulated_device.hpp", "hip_stand_in.cpp")
-LIBRARIES = {"ck_tile": ("CK Tile", "cpp"), "cutlass": ("CUTLASS", "cu")}
-"""Name of a family's library, and suffix of the sources that its compiler takes."""
 RUNTIMES = {"hipcc": ("hip", "hip/hip_runtime_api.h"), "nvcc": ("cuda", "cuda_runtime_api.h")}
 TYPES = {"fp16": "Fp16", "bf16": "Bf16", "fp32": "Fp32"}
 PLAIN = {name: 0 if name.startswith("pad") else 1 for name in DIMS}
@@ -79,10 +76,8 @@ DEPTH = {"Di": 3, "Z": 3, "pad_d": 1}
 
 def emitter_of(arch: str, level: str) -> Emitter | None:
     """What writes the kernels of an arch for a level of the library's API (empty: the newest); None: nothing does."""
-    family, own = family_of_arch(arch), places.workflow_folder()
-    if family.name not in EMITTERS:
-        return None
-    return EMITTERS[family.name](own / TEMPLATES, own / API, level)
+    library, own = library_of_arch(arch), places.workflow_folder()
+    return None if library.emitter is None else library.emitter(own / TEMPLATES, own / API, level)
 
 
 def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Mapping[str, int]]], level: str) -> None:
@@ -92,12 +87,11 @@ def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Map
     """
     emitter = emitter_of(arch, level)
     assert emitter is not None
-    family = family_of_arch(arch)
+    library = library_of_arch(arch)
     names = {operation: sorted(set(model.pool["kernel"])) for operation, (model, _) in models.items()}
-    kernels = [family.kernel.parse(name) for name in sorted({name for own in names.values() for name in own})]
-    vendor = compiler.VENDORS[family.toolchain]
+    kernels = [library.kernel.parse(name) for name in sorted({name for own in names.values() for name in own})]
+    vendor = compiler.VENDORS[library.toolchain]
     runtime, runtime_header = RUNTIMES[vendor.program]
-    library, suffix = LIBRARIES[family.name]
     operations = [_operation(operation, *models[operation]) for operation in models]
     common = {"arch": target(arch), "dims": list(PLAIN.items()), "runtime": runtime, "runtime_header": runtime_header}
     files = _kernel_files(kernels, emitter, target(arch))
@@ -108,9 +102,9 @@ def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Map
             _template("CMakeLists.txt"),
             arch=target(arch),
             kernels=[kernel.name for kernel in kernels],
-            library=library,
+            library=library.title,
             compiler=vendor.program,
-            suffix=suffix,
+            suffix=emitter.source_suffix.removeprefix("."),
             level=level or ck_api.NEWEST,
             levels=_levels(),
             flags=[*flags.program_flags(vendor), *flags.arch_options(vendor, target(arch))],
@@ -120,7 +114,7 @@ def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Map
     for operation in operations:
         own = {"arch": arch, "dims": list(PLAIN.items()), "operation": operation, "kernels": names[operation["name"]]}
         files[f"src/{operation['name']}.cpp"] = _cpp("operation.cpp", **own)
-    for path, text in (files | _copies(family.launcher, vendor)).items():
+    for path, text in (files | _copies(emitter.launcher, vendor)).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         write_text(folder / path, text)
 
@@ -135,12 +129,12 @@ def _cpp(template: str, /, **values: object) -> str:
 
 def _kernel_files(kernels: Sequence[Kernel], emitter: Emitter, arch: str) -> dict[str, str]:
     """Header and unit of each kernel."""
-    files, family = {}, family_of_arch(arch)
+    files, library = {}, library_of_arch(arch)
     for kernel in kernels:
-        header = header_file(kernel)
+        header = emitter.header_file(kernel)
         files[f"{SOURCES}/{header}"] = emitter.kernel_files(kernel, arch)[header]
-        files[f"{SOURCES}/{kernel.name}.{LIBRARIES[family.name][1]}"] = _cpp(
-            "kernel.cpp", name=kernel.name, header=header, launcher=family.launcher, family=family.name,
+        files[f"{SOURCES}/{kernel.name}{emitter.source_suffix}"] = _cpp(
+            "kernel.cpp", name=kernel.name, header=header, launcher=emitter.launcher, family=library.name,
             variant=kernel.variant.upper(), ndim=kernel.ndim, dtype=kernel.dtype.upper(),
         )  # fmt: skip
     return files

@@ -20,7 +20,7 @@ from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import efficiency, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
@@ -87,7 +87,7 @@ class KernelPool:
             weight / weight.sum(),
             np.where(measured, code, ESTIMATED_BYTES),
             np.where(measured, taken, ESTIMATED_SECONDS),
-            ("measured" if measured.all() else "estimated") if family_of_arch(measurements.arch).toolchain else None,
+            ("measured" if measured.all() else "estimated") if library_of_arch(measurements.arch).toolchain else None,
             without,
         )
 

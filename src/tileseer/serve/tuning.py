@@ -24,7 +24,7 @@ from tileseer.core.script import Settings
 from tileseer.dataset.recorded_device import RecordedDevice
 from tileseer.kernels.candidates import with_fields
 from tileseer.kernels.kernel_table import chunk_of
-from tileseer.kernels.registry import MIOPEN, family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files
 from tileseer.measure import turns
 from tileseer.measure.batch import Batch, journal_rows
@@ -112,7 +112,7 @@ def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
     spec = selector.spec
     if where.device == "emulated":
         raise UserError(f"--device: {NO_TIMES.partition(';')[0]}, nor to choose by; use gpu, simulated or recorded")
-    if where.device == "gpu" and family_of_arch(spec.arch) is MIOPEN:
+    if where.device == "gpu" and library_of_arch(spec.arch).measured_with is None:
         raise UserError(
             f"--device gpu: {spec.arch} has solvers of MIOpen, whose own find step times them (docs/amd.md)"
         )
@@ -150,7 +150,7 @@ def _session(selector: Selector, where: Where, models: Path) -> Session:
     folder = where.libraries
     if folder is None or not (driver := folder / "driver.so").is_file():
         raise UserError(f"{folder}: there is no driver.so; give --libraries, results/libraries/ARCH of a measuring run")
-    if family_of_arch(spec.arch).offered:
+    if library_of_arch(spec.arch).offered:
         return replace(session, driver=driver, plans=LIBRARY)
     modules = sorted((folder / spec.operation).glob("*.so"), key=lambda path: (len(path.name), path.name))
     if not modules:

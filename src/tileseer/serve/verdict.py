@@ -7,7 +7,7 @@ Every limit has to hold. Means and 10th percentiles are compared with what a mod
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from tileseer.kernels.registry import family_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.serve.evaluation import Evaluation
 
 MEAN_POINTS = 2.0
@@ -58,7 +58,7 @@ def faults(evaluation: Evaluation) -> Iterator[str]:
         name = f"{layer.network} {layer.layer}".strip() or layer.problem
         yield f"the pick of {name} has {first.min:.1f} % (limit: {LAYER:g} %)"
     if evaluation.covered_time < COVERED_TIME:
-        is_offered = family_of_arch(evaluation.arch).offered
+        is_offered = library_of_arch(evaluation.arch).offered
         why = "stay with the library, whose own choice was wrong" if is_offered else "have no candidate"
         yield (
             f"{evaluation.without_candidate} of {evaluation.without_candidate + evaluation.layers} layers, "

@@ -15,7 +15,8 @@ import torch
 from tileseer.config.operations import VARIANTS
 from tileseer.core import atomic, documents, locks
 from tileseer.core.errors import UserError
-from tileseer.kernels.registry import CUDNN, family_of_arch
+from tileseer.kernels.cudnn.library import CUDNN
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files
 from tileseer.learn.model_files import Index
 from tileseer.measure.device import DeviceKind
@@ -197,7 +198,7 @@ class Plans:
 
 def check_cudnn(models: Path, index: Index) -> Index:
     """The index of a model directory; ``UserError`` where its models are not of cuDNN's plans."""
-    if family_of_arch(index.arch) is not CUDNN:
+    if library_of_arch(index.arch) is not CUDNN:
         raise UserError(f"{models}: its models are of {index.arch}, not of cuDNN's plans, such as sm_90_cudnn")
     return index
 

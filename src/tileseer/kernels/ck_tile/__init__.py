@@ -1,1 +1,1 @@
-"""The kernel family ``ck_tile``: grouped convolutions of Composable Kernel, for AMD GPUs."""
+"""The library ``ck_tile``: grouped convolutions of Composable Kernel, for AMD GPUs."""

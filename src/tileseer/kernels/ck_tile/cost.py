@@ -9,7 +9,6 @@ import pandas as pd
 from tileseer.config.operations import DTYPES
 from tileseer.core import content_hash
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.candidates import VECTOR_BYTES
 from tileseer.kernels.ck_tile.kernel import SPECIALIZATIONS, STREAMK
 from tileseer.kernels.ck_tile.pipelines import ALWAYS_DOUBLE_LDS
 from tileseer.kernels.ck_tile.resources import Blocks
@@ -17,7 +16,7 @@ from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
 from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.kernels.costs.timing import KernelTerms
 from tileseer.kernels.gemm_kernel import SIZES
-from tileseer.kernels.rules import codes
+from tileseer.kernels.rules import VECTOR_BYTES, codes
 
 _FLAGS = (
     "vec_a", "vec_b", "vec_c", "num_groups_to_merge", "double_smem_buffer", "two_stage", "split_image",

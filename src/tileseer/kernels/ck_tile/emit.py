@@ -50,6 +50,9 @@ class CkTileEmitter(Emitter):
     """
 
     pattern = "*.[ch]pp.j2"
+    header_suffix, source_suffix = ".hpp", ".cpp"
+    launcher = "ck_tile_kernel.hpp"
+    registration = "TILESEER_CK_KERNEL({name}, CONV_{variant}, {ndim}, CONV_{dtype})"
 
     def __init__(self, templates: Path, api: Path, level: str = "") -> None:
         super().__init__(templates, api, level)

@@ -1,5 +1,7 @@
 """Learning features of CK Tile candidates: the shared ones, the options of a kernel, and what a compiler says of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -61,8 +63,13 @@ def _codes(values: pd.Series, choices: tuple[str, ...]) -> np.ndarray:
     return np.array([code[ALIASES.get(word, word)] for word in words], np.float64)[number]
 
 
-TILESEER = gemm.feature_set(_CANDIDATE, candidate_columns)
+TILESEER = replace(gemm.feature_set(_CANDIDATE, candidate_columns), with_code="compiled")
 COMPILED = gemm.feature_set((*_CANDIDATE, *CODE), candidate_columns)
 _REFERENCE_LOOPS = ("compv3", "compv4", "compv5", "mem", "preshufflev2", "basic_v1", "compv6")
-REFERENCE_CODES = {name: code for code, name in enumerate(_REFERENCE_LOOPS)}
-"""The reference's codes of its one categorical feature; every other pipeline has the code 0 there."""
+"""In the order of the reference's codes of its one categorical feature; every other pipeline has the code 0 there."""
+
+
+def in_reference_words(candidates: pd.DataFrame) -> pd.DataFrame:
+    """See ``Library``: only the main loop has a code there."""
+    codes = {name: code for code, name in enumerate(_REFERENCE_LOOPS)}
+    return candidates.assign(loop=candidates["pipeline"].map(codes).fillna(0))

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.candidates import capped_vectors
 from tileseer.kernels.ck_tile.pipelines import TWO_BLOCK_PIPELINES, double_lds
 from tileseer.kernels.costs.coefficients import Coefficients, PipelineCosts
 from tileseer.kernels.gemm_kernel import SIZES
+from tileseer.kernels.rules import capped_vectors
 from tileseer.problems.implicit_gemm import element_bytes
 
 ACCUMULATOR_BYTES = 4

@@ -3,9 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from tileseer.kernels.candidates import capped_vectors
 from tileseer.kernels.ck_tile.pipelines import double_lds
-from tileseer.kernels.rules import OPERATION, Columns, Rule, SupportRules, vectors_divide_runs
+from tileseer.kernels.rules import OPERATION, Columns, Rule, SupportRules, capped_vectors, vectors_divide_runs
 from tileseer.problems import implicit_gemm
 
 LARGEST_TENSOR = 2**31

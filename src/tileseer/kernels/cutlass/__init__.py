@@ -1,1 +1,1 @@
-"""The kernel family ``cutlass``: implicit-GEMM convolutions of the CUTLASS 2.x templates, for NVIDIA GPUs."""
+"""The library ``cutlass``: implicit-GEMM convolutions of the CUTLASS 2.x templates, for NVIDIA GPUs."""

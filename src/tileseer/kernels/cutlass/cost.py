@@ -47,3 +47,11 @@ def terms(
     cycles = rows * size["tile_k"] * element_bytes(candidates["dtype"]) / hardware.lds_bytes_per_clock
     slower = {name: near.columns[name] + cycles for name in ("step_latency", "step_cost")}
     return replace(near, columns={**near.columns, **slower, "occupancy": fitting})
+
+
+def estimate(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> pd.DataFrame:
+    """The operands' shared memory is all that is known without a compiler."""
+    used, room = shared_bytes(candidates).to_numpy(), hardware.lds_bytes
+    fault = [f"{size} bytes of shared memory, {room} a block" if size > room else "" for size in used]
+    columns = {"vgprs": np.nan, "lds_bytes": used, "occupancy": np.nan, "fault": fault}
+    return pd.DataFrame(columns, index=candidates.index)

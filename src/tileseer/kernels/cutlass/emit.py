@@ -10,7 +10,6 @@ from typing import Any
 from tileseer.core.errors import UserError
 from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.emitter import Emitter
-from tileseer.kernels.registry import registration_source
 
 ELEMENTS = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t"}
 LAYOUTS = {2: "cutlass::layout::TensorNHWC", 3: "cutlass::layout::TensorNDHWC"}
@@ -24,6 +23,9 @@ class CutlassEmitter(Emitter):
 
     folder = "cutlass"
     pattern = "*.j2"
+    header_suffix, source_suffix = ".cuh", ".cu"
+    launcher = "cutlass_kernel.hpp"
+    registration = "TILESEER_CUTLASS_KERNEL({name})"
 
     @staticmethod
     def entries(names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:
@@ -68,7 +70,7 @@ class CutlassEmitter(Emitter):
 
     def collection_files(self, kernels: Sequence[CutlassKernel], arch: str, chunk_size: int = 0) -> dict[str, str]:
         """The one source that registers all kernels, however many."""
-        return {"library.cu": registration_source(kernels)}
+        return {"library.cu": self.registration_source(kernels)}
 
 
 def _swizzle(kernel: CutlassKernel) -> str:

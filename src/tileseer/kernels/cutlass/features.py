@@ -28,22 +28,20 @@ def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str,
 
 
 CUTLASS = gemm.feature_set((*gemm.TILES, *gemm.SPLIT_K, *gemm.BUILT, *OWN), candidate_columns)
-REFERENCE_CODES = {
-    f"{iterator}_s{stages}": len(ITERATORS) * stages + number
-    for stages in range(1, 17)
-    for number, iterator in enumerate(ITERATORS)
-}
-"""Codes of the main loops in the reference's one categorical feature, which has none for them: its trainer would give
-every new main loop one of its own, and so do we."""
 
 
 def in_reference_words(candidates: pd.DataFrame) -> pd.DataFrame:
-    """Candidates with the fields that the reference's features are made of.
+    """See ``Library``: tiles mean the same.
 
-    Tiles mean the same. A main loop of several stages is double buffered; every kernel is scheduled within a wave and
-    none splits the image. Warps, vectors, the swizzle, group modes and split-K have no place among the 97 features, in
-    either family.
+    The reference's one categorical feature has no code for main loops of CUTLASS. Its trainer would give every new one
+    a code of its own, and so do we. A main loop of several stages is double buffered; every kernel is scheduled within
+    a wave and none splits the image. Warps, vectors, the swizzle, group modes and split-K have no place among the 97
+    features, in either library.
     """
+    iterator = candidates["iterator"].map({name: number for number, name in enumerate(ITERATORS)})
     return candidates.assign(
-        scheduler="intrawave", double_smem_buffer=candidates["stages"].to_numpy() > 1, split_image=False
+        loop=len(ITERATORS) * candidates["stages"] + iterator,
+        scheduler="intrawave",
+        double_smem_buffer=candidates["stages"].to_numpy() > 1,
+        split_image=False,
     )

@@ -1,7 +1,7 @@
 """A CUTLASS convolution kernel and its name; ``parse(kernel.name) == kernel`` holds for every valid kernel.
 
 Fields that mean the same as in CK Tile carry the same names, so that one definition of the learning features serves
-both families: ``wave`` are the warps of a block, ``warp_tile`` the shape of one matrix instruction, ``vec`` the
+both libraries: ``wave`` are the warps of a block, ``warp_tile`` the shape of one matrix instruction, ``vec`` the
 elements of one access. What only CUTLASS has comes last.
 """
 

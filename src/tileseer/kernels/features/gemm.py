@@ -1,4 +1,4 @@
-"""The learning features that implicit GEMMs of every family share: of problems, of tiles, and of pairs of them.
+"""The learning features that implicit GEMMs of every library share: of problems, of tiles, and of pairs of them.
 
 Sizes are those of the implicit GEMM (``implicit_gemm``), tiles are the kernel's own (m, n, k), a batch is a group after
 merging. There are no logarithms: a tree splits on the order of values only.
@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.candidates import capped_vectors
 from tileseer.kernels.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
+from tileseer.kernels.rules import capped_vectors
 from tileseer.problems import implicit_gemm
 from tileseer.problems.implicit_gemm import element_bytes
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
@@ -70,7 +70,7 @@ TILES = (
     ),
     *raw("1", wave_m="waves along m", wave_n="waves along n"),
 )
-"""Of candidates: fields that every family's kernels have."""
+"""Of candidates: fields that every library's kernels have."""
 SPLIT_K = raw("1", split_k="slices of the reduction (launch knob)")
 BUILT = (
     *raw("registers", vgprs="vector registers of a lane, from the build"),
@@ -201,5 +201,5 @@ def with_loads(columns: dict[str, np.ndarray], candidates: pd.DataFrame, hardwar
 def feature_set(
     candidate: tuple[Feature, ...], candidate_columns: Callable[[pd.DataFrame, Hardware], dict[str, np.ndarray]]
 ) -> FeatureSet:
-    """The shared features of problems and pairs with a family's features of candidates."""
+    """The shared features of problems and pairs with a library's features of candidates."""
     return FeatureSet(PROBLEM, candidate, PAIR, problem_columns, candidate_columns, _add_pair_columns)

@@ -1,16 +1,14 @@
-"""Features of MIOpen's solvers, and of problems for all that a library runs.
+"""Learning features of problems for all that a library runs by itself.
 
 A library's solver or engine decides by itself what it runs, so no tile is known, and nothing belongs to the pair. A
 problem's features are those of every problem, and how well it fits sizes that kernels work in.
 """
 
 import numpy as np
-import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.features import gemm
-from tileseer.kernels.features.table import Columns, Feature, FeatureSet, column, raw
-from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.kernels.features.table import Columns, Feature, raw
 from tileseer.problems.operation import Operation
 
 Tiles = dict[str, tuple[int, ...]]
@@ -18,7 +16,7 @@ Tiles = dict[str, tuple[int, ...]]
 LARGEST_POWER = 4096
 
 
-def _fits(tiles: Tiles, powers: tuple[str, ...]) -> tuple[Feature, ...]:
+def fits(tiles: Tiles, powers: tuple[str, ...]) -> tuple[Feature, ...]:
     """How well extents fit tiles of some sizes, and powers of 2."""
     return (
         *(_fill(name, size) for name, sizes in tiles.items() for size in sizes),
@@ -56,41 +54,9 @@ PROBLEM = (
     ),
     Feature("useful_gflop", "GFLOP", "2 * N * Do * Ho * Wo * K * C/G * Z * Y * X / 1e9", lambda p: p["flops"] / 1e9),
     Feature("gemm_aspect", "1", "gemm_m / gemm_n", lambda p: p["gemm_m"] / p["gemm_n"]),
-    *_fits(PROBLEM_TILES, ("group_c", "group_k", "N")),
+    *fits(PROBLEM_TILES, ("group_c", "group_k", "N")),
 )
 """Of problems: group_c and group_k are the channels of a group, batch_pixels the output pixels of the batch."""
-
-SOLVER_TILES: Tiles = {
-    "out_h": (2, 3, 4, 6),
-    "out_w": (2, 3, 4, 6),
-    "group_c": (4, 16),
-    "group_k": (4, 16),
-    "pixels": (32, 64, 128, 256),
-    "batch_pixels": (32, 64, 128),
-}
-_OF_SOLVERS = (
-    *PROBLEM,
-    *raw(
-        "1",
-        X="filter width",
-        out_h="output height",
-        out_w="output width",
-        batch_pixels="output pixels of the batch",
-        group_c="input channels of a group",
-        group_k="output channels of a group",
-        pad_w="padding along width",
-    ),
-    Feature("channels_c", "elements", "contiguous channels of C", column("run_c")),
-    Feature("max_dilation", "1", "largest dilation", lambda p: _largest(p, "dilation")),
-    Feature("max_padding", "1", "largest padding", lambda p: _largest(p, "pad")),
-    *_fits(SOLVER_TILES, ("Wi", "in_pixels", "out_w")),
-)
-"""Solvers are of more kinds than GEMMs, and there are times of a hundred thousand problems: what cuDNN's models are as
-good without."""
-
-
-def _largest(p: Columns, what: str) -> np.ndarray:
-    return np.maximum(np.maximum(p[f"{what}_d"], p[f"{what}_h"]), p[f"{what}_w"])
 
 
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
@@ -112,16 +78,3 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
     columns |= {name: values.astype(np.float64) for name, values in sizes.items()}
     columns["layout"] = dims["layout"].astype(np.float64)
     return columns
-
-
-_CANDIDATE = (Feature("solver", "code", "MIOpen's number of the solver", column("number"), categorical=True),)
-
-
-def _solvers(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
-    """Float64 [Q] by name."""
-    return {"number": np.array([SOLVERS[name].number for name in candidates["solver"]], np.float64)}
-
-
-_LAYOUT = raw("code", layout="0: NCHW, 1: NHWC, of all tensors and also with depth")
-MIOPEN = FeatureSet(_OF_SOLVERS, _CANDIDATE, (), problem_columns, _solvers)
-MIOPEN_LAYOUTS = FeatureSet((*_OF_SOLVERS, *_LAYOUT), _CANDIDATE, (), problem_columns, _solvers)

@@ -60,6 +60,10 @@ class FeatureSet:
     """Precision of pair features and of the matrix."""
     order: tuple[str, ...] = ()
     """Names in matrix order; by default problem, candidate, pair."""
+    with_code: str = ""
+    """Name of the set that adds what only a compiler knows, if there is one."""
+    with_layout: str = ""
+    """Name of the set that distinguishes layouts, if there is one."""
 
     def pairs(self, problems: Rows, candidates: Rows, compute_units: int) -> PairColumns:
         """What pair features are made of."""

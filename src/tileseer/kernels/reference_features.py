@@ -7,27 +7,19 @@ tiles are not counted by group. Values are float64, as they are there: a thresho
 float32 would send the two programs down different branches.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.ck_tile import features as ck_tile
-from tileseer.kernels.cutlass import features as cutlass
 from tileseer.kernels.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
-from tileseer.kernels.registry import family_of_kernels
+from tileseer.kernels.libraries import library_of_kernels
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
 from tileseer.problems.problem import DIMS
 
 COMPV4_LDS = 32768
 """LDS bytes that the reference grants compv4, whatever the device."""
-
-REFERENCE_WORDS: dict[str, tuple[Mapping[str, int], Callable[[pd.DataFrame], pd.DataFrame]]] = {
-    "ck_tile": (ck_tile.REFERENCE_CODES, lambda candidates: candidates),
-    "cutlass": (cutlass.REFERENCE_CODES, cutlass.in_reference_words),
-}
-"""By family the reference's code of each main loop, and candidates with the fields that its features are made of."""
 
 
 def hardware_arguments(hardware: Hardware) -> dict[str, int]:
@@ -78,8 +70,8 @@ def _problem_columns(dims: Columns, operation: Operation, hardware: Hardware) ->
 
 def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
     """The reference's fields of a kernel, float64 [Q] by name."""
-    codes, in_words = REFERENCE_WORDS[family_of_kernels(candidates["kernel"].tolist()).name]
-    candidates = in_words(candidates)
+    library = library_of_kernels(candidates["kernel"].tolist())
+    candidates = library.made_here(library.in_reference_words)(candidates)
     # Most columns are one comparison of the pipeline's name, which numbers do much faster than words.
     pipeline, names = pd.factorize(candidates["pipeline"])
 
@@ -91,7 +83,7 @@ def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str
         "block_size": tile["m"],
         "gemm_m_per_block": tile["n"],
         "gemm_n_per_block": tile["k"],
-        "pipeline": np.array([codes.get(name, 0) for name in names], np.float64)[pipeline],
+        "pipeline": candidates["loop"].to_numpy(np.float64),
         **{f"is_{name}": is_pipeline(name) for name in ("compv3", "compv4", "compv5", "compv6", "mem")},
         "is_intrawave": (candidates["scheduler"] == "intrawave").to_numpy(np.float64),
         "has_dsb": candidates["double_smem_buffer"].to_numpy(np.float64),

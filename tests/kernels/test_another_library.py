@@ -1,4 +1,4 @@
-"""Another family (``toy_family``), entered into the table of each subject, goes through every stage."""
+"""Another library (``toy_library``), a folder and an entry in one list, goes through every stage."""
 
 import re
 from pathlib import Path
@@ -7,18 +7,17 @@ import learning_samples as samples
 import numpy as np
 import pandas as pd
 import pytest
-from toy_family import TOY, register
+from toy_library.library import TOY
 
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.none import NoToolchain
 from tileseer.core.errors import UserError
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import candidates, kernel_table, registry
-from tileseer.kernels.emission import EMITTERS
+from tileseer.kernels import candidates, kernel_table, libraries
 from tileseer.kernels.enumeration import filter_kernels
+from tileseer.kernels.miopen.kernel import Solver
 from tileseer.kernels.names import read_kernel_name
 from tileseer.kernels.rule_sets import read_sweep
-from tileseer.kernels.support import check_support
 from tileseer.learn import features
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem
@@ -30,7 +29,7 @@ PRODUCT = samples.product().model_copy(update={"name": "toy_1_board", "arch": AR
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    register(monkeypatch)
+    monkeypatch.setattr(libraries, "LIBRARIES", (*libraries.LIBRARIES, TOY))
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def test_its_kernels_are_enumerated_filtered_and_kept_in_a_table(found):
 
 def test_its_names_are_read_and_mistakes_in_them_told(found):
     listed = [one.name for one in found.kernels]
-    assert registry.parse_kernels(listed) == found.kernels
+    assert libraries.parse_kernels(listed) == found.kernels
     assert read_kernel_name(f"{listed[0]}.hpp", ARCH).kernel == found.kernels[0]
     with pytest.raises(UserError, match="a data type"):
         read_kernel_name("toy_conv_fwd_fp8_2d_16x16", ARCH)
@@ -58,16 +57,16 @@ def test_its_names_are_read_and_mistakes_in_them_told(found):
 
 
 def test_its_cpp_is_emitted_and_registered(found):
-    emitter = registry.entry(EMITTERS, registry.family_of_arch(ARCH))(ROOT, ROOT)
+    emitter = libraries.emitter_of(found.kernels)(ROOT, ROOT)
     texts = emitter.files(found.kernels, ARCH)
-    assert sorted(texts) == sorted(map(registry.header_file, found.kernels))
-    assert f"TOY_KERNEL({found.kernels[0].name})" in registry.registration_source(found.kernels)
+    assert sorted(texts) == sorted(map(emitter.header_file, found.kernels))
+    assert f"TOY_KERNEL({found.kernels[0].name})" in emitter.registration_source(found.kernels)
 
 
 def measured(found):
     """Times of the simulated device, as the dataset has them."""
     names_2d = [one.name for one in found.kernels if one.ndim == 2]
-    units = [CompileUnit(kernel, ARCH, b"") for kernel in registry.parse_kernels(names_2d)]
+    units = [CompileUnit(kernel, ARCH, b"") for kernel in libraries.parse_kernels(names_2d)]
     built = NoToolchain(PRODUCT, samples.coefficients()).compile(units)
     pool = candidates.with_fields(pd.DataFrame({"kernel": names_2d, "split_k": 1}))
     pool["kernel_id"] = [f"{i:016x}" for i in range(len(pool))]
@@ -80,13 +79,13 @@ def measured(found):
 
 def test_it_is_built_asked_timed_learnt_and_ranked(found):
     data = measured(found)
-    runs = check_support(data.problems, data.candidates, "forward") == 0
+    runs = libraries.check_support(data.problems, data.candidates, "forward") == 0
     assert runs.any() and not np.isnan(data.latency_ms).all()
     assert (np.isfinite(data.latency_ms) <= runs.ravel()).all()
     for chosen in ("toy", "reference"):
         pairs = np.zeros(1, int), np.zeros(1, int)
         assert np.isfinite(features.Features.of(chosen, PRODUCT).matrix(data.problems, data.candidates, *pairs)).any()
-    settings = samples.SMALL.model_copy(update={"features": TOY.features})
+    settings = samples.SMALL.model_copy(update={"features": TOY.feature_set})
     model = samples.train(data, PRODUCT, settings).model
     ranked = samples.ranked(model, Problem.from_dims("forward", "bf16", N=4, C=64, K=64, Hi=28, Wi=28, Y=3, X=3))
     assert len(ranked) == len(set(ranked["kernel"])) > 3 and (ranked["score"].diff().dropna() <= 0).all()
@@ -95,17 +94,17 @@ def test_it_is_built_asked_timed_learnt_and_ranked(found):
 
 def test_an_unknown_arch_and_a_missing_entry_are_refused():
     with pytest.raises(UserError, match=r"no kernels for the arch 'rdna'; .* of the forms gfx\*"):
-        registry.family_of_arch("rdna")
+        libraries.library_of_arch("rdna")
     with pytest.raises(UserError, match="kernels of miopen are not made or timed here; replay a recording"):
-        registry.entry(EMITTERS, registry.MIOPEN)
-    with pytest.raises(UserError, match="kernels of one family at a time"):
-        registry.family_of_kernels(["cutlass_conv_fwd", "grouped_conv_fwd_bf16"])
+        libraries.emitter_of([Solver("forward", "fp32", 2, "fft")])
+    with pytest.raises(UserError, match="kernels of one library at a time"):
+        libraries.library_of_kernels(["cutlass_conv_fwd", "grouped_conv_fwd_bf16"])
     with pytest.raises(ValueError, match="no kernel name"):
-        registry.family_of_kernels([])
-    assert registry.parse_kernels([]) == []
+        libraries.library_of_kernels([])
+    assert libraries.parse_kernels([]) == []
 
 
-def test_families_share_no_prefix_and_no_arch():
-    for field in ("name", "prefix", "archs", "features"):
-        values = [getattr(family, field) for family in registry.FAMILIES]
+def test_libraries_share_no_prefix_and_no_arch():
+    for field in ("name", "prefix", "archs", "feature_set"):
+        values = [getattr(library, field) for library in libraries.LIBRARIES]
         assert not any(a.startswith(b) for a in values for b in values if a is not b)

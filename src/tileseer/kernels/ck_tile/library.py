@@ -1,0 +1,31 @@
+"""CK Tile: grouped convolutions of Composable Kernel, for AMD GPUs."""
+
+from tileseer.kernels.ck_tile import cost, features, names, resources
+from tileseer.kernels.ck_tile.emit import CkTileEmitter
+from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
+from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.kernels.library import Library
+from tileseer.kernels.source_tree import SourceTree, brought, rocm_folders
+
+CK_TILE = Library(
+    "ck_tile",
+    "CK Tile",
+    "gfx*",
+    KernelConfig,
+    CK_TILE_SUPPORT,
+    {"tileseer": features.TILESEER, "compiled": features.COMPILED},
+    complete_name=names.complete_name,
+    sweep=CkTileSweep,
+    rule_set="sweep.yaml",
+    emitter=CkTileEmitter,
+    toolchain="hipcc",
+    tree=SourceTree(
+        "Composable Kernel tree", "ck", "ck_tile", "toolchain", lambda: [*rocm_folders(), brought("toolchain") / "ck"]
+    ),
+    estimate=resources.estimate,
+    estimates_registers=True,
+    cost=cost.terms,
+    in_reference_words=features.in_reference_words,
+    measured_with=("hip", "config/hip.yaml"),
+)

@@ -1,0 +1,27 @@
+"""cuDNN: the plans that it offers for a convolution, an engine with its knobs each. It makes and runs them itself."""
+
+import pandas as pd
+
+from tileseer.kernels.cudnn import features
+from tileseer.kernels.cudnn.kernel import Plan
+from tileseer.kernels.library import Library
+from tileseer.kernels.rules import OPERATION, SupportRules
+
+CUDNN_SUPPORT = SupportRules(
+    (OPERATION,),
+    lambda candidates, wave_size: pd.DataFrame(index=candidates.index),
+    lambda dims, variant, element_size: {"G": dims["G"]},
+)
+"""cuDNN itself says which plans can run a problem; the rule only compares what a plan is written for."""
+
+CUDNN = Library(
+    "cudnn",
+    "cuDNN",
+    "*_cudnn",
+    Plan,
+    CUDNN_SUPPORT,
+    {"cudnn": features.CUDNN},
+    offered=True,
+    measured_with=("cuda", "config/cudnn.yaml"),
+    use="nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",
+)

@@ -1,0 +1,38 @@
+"""CUTLASS: implicit-GEMM convolutions for NVIDIA GPUs, from the templates of CUTLASS 2.x."""
+
+import importlib.util
+from pathlib import Path
+
+from tileseer.kernels.cutlass import cost, features
+from tileseer.kernels.cutlass.emit import CutlassEmitter
+from tileseer.kernels.cutlass.kernel import CutlassKernel
+from tileseer.kernels.cutlass.rules import CUTLASS_SUPPORT
+from tileseer.kernels.cutlass.sweep import CutlassSweep
+from tileseer.kernels.library import Library
+from tileseer.kernels.source_tree import SourceTree, brought, folders
+
+
+def _places() -> list[Path]:
+    package = importlib.util.find_spec("cutlass_library")
+    installed = [Path(package.origin).parent / "source"] if package and package.origin else []
+    return [*folders("CUTLASS_PATH"), *installed, brought("cuda-toolchain") / "cutlass"]
+
+
+CUTLASS = Library(
+    "cutlass",
+    "CUTLASS",
+    "sm_*",
+    CutlassKernel,
+    CUTLASS_SUPPORT,
+    {"cutlass": features.CUTLASS},
+    vendor="cudnn",
+    sweep=CutlassSweep,
+    rule_set="cutlass.yaml",
+    emitter=CutlassEmitter,
+    toolchain="nvcc",
+    tree=SourceTree("CUTLASS headers", "cutlass", "cutlass", "cuda-toolchain", _places),
+    estimate=cost.estimate,
+    cost=cost.terms,
+    in_reference_words=features.in_reference_words,
+    measured_with=("cuda", "config/cuda.yaml"),
+)

@@ -1,0 +1,18 @@
+"""MIOpen: the solvers that it chooses among, as its databases of measured times name them. It makes them itself."""
+
+from tileseer.kernels.library import Library, Loss
+from tileseer.kernels.miopen import features
+from tileseer.kernels.miopen.kernel import Solver
+from tileseer.kernels.miopen.support import MIOPEN_SUPPORT
+
+MIOPEN = Library(
+    "miopen",
+    "MIOpen",
+    "*_miopen",
+    Solver,
+    MIOPEN_SUPPORT,
+    {"miopen": features.MIOPEN, "miopen_layouts": features.MIOPEN_LAYOUTS},
+    layout="NCHW",
+    use="nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",
+    borrowed=Loss("an MI210's models on an MI250, unseen layers; 0.0 to 6.1 points by operation", 1.7, 8.6),
+)
