@@ -138,19 +138,18 @@ class AccessCheck:
         for allocation, lanes, at, size, what in self.touched:
             waves, kind = w.waves_of(lanes), "atomic" if transfer.atomic else what.replace("unwritten", "load")
             if what == "unwritten":
-                access = Access(w.group.number, int(waves[0]), transfer.address, kind, self._source(transfer.address))
-                self._note_unwritten(allocation, access, int(at[0]), size)
+                key = allocation.name, transfer.address
+                if self._wants_memory and key not in self._unwritten:
+                    access = Access(
+                        w.group.number, int(waves[0]), transfer.address, kind, self._source(transfer.address)
+                    )
+                    self._unwritten[key] = UnwrittenLoad(self._kernel, allocation.name, int(at[0]), size, access)
             elif self._wants_races and allocation is not w.scratch:
                 epochs = transfer.epoch, w.epoch
                 swaps = transfer.atomic.startswith("CMPSWAP")
                 record = _Record(w.group.number, waves, at, size, transfer.address, kind, epochs, swaps)
                 (self._local if allocation is w.lds else self._global[allocation]).append(record)
         self.touched.clear()
-
-    def _note_unwritten(self, allocation: Allocation, access: Access, offset: int, size: int) -> None:
-        key = allocation.name, access.address
-        if self._wants_memory and key not in self._unwritten:
-            self._unwritten[key] = UnwrittenLoad(self._kernel, allocation.name, offset, size, access)
 
     def unwritten(self) -> list[UnwrittenLoad]:
         """Return the loads of bytes that nothing has written; at most one for each instruction."""

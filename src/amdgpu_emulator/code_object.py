@@ -82,7 +82,10 @@ def load(content: bytes | Path | str) -> CodeObject:
     if isinstance(content, Path | str):
         content = Path(content).read_bytes()
     if content.startswith(_BUNDLE):
-        content = _of_bundle(content)
+        parts = [content[begin:end] for target, begin, end in _bundle_entries(content) if b"amdgcn" in target]
+        if len(parts) != 1:
+            raise ValueError(f"the bundle has {len(parts)} code objects; build the library for one arch")
+        content = parts[0]
     try:
         return _code_object(ELFFile(io.BytesIO(content)))
     except Exception as error:
@@ -95,13 +98,6 @@ def bundle_bytes(head: bytes) -> int:
     if not head.startswith(_BUNDLE):
         raise ValueError("this is no bundle of code objects")
     return max((end for _, _, end in _bundle_entries(head)), default=0)
-
-
-def _of_bundle(content: bytes) -> bytes:
-    parts = [content[begin:end] for target, begin, end in _bundle_entries(content) if b"amdgcn" in target]
-    if len(parts) != 1:
-        raise ValueError(f"the bundle has {len(parts)} code objects; build the library for one arch")
-    return parts[0]
 
 
 def _bundle_entries(head: bytes) -> Iterator[tuple[bytes, int, int]]:
@@ -120,13 +116,16 @@ def _code_object(elf: ELFFile) -> CodeObject:
     for segment in segments:
         image[segment["p_vaddr"] : segment["p_vaddr"] + segment["p_filesz"]] = segment.data()
     (text,) = (section for section in elf.iter_sections() if section.name == ".text")
-    symbols = {
-        symbol.name: (symbol["st_value"], symbol["st_size"])
-        for section in elf.iter_sections()
-        if isinstance(section, SymbolTableSection)
-        for symbol in section.iter_symbols()
-    }
-    metadata = _metadata(elf)
+    tables = [section for section in elf.iter_sections() if isinstance(section, SymbolTableSection)]
+    symbols = {s.name: (s["st_value"], s["st_size"]) for table in tables for s in table.iter_symbols()}
+    notes = [
+        note for section in elf.iter_sections() if isinstance(section, NoteSection) for note in section.iter_notes()
+    ]
+    (packed,) = (
+        note["n_descdata"] for note in notes
+        if note["n_name"] == "AMDGPU" and note["n_type"] in (32, "NT_AMDGPU_METADATA")
+    )  # fmt: skip
+    metadata = msgpack.unpackb(packed)
     kernels = [_descriptor(row, image, symbols) for row in metadata["amdhsa.kernels"]]
     # The target is amdgcn-amd-amdhsa--gfx950, with features such as :xnack- behind it.
     arch = str(metadata["amdhsa.target"]).rpartition("--")[2].partition(":")[0]
@@ -159,11 +158,3 @@ def _descriptor(row: dict[str, Any], image: bytearray, symbols: dict[str, tuple[
     return KernelDescriptor(
         row[".name"], address + entry, code_bytes, lds, scratch, kernarg, arguments, rsrc2, properties
     )
-
-
-def _metadata(elf: ELFFile) -> dict[str, Any]:
-    for section in elf.iter_sections():
-        for note in section.iter_notes() if isinstance(section, NoteSection) else ():
-            if note["n_name"] == "AMDGPU" and note["n_type"] in (32, "NT_AMDGPU_METADATA"):
-                return msgpack.unpackb(note["n_descdata"])
-    raise KeyError("NT_AMDGPU_METADATA")

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from amdgpu_emulator import decoder
-from amdgpu_emulator.code_object import CodeObject, KernelDescriptor
+from amdgpu_emulator.code_object import CodeObject
 from amdgpu_emulator.faults import UnsupportedInstruction
 
 
@@ -26,16 +26,13 @@ class Coverage:
         """Return the instructions of a kernel that were executed, and all that it has."""
         key = code, kernel
         if key not in self._all:
-            self._all[key] = frozenset(_instructions(code, code.kernels[kernel]))
+            descriptor, addresses = code.kernels[kernel], []
+            at = descriptor.entry
+            while at < descriptor.entry + descriptor.code_bytes:
+                addresses.append(at)
+                try:
+                    at += decoder.decode(code.image, at, code.arch).size()
+                except UnsupportedInstruction:
+                    at += 4
+            self._all[key] = frozenset(addresses)
         return len(self._all[key] & self._reached.get(key, set())), len(self._all[key])
-
-
-def _instructions(code: CodeObject, kernel: KernelDescriptor) -> list[int]:
-    addresses, at = [], kernel.entry
-    while at < kernel.entry + kernel.code_bytes:
-        addresses.append(at)
-        try:
-            at += decoder.decode(code.image, at, code.arch).size()
-        except UnsupportedInstruction:
-            at += 4
-    return addresses

@@ -1,7 +1,7 @@
 """An emulated GPU: global memory, and kernels that are launched on it."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +49,7 @@ class EmulatedGpu:
     def launch(
         self, code: CodeObject, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument],
         *, dynamic_lds: int = 0, seed: int = 0, check: Collection[str] = CHECKS, unwritten: Collection[int] = (),
-        trace: Callable[[str], None] | None = None, coverage: Coverage | None = None,
-        most_instructions: int = Dispatch.most_instructions,
+        coverage: Coverage | None = None, most_instructions: int = Dispatch.most_instructions,
     ) -> Execution:  # fmt: skip
         """Execute a kernel over ``grid`` workgroups of ``block`` threads, up to three numbers each.
 
@@ -58,9 +57,8 @@ class EmulatedGpu:
         ``dynamic_lds``: bytes of LDS beside the kernel's own. ``seed``: draws the order of workgroups and waves, and
         when accesses to memory happen; with 0 waves run in lock step, and accesses happen as late as the kernel's
         waits allow. ``check``: find all ``races``, for which the order of seed 0 is enough, and loads of ``memory``
-        that nothing has written: LDS, and the buffers whose numbers are ``unwritten``. ``trace`` gets a line for each
-        instruction. ``coverage`` adds up what launches have reached. A workgroup that executes more than
-        ``most_instructions`` is an ``EmulationHang``.
+        that nothing has written: LDS, and the buffers whose numbers are ``unwritten``. ``coverage`` adds up
+        what launches have reached. A workgroup that executes more than ``most_instructions`` is an ``EmulationHang``.
 
         What a GPU would answer with a fault, and what is not emulated, is an ``EmulationFault``.
         """
@@ -79,7 +77,7 @@ class EmulatedGpu:
             raise ValueError(f"dynamic_lds: {dynamic_lds}, seed: {seed}; both are at least 0")
         watch = AccessCheck(kernel, code.source, "races" in check, "memory" in check) if check else None
         sizes = _three("grid", grid), _three("block", block), dynamic_lds
-        dispatch = Dispatch(machine_code, descriptor, _KERNARG, *sizes, watch, most_instructions, trace)
+        dispatch = Dispatch(machine_code, descriptor, _KERNARG, *sizes, watch, most_instructions)
         buffers = {i: _bytes_of(one, i) for i, one in enumerate(arguments) if isinstance(one, np.ndarray)}
         if no_buffers := set(unwritten) - set(buffers):
             raise ValueError(f"unwritten: {sorted(no_buffers)}; the arguments that are buffers are {[*buffers]}")

@@ -1,7 +1,6 @@
 """One launch: workgroups and their waves, in an order drawn from a seed."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,8 +38,6 @@ class Dispatch:
     """Watches the accesses; None: nothing does."""
     most_instructions: int = 3_000_000
     """Of the waves of a workgroup together; with more it is a hang."""
-    trace: Callable[[str], None] | None = None
-    """Gets a line for each instruction."""
     runs: Counter[int] = field(default_factory=Counter)
     """How often waves have run each basic block."""
 
@@ -72,7 +69,7 @@ class Dispatch:
             if not ready:
                 ready, waiting = sorted(waiting, key=lambda w: w.numbers[0]), []
             index = 0 if rng is None else int(rng.integers(len(ready)))
-            stop = self.code.run(ready[index], self.runs, self.trace)
+            stop = self.code.run(ready[index], self.runs)
             if stop == BARRIER:
                 ready[index].epoch += 1
                 waiting.append(ready.pop(index))

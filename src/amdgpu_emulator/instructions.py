@@ -39,7 +39,11 @@ def translate(inst: Instruction, name: str) -> Step:
     if name in _WITHOUT_EFFECT:
         return lambda w: None
     if name == "S_TRAP":
-        return _trap
+
+        def trap(_: Waves) -> None:
+            raise EmulationFault("the kernel stops itself")
+
+        return trap
     if encoding in _MEMORY:
         return _MEMORY[encoding](inst, name)
     if encoding.startswith("SOP"):
@@ -51,7 +55,3 @@ def translate(inst: Instruction, name: str) -> Step:
     if name.startswith("V_"):
         return vector_instructions.translate_vector(inst, encoding, name)
     raise UnsupportedInstruction(inst.op.name)
-
-
-def _trap(_: Waves) -> None:
-    raise EmulationFault("the kernel stops itself")

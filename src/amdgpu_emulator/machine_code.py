@@ -51,7 +51,7 @@ class MachineCode:
         self._image, self.base, self._arch = image, base, arch
         self._blocks: dict[int, BasicBlock] = {}
 
-    def run(self, w: Waves, runs: Counter[int], trace: Callable[[str], None] | None = None) -> str:
+    def run(self, w: Waves, runs: Counter[int]) -> str:
         """Run waves up to the next barrier, wait or end, or up to where they part, and say which.
 
         ``runs`` counts, for each block by its address, the waves that have run it.
@@ -64,8 +64,6 @@ class MachineCode:
             w.group.left -= w.count * len(block.addresses)
             if w.group.left < _LAST_INSTRUCTIONS:
                 self._look_for_loop(w)
-            if trace is not None:
-                self._trace(w, block, trace)
             steps, place = iter(block.steps), -1
             try:
                 for step in steps:
@@ -73,7 +71,8 @@ class MachineCode:
                 place = len(block.steps)
                 stop = block.jump(w)
             except MemoryFault as fault:
-                raise MemoryFault(f"{self._name_at(w.at)} at {w.at:#x}: {fault}") from None
+                name = decoder.opcode(decoder.decode(self._image, w.at, self._arch).op.name, self._arch)
+                raise MemoryFault(f"{name} at {w.at:#x}: {fault}") from None
             except EmulationFault as fault:
                 # The steps that are left tell where; after the last one it is the jump.
                 place = len(block.steps) - length_hint(steps) - (1 if place < 0 else 0)
@@ -94,15 +93,6 @@ class MachineCode:
                 f"wave {wave} of workgroup {w.group.number} does not end: it is in the loop from {begin:#x} to "
                 f"{end:#x} when the waves of the workgroup have executed all instructions that they may"
             )
-
-    def _trace(self, w: Waves, block: BasicBlock, trace: Callable[[str], None]) -> None:
-        """Tell the instructions of a block that waves are about to execute."""
-        for wave in w.numbers:
-            for address, name in zip(block.addresses, block.opcodes, strict=True):
-                trace(f"workgroup {w.group.number} wave {wave}: {address - self.base:#x} {name.lower()}")
-
-    def _name_at(self, address: int) -> str:
-        return decoder.opcode(decoder.decode(self._image, address, self._arch).op.name, self._arch)
 
     def opcodes(self, runs: Counter[int]) -> Counter[str]:
         """Count how often each opcode was executed, by the runs of basic blocks."""
@@ -159,7 +149,8 @@ def _refusing(what: str) -> Step:
 def _jump(inst: Instruction, name: str, after: int) -> Jump | None:
     """Return how an instruction ends a block; ``None`` if it does not."""
     if name in _BRANCHES:
-        return _branch(_BRANCHES[name], after + 4 * s16(inst.simm16), after)
+        taken, target = _BRANCHES[name], after + 4 * s16(inst.simm16)
+        return lambda w: _go_on(w, [target if way else after for way in taken(w)])
     if name == "S_WAITCNT":
         vm = inst.simm16 & 15 | inst.simm16 >> 14 << 4
         lgkm = inst.simm16 >> 8 & 15
@@ -178,10 +169,6 @@ def _go_on(w: Waves, targets: list[int]) -> str | None:
     """Go on where each wave wants to: together if that is one place."""
     w.pc, w.targets = targets[0], targets
     return None if targets.count(w.pc) == w.count else PART
-
-
-def _branch(taken: Callable[[Waves], list[bool]], target: int, after: int) -> Jump:
-    return lambda w: _go_on(w, [target if way else after for way in taken(w)])
 
 
 def _stop(reason: str, after: int, vm: int, lgkm: int) -> Jump:

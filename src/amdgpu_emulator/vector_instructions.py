@@ -45,7 +45,7 @@ def _vector(inst: Instruction, encoding: str, name: str, operation: VectorOperat
     put = _result(inst, encoding, name, operation)
     compute = operation.compute
     if operation.carries:
-        carry = result_writer(_carry_register(inst, encoding), "mask")
+        carry = result_writer(int(inst.sdst.offset) if encoding == "VOP3SD" else VCC, "mask")
 
         def step_with_carry(w: Waves) -> None:
             result, flags = compute(*[source(w) for source in sources])
@@ -76,10 +76,6 @@ def _compare_to_mask(inst: Instruction, encoding: str, name: str) -> Step:
         w.set_exec(w.s64[result // 2 :: SGPR_PAIRS])
 
     return step
-
-
-def _carry_register(inst: Instruction, encoding: str) -> int:
-    return int(inst.sdst.offset) if encoding == "VOP3SD" else VCC
 
 
 def _sources(inst: Instruction, encoding: str, name: str, operation: VectorOperation) -> list[Read]:

@@ -54,14 +54,6 @@ def exchange(barrier, before=WAIT):
     ])  # fmt: skip
 
 
-def launch(code, seed, groups=3, threads=256, lds=1024, out_words=None):
-    return execute(code, seed, groups, threads, lds, out_words)[0]
-
-
-def run_exchange(barrier, groups=3, **options):
-    return execute_whole(exchange(barrier), groups=groups, **options)[1]
-
-
 def execute(*words, **options):
     out, done = execute_whole(*words, **options)
     return out, done.races
@@ -76,18 +68,13 @@ def execute_whole(code, seed=0, groups=3, threads=256, lds=1024, out_words=None,
     return out, code_object.launch("exchange", [groups], [threads], [out], seed=seed, **options)
 
 
-def test_threads_exchange_through_lds_in_every_order():
-    want = (np.arange(256) - 64) % 256
-    for seed in range(6):
-        assert launch(exchange(BARRIER), seed).reshape(3, 256).tolist() == [want.tolist()] * 3
-
-
-def test_a_missing_barrier_depends_on_the_order():
+def test_threads_exchange_through_lds_in_every_order_and_need_the_barrier():
     want = np.tile((np.arange(256) - 64) % 256, 3)
-    right = {bool((launch(exchange(b""), seed) == want).all()) for seed in range(8)}
-    assert False in right
+    assert all((execute(exchange(BARRIER), seed)[0] == want).all() for seed in range(6))
+    made = [execute(exchange(b""), seed)[0] for seed in range(8)]
+    assert not all((out == want).all() for out in made)
     # What is read before it is written is not a number.
-    assert any((launch(exchange(b""), seed)[:64] == -1).all() for seed in range(8))
+    assert any((out[:64] == -1).all() for out in made)
 
 
 def wait(lgkm):
@@ -168,7 +155,7 @@ def test_a_scalar_load_is_there_only_when_no_access_is_pending():
 
 
 def test_the_last_wave_may_be_partial():
-    out = launch(exchange(BARRIER), 1, groups=1, threads=100)
+    out = execute(exchange(BARRIER), 1, groups=1, threads=100)[0]
     assert (out[:36] == -1).all() or (out[:64] == -1).all()
     assert out[64:100].tolist() == list(range(36)) and (out[100:] == -1).all()
 
@@ -178,23 +165,20 @@ def test_memory_that_was_not_allocated_is_a_fault():
         EmulationFault,
         match=r"GLOBAL_STORE_DWORD at 0x.*: 4 bytes at address 0x.* are in no memory.*: offset 1024 of argument 0",
     ):
-        launch(exchange(BARRIER), 0, groups=2, out_words=256)
+        execute(exchange(BARRIER), groups=2, out_words=256)
     with pytest.raises(EmulationFault, match=r"outside of the LDS of a workgroup, which has 512 bytes"):
-        launch(exchange(BARRIER), 0, lds=512)
+        execute(exchange(BARRIER), lds=512)
 
 
 def test_a_load_of_what_nothing_has_written_is_reported():
     # What a fourth wave would write is read by wave 0.
-    done = run_exchange(BARRIER, groups=1, threads=192)
+    done = execute_whole(exchange(BARRIER), groups=1, threads=192)[1]
     (load_,) = (one for one in done.unwritten if one.memory == "the LDS of a workgroup")
     assert (load_.offset, load_.size, load_.access.what, load_.access.wave) == (768, 4, "load", 0)
     assert str(load_).endswith("takes 4 bytes at offset 768 of the LDS of a workgroup that nothing has written")
-    assert not run_exchange(BARRIER).unwritten
-    assert not run_exchange(BARRIER, threads=192, check=["races"]).unwritten
-    assert not run_exchange(b"", check=["memory"]).races and run_exchange(b"", check=["races"]).races
-
-
-def test_an_output_is_written_before_it_is_read():
+    assert not execute_whole(exchange(BARRIER))[1].unwritten
+    assert not execute_whole(exchange(BARRIER), threads=192, check=["races"])[1].unwritten
+    assert not execute(exchange(b""), check=["memory"])[1] and execute(exchange(b""), check=["races"])[1]
     code, arguments = load(SAXPY), saxpy()
     done = code.launch("saxpy", [2], [64], arguments, unwritten=[0])
     assert [(one.memory, one.offset) for one in done.unwritten] == [("argument 0", 0)]
@@ -216,12 +200,11 @@ def test_memory_that_the_host_has_written_counts():
         gpu.memory.mark_written((1 << 30) + 8, 9)
 
 
-def test_coverage_and_trace_say_what_was_executed():
-    code, coverage, lines = load(SAXPY), Coverage(), []
-    done = code.launch("saxpy", [2], [64], saxpy(), coverage=coverage, trace=lines.append)
+def test_coverage_says_what_was_executed():
+    code, coverage = load(SAXPY), Coverage()
+    done = code.launch("saxpy", [2], [64], saxpy(), coverage=coverage)
     executed, every = coverage.counts(code, "saxpy")
     assert executed == len(done.addresses) <= every < executed + 8 and coverage.launched(code) == ["saxpy"]
-    assert len(lines) == done.opcodes.total() and lines[0].startswith("workgroup (0, 0, 0) wave 0: 0x")
     # A smaller launch reaches nothing new.
     code.launch("saxpy", [1], [64], saxpy(), coverage=coverage)
     assert coverage.counts(code, "saxpy") == (executed, every)
@@ -270,7 +253,6 @@ def test_an_access_beside_a_buffer_and_a_store_to_an_input_are_faults():
 @pytest.mark.parametrize(("changes", "message"), [
     ({"kernel": "axpy"}, "no kernel axpy, but saxpy"),
     ({"grid": [0]}, r"grid: \[0\]; choose one to three whole numbers of at least 1"),
-    ({"grid": [2.0]}, "grid: "),
     ({"grid": [1, 1, 1, 1]}, "grid: "),
     ({"block": []}, "block: "),
     ({"block": [64, 32]}, r"block: \[64, 32\]; a workgroup has 1024 threads at most"),
@@ -279,9 +261,7 @@ def test_an_access_beside_a_buffer_and_a_store_to_an_input_are_faults():
     ({"check": "race"}, "check: 'race'; choose of races, memory"),
     ({"unwritten": [1, 2]}, r"unwritten: \[2\]; the arguments that are buffers are \[0, 1\]"),
     ({2: np.float64(3)}, "argument 2 of saxpy has 4 bytes, not 8"),
-    ({2: np.ones(1, np.float32)}, "argument 2 of saxpy has 4 bytes, not 8"),
     ({3: 100}, r"argument 3 is of type int; pass an array, or a number with a size as np.uint32\(1\)"),
-    ({0: None}, "argument 0 is of type NoneType"),
     ({0: np.ones(200, np.float32)[::2]}, "argument 0: the array is not contiguous"),
     ({0: np.array([None] * 100)}, "argument 0: the array is not contiguous in C order, or not of numbers"),
 ])  # fmt: skip
@@ -292,35 +272,32 @@ def test_what_a_launch_cannot_take_is_named(changes, message):
         load(SAXPY).launch(**{"kernel": "saxpy", "grid": [2], "block": [64], "arguments": arguments} | options)
 
 
-def test_what_no_gpu_can_launch_is_a_fault():
+def test_what_no_gpu_can_launch_and_what_is_not_emulated_is_a_fault():
     code = load(str(SAXPY))
     with pytest.raises(ValueError, match="takes 4 arguments, not 3"):
         code.launch("saxpy", [2], [64], saxpy()[:3])
     with pytest.raises(EmulationFault, match="saxpy takes 200000 bytes of LDS; gfx950 has 163840"):
         code.launch("saxpy", [2], [64], saxpy(), dynamic_lds=200_000)
     with pytest.raises(EmulationFault, match="gfx1100 is not emulated; gfx90a, gfx942, gfx950 are"):
-        CodeObject("gfx1100", code.kernels, code.image, code.text).launch("saxpy", [2], [64], saxpy())
-
-
-def test_a_trap_is_a_fault_of_the_kernel():
-    with pytest.raises(EmulationFault, match="S_TRAP at 0x0: the kernel stops itself") as caught:
-        execute(encode("SOPP", ins.SOPPOp.S_TRAP, simm16=2) + END)
-    assert not isinstance(caught.value, UnsupportedInstruction)
-
-
-def test_scratch_through_a_buffer_is_not_emulated_rather_than_a_fault_of_the_kernel():
-    code = load(SAXPY)
+        replace(code, arch="gfx1100").launch("saxpy", [2], [64], saxpy())
     spills = replace(code.kernels["saxpy"], scratch_bytes=64, properties=1 | 8)
     with pytest.raises(UnsupportedInstruction, match="scratch through a buffer"):
         replace(code, kernels={"saxpy": spills}).launch("saxpy", [2], [64], saxpy())
 
 
-def test_a_jump_out_of_the_code_is_a_fault_of_the_kernel():
-    far = encode("SOP1", ins.SOP1Op.S_MOV_B64, sdst=4, ssrc0=128) + encode("SOP1", ins.SOP1Op.S_SETPC_B64, ssrc0=4)
-    for code in (far, WAIT):
-        with pytest.raises(EmulationFault, match=r"a jump to 0x.*, where no machine code is") as caught:
-            execute(code)
-        assert not isinstance(caught.value, UnsupportedInstruction)
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (encode("SOPP", ins.SOPPOp.S_TRAP, simm16=2) + END, "S_TRAP at 0x0: the kernel stops itself"),
+        (encode("SOP1", ins.SOP1Op.S_MOV_B64, sdst=4, ssrc0=128) + encode("SOP1", ins.SOP1Op.S_SETPC_B64, ssrc0=4),
+         r"a jump to 0x.*, where no machine code is"),
+        (WAIT, r"a jump to 0x.*, where no machine code is"),
+    ],
+)  # fmt: skip
+def test_a_trap_and_a_jump_out_of_the_code_are_faults_of_the_kernel(code, said):
+    with pytest.raises(EmulationFault, match=said) as caught:
+        execute(code)
+    assert not isinstance(caught.value, UnsupportedInstruction)
 
 
 def test_a_file_that_is_no_code_object_is_refused():

@@ -52,9 +52,7 @@ def same(got, want, kind, exact=True):
 def test_a_vector_opcode_computes_what_the_pseudocode_says(op):
     name = opcode(op.name, "")
     operation = vector_operations.VECTOR_OPERATIONS[name]
-    form = {"VOP1Op": "VOP1", "VOP2Op": "VOP2", "VOP3Op": "VOP3", "VOP3SDOp": "VOP3SD", "VOPCOp": "VOPC"}[
-        type(op).__name__
-    ]
+    form = type(op).__name__.removesuffix("Op")
     compares = operation.result == "mask"
     if form == "VOP3" and compares:
         form = "VOP3_SDST"
@@ -175,13 +173,13 @@ def test_bytes_are_chosen_by_selectors():
     execute(w, "VOP3", op, src0=258, src1=260, src2=262, vdst=8)
     expected = [reference_perm(*(int(w.v[row, lane]) for row in (2, 4, 6))) for lane in range(LANES)]
     assert w.v[8].tolist() == expected
-    for w.s[6] in (0x07060302, 0x01000504, 0x0C070C01):
+    for w.s[6] in (0x05040100, 0x07060302, 0x01000504, 0x0C070C01):
         execute(w, "VOP3", op, src0=258, src1=260, src2=6, vdst=8)
         expected = [reference_perm(*(int(w.v[row, lane]) for row in (2, 4)), int(w.s[6])) for lane in range(LANES)]
         assert w.v[8].tolist() == expected
 
 
-@pytest.mark.parametrize("table", [0x00, 0xFF, 0x96, 0xE8, 0x1B, 0x80])
+@pytest.mark.parametrize("table", [0xFF, 0x96, 0x1B])
 def test_any_function_of_three_bits(table):
     w = wave()
     w.v[2:8] = draw("bitop3", (6, LANES))
@@ -279,6 +277,9 @@ def test_a_packed_opcode_does_the_same_twice(op):
     if op.name == "V_PK_MOV_B32":
         execute(w, "VOP3P", op, **fields | {"opsel": 2})
         assert (w.v[8] == before[2]).all() and (w.v[9] == before[5]).all()
+        # A pair may be swapped in place.
+        execute(w, "VOP3P", op, src0=258, src1=258, vdst=2, opsel=1)
+        assert (w.v[2] == before[3]).all() and (w.v[3] == before[2]).all()
         return
     execute(w, "VOP3P", op, **fields)
     for lane in range(LANES):
@@ -432,14 +433,6 @@ def test_the_mask_is_kept_and_combined(op, want):
     assert w.m.tolist() == [bool(new >> lane & 1) for lane in range(LANES)]
 
 
-def test_a_pair_may_be_swapped_in_place():
-    w = wave()
-    w.v[10], w.v[11] = draw("low", LANES), draw("high", LANES)
-    before = w.v[10:12].copy()
-    execute(w, "VOP3P", ins.VOP3POp.V_PK_MOV_B32, src0=266, src1=266, vdst=10, opsel=1)
-    assert (w.v[10] == before[1]).all() and (w.v[11] == before[0]).all()
-
-
 def test_a_comparison_may_disable_lanes():
     w = wave()
     w.v[2], w.v[4] = np.arange(LANES), 20
@@ -449,10 +442,3 @@ def test_a_comparison_may_disable_lanes():
     w.set_exec(EVERY_LANE)
     execute(w, "VOPC", ins.VOPCOp.V_CMPX_GE_U32_E32, src0=258, vsrc1=4)
     assert w.m.tolist() == [lane >= 20 for lane in range(LANES)]
-
-
-@pytest.mark.parametrize("selectors", [0x05040100, 0x07060302, 0x03020504, 0x0C0C0100])
-def test_bytes_chosen_by_one_selector_are_those_of_a_selector_per_lane(selectors):
-    a, b = draw("perm", (2, 64))
-    each = vector_operations.perm(a, b, np.full(64, selectors, np.uint32))
-    assert (vector_operations.perm(a, b, np.array([selectors], np.uint32)) == each).all()
