@@ -50,6 +50,15 @@ def test_the_nodes_of_a_text_give_the_scores_of_lightgbm(booster):
     np.testing.assert_allclose(scores, booster.predict(data), rtol=1e-12)
 
 
+def test_what_no_reader_needs_of_a_text_changes_no_score_and_no_reason(booster):
+    text = booster.model_to_string()
+    short = lightgbm.Booster(model_str=trees.canonical(text))
+    assert len(trees.canonical(text)) < 0.9 * len(text) and short.num_trees() == booster.num_trees()
+    for options in ({}, {"pred_contrib": True}, {"start_iteration": 7, "num_iteration": 9}):
+        np.testing.assert_array_equal(short.predict(table(2), **options), booster.predict(table(2), **options))
+    assert short.feature_importance("split").tolist() == booster.feature_importance("split").tolist()
+
+
 def test_many_rows_have_the_scores_of_few(booster, monkeypatch):
     rounded = trees.round_leaves(lightgbm.Booster(model_str=booster.model_to_string()))
     data = table(3)

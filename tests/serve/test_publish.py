@@ -3,10 +3,12 @@
 import hashlib
 import json
 import shutil
+from importlib.metadata import version
 
 import pyarrow as pa
 import pytest
 from dataset_files import dataset
+from packaging.specifiers import SpecifierSet
 from published_models import PAGE, let_the_hashes_fit, make
 from stages_by_hand import main_of
 
@@ -166,19 +168,32 @@ def test_a_kernel_of_another_library_is_refused_even_with_new_hashes(models):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "said"),
     [
-        {"format": 1},
-        {"device_kind": "guessed"},
-        {"operations": {"forward_bf16": {"folder": "../elsewhere"}}},
-        {"sha256": {"a": "b"}},
+        (
+            {"format": 3},
+            "is of format 3 for tileseer >=0.1,<0.2, but this release reads format 4 for >=0.1,<0.2: publish",
+        ),
+        (
+            {"tileseer": ">=0.3,<0.4"},
+            "is of format 4 for tileseer >=0.3,<0.4, but this release reads format 4 for >=0.1,<0.2: publish",
+        ),
+        ({"device_kind": "guessed"}, "device_kind"),
+        ({"operations": {"forward_bf16": {"folder": "../elsewhere"}}}, "folder"),
+        ({"sha256": {"a": "b"}}, "sha256"),
     ],
 )
-def test_an_index_that_does_not_fit_is_refused(models, change):
+def test_an_index_that_does_not_fit_is_refused_by_one_sentence(models, change, said):
     index = json.loads((models / model_files.INDEX).read_text())
     (models / model_files.INDEX).write_text(json.dumps(index | change))
-    with pytest.raises(UserError, match=r"index\.json"):
+    with pytest.raises(UserError, match=r"index\.json") as refused:
         model_files.read_index(models)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_directory_says_which_versions_of_the_package_read_it(models):
+    readers = json.loads((models / model_files.INDEX).read_text())["tileseer"]
+    assert SpecifierSet(readers).contains(version("tileseer"))
 
 
 def test_models_are_text_or_arrow(models):

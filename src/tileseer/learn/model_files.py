@@ -25,7 +25,7 @@ from tileseer.config.names import Arch, OperationName, Product
 from tileseer.core import seal
 from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
-from tileseer.core.tables import expected, strict_json, validate_table
+from tileseer.core.tables import strict_json, validate_table
 from tileseer.measure.device import DeviceKind
 
 INDEX = "index.json"
@@ -55,7 +55,9 @@ PAGE = "README.md"
 """What the models are, how good, and how to use them."""
 PROVENANCE = "provenance.json"
 """What made the models (``tileseer.serve.provenance``); a directory that was published by hand may lack it."""
-FORMAT: Literal[3] = 3
+FORMAT: Literal[4] = 4
+READERS = ">=0.1,<0.2"
+"""Versions of the package that read a directory of this one: features and rules are in the package."""
 READS = 20
 """How often a directory is read that is published anew each time."""
 Content = TypeVar("Content")
@@ -72,7 +74,9 @@ class Entry(Document):
 class Index(Document):
     """What a model directory holds, and the SHA-256 of each of its files."""
 
-    format: Annotated[Literal[3], expected(f"{FORMAT}, which this release reads: publish the models again")]
+    format: Literal[4]
+    tileseer: str
+    """Versions of the package that read the directory, ``READERS``."""
     arch: Arch
     device: Product
     device_kind: DeviceKind
@@ -116,7 +120,14 @@ def parse_index(models: Path) -> Index:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error}); is this a directory of models?") from error
-    return validate_table(strict_json(text, str(path)), Index, str(path))
+    content = strict_json(text, str(path))
+    found = [content.get(name) for name in ("format", "tileseer")] if isinstance(content, dict) else []
+    if found and found != [FORMAT, READERS]:
+        raise UserError(
+            f"{path}: is of format {found[0]} for tileseer {found[1] or 'of an earlier release'}, but this release reads "
+            f"format {FORMAT} for {READERS}: publish the models again, or use a release that fits"
+        )
+    return validate_table(content, Index, str(path))
 
 
 def _checked_index(models: Path) -> Index:
