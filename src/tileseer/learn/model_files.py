@@ -124,8 +124,8 @@ def parse_index(models: Path) -> Index:
     found = [content.get(name) for name in ("format", "tileseer")] if isinstance(content, dict) else []
     if found and found != [FORMAT, READERS]:
         raise UserError(
-            f"{path}: is of format {found[0]} for tileseer {found[1] or 'of an earlier release'}, but this release reads "
-            f"format {FORMAT} for {READERS}: publish the models again, or use a release that fits"
+            f"{path}: is of format {found[0]} for tileseer {found[1] or 'of an earlier release'}, but this release "
+            f"reads format {FORMAT} for {READERS}: publish the models again, or use a release that fits"
         )
     return validate_table(content, Index, str(path))
 

@@ -146,8 +146,8 @@ def publish_models(
 
 
 def _index(made: Path, device: Mapping[str, Any], operations: Mapping[str, Entry]) -> Index:
-    files = model_files.file_digests(made)
-    return Index(format=model_files.FORMAT, tileseer=model_files.READERS, **device, operations=dict(operations), sha256=files)
+    own, files = dict(operations), model_files.file_digests(made)
+    return Index(format=model_files.FORMAT, tileseer=model_files.READERS, **device, operations=own, sha256=files)
 
 
 def _keep_others(output: Path, made: Path, new: Mapping[str, Entry], device: Mapping[str, str]) -> dict[str, Entry]:
