@@ -6,11 +6,10 @@ min_version("9.27")
 include: "workflow/rules/config_files.smk"
 
 
-configfile: "config/config.yaml"
+configfile: CONFIG_FILE
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/stage_file.smk"
 include: "workflow/rules/inputs.smk"
 include: "workflow/rules/arch_specs.smk"
 include: "workflow/rules/problems.smk"
@@ -27,7 +26,6 @@ include: "workflow/rules/validation.smk"
 include: "workflow/rules/serving.smk"
 include: "workflow/rules/publish.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/jobs.smk"
 
 
 # Everything for the configured arch: the models and the report.
@@ -38,4 +36,7 @@ rule all:
         f"results/reports/{SETTINGS.arch}.html",
 
 
-include: "workflow/rules/targets.smk"
+onsuccess:
+    from tileseer.cli.run_summary import print_summary
+
+    print_summary(sorted(ARCHS))

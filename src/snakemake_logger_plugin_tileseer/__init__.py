@@ -7,18 +7,14 @@ Snakemake imports this package before it reads the Snakefile, which may bring a 
 imports ``tileseer``.
 """
 
-import json
 import logging
 import re
 import threading
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
-from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from snakemake_logger_plugin_tileseer.jobs import Jobs, printed
 
@@ -28,15 +24,6 @@ HIDDEN = ("CalledProcessError in", "Exiting because a job execution failed", "At
 """In errors of Snakemake that say nothing beside the end of the log of a job that failed."""
 OF_USERS = ("WorkflowError", "MissingRuleException")
 """Kinds of Snakemake's errors that are a user's mistake."""
-
-
-@dataclass
-class LogHandlerSettings(LogHandlerSettingsBase):
-    """Options ``--logger-tileseer-...`` of Snakemake."""
-
-    summary: str = field(
-        default="", metadata={"help": "Write the number of computed and restored jobs into this JSON file."}
-    )
 
 
 class LogHandler(LogHandlerBase):
@@ -55,41 +42,41 @@ class LogHandler(LogHandlerBase):
         self._live: Live | None = None
         self._ended = threading.Event()
         self._spoke = threading.Event()
-        self._is_run = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take what a record says of the run, and show it."""
         event = getattr(record, "event", None)
         text = record.getMessage()
-        if event == LogEvent.WORKFLOW_STARTED:
-            self._is_run = not self.common_settings.dryrun
-        elif event == LogEvent.RUN_INFO:
+        if event == LogEvent.RUN_INFO:
             self._begin(record.stats["total"])  # type: ignore[attr-defined]
         elif event == LogEvent.JOB_INFO:
             job = self._jobs.begin(vars(record))
-            if self.common_settings.dryrun and job.is_shown:
+            if self.common_settings.dryrun:
                 self._say(f"{job.name}: {job.reason}")
         elif event == LogEvent.JOB_FINISHED:
             self._say(self._jobs.finish(record.job_id))  # type: ignore[attr-defined]
+            if self._jobs.done() == self._jobs.total:
+                # What the workflow prints at its end is the last on the screen.
+                self._end()
         elif event == LogEvent.JOB_ERROR:
             self._say(self._jobs.fail(vars(record)))
         elif _is_shown(record.levelno, text):
             self._say(_in_one_line(text))
 
     def close(self) -> None:
-        """End the view and say how many jobs were computed."""
-        if self._ended.is_set():
-            return
+        """End the view; say which jobs failed, or how many would run."""
+        if not self._ended.is_set():
+            self._end()
+            if self.common_settings.dryrun and self._jobs.total:
+                self._say(f"{self._jobs.total:,} jobs would run")
+        super().close()
+
+    def _end(self) -> None:
+        """Stop the table and the lines after a silence."""
         self._ended.set()
         if self._live:
             self._live.stop()
-        if self._is_run and self._jobs.total:
-            self._say("\n".join(self._jobs.closing_lines()))
-        elif self._jobs.total:
-            self._say(f"{self._jobs.total:,} jobs would run")
-        if summary := getattr(self.settings, "summary", ""):
-            Path(summary).write_text(json.dumps({"is_run": self._is_run, **self._jobs.counts()}), encoding="utf-8")
-        super().close()
+        self._say(self._jobs.closing_line())
 
     def _begin(self, total: int) -> None:
         self._jobs.total = total

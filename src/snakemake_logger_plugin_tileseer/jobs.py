@@ -10,29 +10,19 @@ from typing import Any
 
 from rich.table import Table
 
-RESTORED = "unchanged, restored"
-"""How the last line of a job's log ends when the stage store had its outputs (``tileseer.core.script``)."""
-SETTINGS_RULE = "stage_file"
-"""The rule that writes the settings of each stage: no stage, and no line of the view."""
 TAIL_BYTES = 10_000
 TAIL_LINES = 20
 
 
 @dataclass
 class Job:
-    """One job of the run; ``state`` is running, computed, restored or failed."""
+    """One job of the run; ``state`` is running, done or failed."""
 
-    rule: str
     name: str
     reason: str
     log: Path | None
     state: str = "running"
     begun: float = field(default_factory=time.time)
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether the view has lines about it."""
-        return self.rule != SETTINGS_RULE
 
     def tail(self) -> list[str]:
         """The last lines of the log; none before the job, or the cluster's disk, has written it."""
@@ -66,17 +56,15 @@ class Jobs:
         """Add the job of an event ``JOB_INFO``; a job that is tried again begins again."""
         wildcards = [f"chunk {value}" if name == "chunk" else value for name, value in record["wildcards"].items()]
         rule, log = record["rule_name"], next(map(Path, record["log"]), None)
-        job = Job(rule, " ".join([rule, *wildcards]), _first_reason(record["reason"]), log)
+        job = Job(" ".join([rule, *wildcards]), _first_reason(record["reason"]), log)
         self._jobs[record["jobid"]] = job
         return job
 
     def finish(self, number: int) -> str:
         """A job has ended well; return the line to show, if any."""
         job = self._jobs[number]
-        line = job.last_line()
-        job.state = "restored" if line.endswith(RESTORED) else "computed"
-        done = sum(job.state in ("computed", "restored") for job in self._jobs.values())
-        return f"[{done}/{self.total}] {line or job.name} ({job.elapsed()})" if job.is_shown else ""
+        job.state = "done"
+        return f"[{self.done()}/{self.total}] {job.last_line() or job.name} ({job.elapsed()})"
 
     def fail(self, record: Mapping[str, Any]) -> str:
         """A job has failed; return the lines to show, with the end of its log."""
@@ -87,20 +75,14 @@ class Jobs:
         tail = job.tail() or ["it wrote nothing; was it killed?"]
         return "\n".join([f"{job.name} failed; the end of {job.log}:", *(f"    {line}" for line in tail)])
 
-    def counts(self) -> dict[str, int]:
-        """How many stages were computed and restored; the target ``all`` is none, and has no log."""
-        states = [job.state for job in self._jobs.values() if job.log and job.is_shown]
-        return {state: states.count(state) for state in ("computed", "restored")}
+    def done(self) -> int:
+        """How many jobs have ended well."""
+        return sum(job.state == "done" for job in self._jobs.values())
 
-    def closing_lines(self) -> list[str]:
-        """What to say at the end of a run."""
-        counts = self.counts()
-        lines = [f"stages: {counts['computed']:,} computed, {counts['restored']:,} restored unchanged"]
+    def closing_line(self) -> str:
+        """What to say at the end of a run in which jobs failed; empty if none did."""
         failed = [job.name for job in self._jobs.values() if job.state == "failed"]
-        if failed:
-            names = ", ".join(failed)
-            lines.append(f"error: {len(failed)} jobs failed: {names}; fix it and run again; completed stages are kept")
-        return lines
+        return f"error: {len(failed)} jobs failed: {', '.join(failed)}; fix it and run again" if failed else ""
 
     def at_work(self) -> str:
         """The jobs at work and what they do, in one line."""
@@ -108,12 +90,7 @@ class Jobs:
 
     def table(self) -> Table:
         """The jobs at work as a table, below the number of those that are done."""
-        counts = self.counts()
-        done = sum(job.state in ("computed", "restored") for job in self._jobs.values())
-        title = (
-            f"{done:,} of {self.total:,} jobs done: "
-            f"{counts['computed']:,} computed, {counts['restored']:,} restored unchanged"
-        )
+        title = f"{self.done():,} of {self.total:,} jobs done"
         table = Table(title=title, title_justify="left", box=None, expand=True)
         for name, ratio in (("job", 2), ("time", 1), ("what it does", 4)):
             table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=ratio)
@@ -122,7 +99,7 @@ class Jobs:
         return table
 
     def _running(self) -> list[Job]:
-        return [job for job in list(self._jobs.values()) if job.state == "running" and job.is_shown]
+        return [job for job in list(self._jobs.values()) if job.state == "running"]
 
 
 def _first_reason(text: str) -> str:

@@ -65,8 +65,8 @@ STAGES = (
     Stage(
         "configs",
         f"--arch gfx950 {OPERATION} --arch-specs made/specs.json --tables {{root}}/config/rule_sets "
-        "--kernels made/configs.parquet --rejected made/rejected.tsv --plan made/plan.tsv",
-        (RULES,), ("made/specs.json",), ("made/configs.parquet", "made/rejected.tsv", "made/plan.tsv"), CONFIGS,
+        "--kernels made/configs.parquet --rejected made/rejected.tsv",
+        (RULES,), ("made/specs.json",), ("made/configs.parquet", "made/rejected.tsv"), CONFIGS,
     ),
     Stage(
         "problems",
@@ -76,7 +76,7 @@ STAGES = (
     Stage(
         "headers",
         "--arch gfx950 --chunk 0 --configs made/configs.parquet --templates {root}/workflow/templates "
-        "--api config/ck_api.yaml --plan made/plan.tsv --bundle made/headers.tar",
+        "--api config/ck_api.yaml --bundle made/headers.tar",
         ("config/ck_api.yaml",), ("made/configs.parquet",), ("made/headers.tar",),
     ),
     Stage(
@@ -89,7 +89,7 @@ STAGES = (
         "compile",
         f"--arch gfx950 --chunk 0 --configs made/configs.parquet --headers made/headers.tar {PRODUCT} "
         "--coefficients config/simulated_device.yaml --native {root}/workflow/native --build made/build.parquet "
-        "--costs made/costs.parquet --plan made/plan.tsv",
+        "--costs made/costs.parquet",
         ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/configs.parquet", "made/headers.tar"),
         ("made/build.parquet", "made/costs.parquet"), {"toolchain": "none"},
     ),

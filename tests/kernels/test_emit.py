@@ -575,7 +575,7 @@ def test_wrong_table_is_named(room, change, message):
 
 
 def run_script(configs, chunk, output):
-    named = {"configs": configs, "plan": configs, "chunk": chunk, "arch": "gfx950", "templates": TEMPLATES, "api": API}
+    named = {"configs": configs, "chunk": chunk, "arch": "gfx950", "templates": TEMPLATES, "api": API}
     named["bundle"] = output
     return main_of("headers")([text for option, value in named.items() for text in (f"--{option}", str(value))])
 

@@ -1,11 +1,9 @@
 """What a configuration names is checked before the first job, and all faults are one list."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
-import learning_samples as samples
 import pytest
 
 from tileseer import preflight
@@ -13,7 +11,7 @@ from tileseer.config.config import check
 from tileseer.core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-TABLES = preflight.Tables(Path("config/rule_sets"), Path("config/simulated_device.yaml"), Path("config/ck_api.yaml"))
+TABLES = [Path("config", name) for name in ("rule_sets", "simulated_device.yaml", "ck_api.yaml")]
 PROBLEMS = {"networks": "config/problems/smoke.csv", "validation": "config/problems/smoke.csv"}
 """A small table: each test reads it."""
 
@@ -25,11 +23,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def faults(*targets, **sections):
+def faults(**sections):
     """The lines that a configuration with these sections leads to."""
     settings = check(sections | {"problems": PROBLEMS | sections.get("problems", {})})
     try:
-        preflight.refuse_faults(settings, targets, TABLES)
+        preflight.refuse_faults(settings, *TABLES)
     except UserError as error:
         return str(error).splitlines()
     return []
@@ -38,14 +36,10 @@ def faults(*targets, **sections):
 def test_the_shipped_configurations_have_no_fault():
     assert faults() == []
     for arch in ("gfx950_mi355x", "sm_90", "sm_90_cudnn", "gfx942_miopen", "gfx90a_miopen"):
-        assert faults(f"results/models/{arch}", f"results/reports/{arch}.html") == [], arch
+        assert faults(arch=arch) == [], arch
 
 
 WRONG = {
-    "prior": ({"model": {"prior": "results/nowhere"}}, "model.prior: results/nowhere: there is no such folder"),
-    "prior that is no model": ({"model": {"prior": "config"}}, "model.prior: config/feature_spec.json: there is no"),
-    "formula of its own times": ({"model": {"prior": "formula"}}, "model.prior: formula: gfx950: "),
-    "features": ({"model": {"features": "cutlass"}}, "model.features: cutlass does not describe the ck_tile kernels"),
     "configs.filter": ({"configs": {"filter": "tilem > 1"}}, "configs.filter: 'tilem > 1', character 1: there is no"),
     "problems.filter": ({"problems": {"filter": "G = 1"}}, "problems.filter: 'G = 1', character 3: this is no"),
     "rule set": (
@@ -104,13 +98,13 @@ def test_a_fault_is_one_line_with_file_field_value_and_fix(name, folder):
 
 def test_all_faults_are_one_list():
     lines = faults(
-        arch_specs="nowhere.json", model={"prior": "results/nowhere"},
+        arch_specs="nowhere.json",
         benchmark={"products": {"gfx950_mi355x": "gfx950_mi355x"}},
         problems={"filter": "Q > 1", "validation": "nowhere.csv"},
         configs={"filter": "tilem > 1", "rule_set": "no.yaml"},
     )  # fmt: skip
     expected = {
-        "arch_specs: nowhere.json:", "model.prior: results/nowhere:", "benchmark.products: there is no entry",
+        "arch_specs: nowhere.json:", "benchmark.products: there is no entry",
         "problems.filter: 'Q > 1'", "problems.validation: nowhere.csv:", "configs.filter: 'tilem > 1'",
         "configs.rule_set: no.yaml:",
     }  # fmt: skip
@@ -124,19 +118,6 @@ def test_a_table_of_another_kind_does_not_fill_the_screen(folder):
     assert len(lines) == preflight.MOST_LINES + 1 and lines[-1].startswith("configs.rule_set: and ")
 
 
-def test_a_prior_is_a_model_of_the_same_direction_and_features(folder):
-    samples.train(samples.measured(), samples.product(), samples.SMALL).save(folder / "prior")
-    model = {"prior": "prior"}
-    assert faults(operations=["forward_fp16"], model=model) == []
-    (line,) = faults(operations=["bwd_data_bf16"], model=model)
-    assert line.startswith("model.prior: prior/feature_spec.json: variant is 'forward', but the model to train needs")
-    (line,) = faults(operations=["forward_bf16"], model=model | {"features": "compiled"})
-    assert "feature_set is 'tileseer', but the model to train needs 'compiled'" in line
-    (folder / "prior/model_tflops.lgbm").unlink()
-    (line,) = faults(operations=["forward_bf16"], model=model)
-    assert "prior/model_tflops.lgbm" in line
-
-
 def test_a_recording_has_the_tables_of_its_operations(folder):
     shutil.copytree(ROOT / "config/recorded/gfx950_mi355x", folder / "own")
     operation = json.loads((folder / "own/recording.json").read_text())["operations"][0]
@@ -146,42 +127,3 @@ def test_a_recording_has_the_tables_of_its_operations(folder):
     assert line.startswith(f"own/{operation}/pairs.parquet: there is no such file")
     (line,) = faults(**sections | {"benchmark": {"products": {"gfx950_mi355x": "gfx950_mi350x"}}})
     assert "the device is gfx950_mi355x, but benchmark.products gives gfx950_mi350x" in line
-
-
-def test_only_what_the_targets_need_is_checked():
-    # gfx908 is in the table of archs and has no product.
-    assert faults("results/sources/gfx908/forward_bf16") == []
-    assert faults("results/problems/forward_bf16.parquet", benchmark={"products": {}}) == []
-    assert re.match("benchmark.products: .* gfx908", faults("results/models/gfx908")[0])
-    assert faults("part/results/models/gfx942", benchmark={"products": {"gfx942": "gfx942_mi300x"}}) == []
-
-
-def test_recordings_that_a_model_is_checked_on_have_a_product_too():
-    (line,) = faults(benchmark={"products": {"gfx950": "gfx950_mi355x"}})
-    assert line.startswith("benchmark.products: there is no entry for gfx950_mi355x; write gfx950_mi355x: and one of")
-    assert faults("results/sources/gfx950/forward_bf16", benchmark={"products": {}}) == []
-
-
-def test_a_full_disk_is_refused_unless_the_results_are_there(folder, monkeypatch):
-    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(0, 0, 2**20))
-    (line,) = faults()
-    assert re.match(r"results: 1 MiB are free on its disk, and a run writes at least \d+ MiB; free space", line)
-    (folder / "results").mkdir()
-    with (folder / "results/journal.csv").open("wb") as file:
-        file.truncate(2**30)
-    assert faults() == []
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("result/models/gfx950", "do you mean results/models/gfx950?"),
-        ("results/model/gfx942", "do you mean results/models/gfx942?"),
-        ("modle", "do you mean model?"),
-        ("elephants", "snakemake --list-rules lists the rules"),
-    ],
-)
-def test_a_name_that_no_rule_makes_is_refused_with_what_was_meant(name, meant):
-    with pytest.raises(UserError) as refused:
-        preflight.refuse_targets(check({}), [name], [], ["all", "model"])
-    assert str(refused.value) == f"{name}: there is no such rule or file, and no rule makes it; {meant}"

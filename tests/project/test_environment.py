@@ -9,13 +9,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import grimp
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tileseer.cli import main
-from tileseer.core import code_digest
 
 ROOT = Path(__file__).parents[2]
 CONDA_NAMES = {"msgpack": "msgpack-python", "snakemake": "snakemake-minimal"}
@@ -94,7 +94,7 @@ def third_party(paths):
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module.split(".")[0])
-    return found - set(sys.stdlib_module_names) - {*code_digest.OWN_PACKAGES}
+    return found - set(sys.stdlib_module_names) - {"tileseer", "amdgpu_emulator"}
 
 
 def declared(*extras):
@@ -103,10 +103,16 @@ def declared(*extras):
     return {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names} | {"pydantic_core", "_typeshed"}
 
 
+IMPORTS = grimp.build_graph("tileseer", "amdgpu_emulator", exclude_type_checking_imports=True)
+"""What import-linter sees."""
+
+
 @pytest.mark.parametrize("command", sorted(main.COMMANDS))
 def test_a_command_needs_only_what_pip_install_brings(command):
     module = ROOT / f"src/tileseer/cli/{command.replace('-', '_')}.py"
-    used = third_party([module, *code_digest.modules_of(module).values()])
+    names = {f"tileseer.cli.{module.stem}"} | IMPORTS.find_upstream_modules(f"tileseer.cli.{module.stem}")
+    paths = [ROOT / "src" / name.replace(".", "/") for name in names]
+    used = third_party(path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in paths)
     extra = EXTRA_OF_COMMAND.get(command)
     assert used - OPTIONAL <= declared(*([extra] if extra else []))
 

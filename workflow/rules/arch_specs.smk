@@ -2,7 +2,6 @@
 rule arch_specs:
     input:
         source=local(SETTINGS.arch_specs),
-        settings=stage_file("arch_specs"),
     output:
         json="results/arch_specs/arch_specs.json",
     log:
@@ -10,8 +9,10 @@ rule arch_specs:
     localrule: True
     conda:
         "../../envs/tileseer.yaml"
+    params:
+        code=code("arch_specs"),
     message:
         "Normalise the facts about GPU targets"
     shell:
-        'python "$SCRIPTS"/arch_specs.py --source {input.source:q}'
-        " --settings {input.settings} --json {output.json} 2>&1 | tee {log}"
+        f"python {SCRIPTS}/arch_specs.py"
+        " --source {input.source:q} --json {output.json} > {log} 2>&1"

@@ -11,7 +11,6 @@ rule benchmark:
         aliases=ALIASES,
         driver=measuring_driver,
         modules=MODULE,
-        settings=stage_file("benchmark", ["benchmark"]),
     output:
         receipt="results/benchmark/{arch}/{operation}/{chunk}.json",
     log:
@@ -22,6 +21,9 @@ rule benchmark:
         gpu=1,
         mem_mb=1024,
     params:
+        settings=settings("benchmark"),
+        code=code("benchmark"),
+        machine=machine,
         product=product,
         journal="results/journals/{arch}/{operation}/{chunk}.csv",
         repeats="results/journals/{arch}/{operation}/again/{chunk}.csv",
@@ -30,9 +32,10 @@ rule benchmark:
     message:
         "Measure {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        'python "$SCRIPTS"/benchmark.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        f"python {SCRIPTS}/benchmark.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --chunk {wildcards.chunk} --build {input.build} --support {input.support} --problems {input.problems}"
         " --aliases {input.aliases} --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
         " --driver {input.driver} --modules {input.modules} --shares {params.shares}"
-        " --settings {input.settings} --journal {params.journal} --repeats {params.repeats}"
-        " --receipt {output.receipt} 2>&1 | tee {log}"
+        " --settings {params.settings:q} {params.machine:q} --journal {params.journal} --repeats {params.repeats}"
+        " --receipt {output.receipt} > {log} 2>&1"

@@ -10,17 +10,10 @@ LAUNCHERS = NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else []
 rule compile:
     input:
         configs="results/configs/{arch}/{operation}.parquet",
-        plan="results/configs/{arch}/{operation}.plan.tsv",
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
         hardware=HARDWARE,
         coefficients=COEFFICIENTS,
         native=LAUNCHERS,
-        settings=stage_file(
-            "compile",
-            ["compile", "ck", "cutlass"],
-            reads=LAUNCHERS,
-            toolchain=TOOLCHAIN,
-        ),
     output:
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         costs="results/build/{arch}/{operation}/{chunk}.costs.parquet",
@@ -31,16 +24,21 @@ rule compile:
     resources:
         mem_mb=registry.memory_mib(SETTINGS.compile),
     params:
+        settings=settings("compile"),
+        code=code("compile"),
+        toolchain=TOOLCHAIN,
+        machine=machine,
         product=product,
-        native=lambda wildcards: NATIVE,
+        native=str(NATIVE),
     message:
         "Compile {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        'python "$SCRIPTS"/compile.py --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}'
-        " --configs {input.configs} --plan {input.plan} --headers {input.headers}"
+        f"python {SCRIPTS}/compile.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
+        " --configs {input.configs} --headers {input.headers}"
         " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
-        " --native {params.native:q} --settings {input.settings}"
-        " --build {output.build} --costs {output.costs} 2>&1 | tee {log}"
+        " --native {params.native:q} --settings {params.settings:q} {params.machine:q}"
+        " --build {output.build} --costs {output.costs} > {log} 2>&1"
 
 
 # With a compiler: which kernels have the same machine code, so that one of them is measured for all.
@@ -48,19 +46,21 @@ rule aliases:
     input:
         build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
         support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
-        settings=stage_file("aliases"),
     output:
         aliases="results/aliases/{arch}/{operation}.parquet",
     log:
         "logs/{arch}/{operation}/aliases.log",
     conda:
         "../../envs/tileseer.yaml"
+    params:
+        code=code("aliases"),
     message:
         "Find kernels of {wildcards.operation} for {wildcards.arch} with the same machine code"
     shell:
-        'python "$SCRIPTS"/aliases.py --arch {wildcards.arch} --operation {wildcards.operation}'
-        " --build {input.build} --support {input.support} --settings {input.settings}"
-        " --aliases {output.aliases} 2>&1 | tee {log}"
+        f"python {SCRIPTS}/aliases.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
+        " --build {input.build} --support {input.support}"
+        " --aliases {output.aliases} > {log} 2>&1"
 
 
 # For a real or an emulated GPU: the kernels of a chunk as a module, and the driver that runs them.
@@ -69,12 +69,6 @@ rule libraries:
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         native=NATIVE_SOURCES,
-        settings=stage_file(
-            "libraries",
-            ["compile", "ck", "cutlass"],
-            reads=NATIVE_SOURCES,
-            toolchain=TOOLCHAIN,
-        ),
     output:
         library="results/libraries/{arch}/{operation}/{chunk}.so",
     log:
@@ -84,20 +78,24 @@ rule libraries:
     resources:
         mem_mb=registry.memory_mib(SETTINGS.compile),
     params:
-        native=lambda wildcards: NATIVE,
+        settings=settings("libraries"),
+        code=code("libraries"),
+        toolchain=TOOLCHAIN,
+        machine=machine,
+        native=str(NATIVE),
         device=DEVICE,
     message:
         "Link the kernels of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        'python "$SCRIPTS"/libraries.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        f"python {SCRIPTS}/libraries.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --chunk {wildcards.chunk} --headers {input.headers} --build {input.build} --native {params.native:q}"
-        " --device {params.device} --settings {input.settings} --library {output.library} 2>&1 | tee {log}"
+        " --device {params.device} --settings {params.settings:q} {params.machine:q} --library {output.library} > {log} 2>&1"
 
 
 rule driver:
     input:
         native=NATIVE_SOURCES,
-        settings=rules.libraries.input.settings,
     output:
         library="results/libraries/{arch}/driver.so",
     log:
@@ -107,13 +105,18 @@ rule driver:
     resources:
         mem_mb=registry.memory_mib(SETTINGS.compile),
     params:
-        native=lambda wildcards: NATIVE,
+        settings=settings("libraries"),
+        code=code("libraries"),
+        toolchain=TOOLCHAIN,
+        machine=machine,
+        native=str(NATIVE),
         device=DEVICE,
     message:
         "Build the measuring driver for {wildcards.arch}"
     shell:
-        'python "$SCRIPTS"/libraries.py --arch {wildcards.arch} --native {params.native:q} --device {params.device}'
-        " --settings {input.settings} --library {output.library} 2>&1 | tee {log}"
+        f"python {SCRIPTS}/libraries.py"
+        " --arch {wildcards.arch} --native {params.native:q} --device {params.device}"
+        " --settings {params.settings:q} {params.machine:q} --library {output.library} > {log} 2>&1"
 
 
 # What follows has these as inputs where a configuration makes them.

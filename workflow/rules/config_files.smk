@@ -9,10 +9,13 @@ if SRC.is_dir():
     sys.path.insert(0, str(SRC))
 
 from tileseer.core.errors import UserError, lines_of
+from tileseer.core.places import find_file
 from tileseer.core.tables import check_config_file
 
+# That of the working folder, or the workflow's own.
+CONFIG_FILE = str(find_file(Path("config/config.yaml")))
 try:
-    for path in [Path("config/config.yaml"), *map(Path, workflow.configfiles)]:
+    for path in map(Path, [CONFIG_FILE, *workflow.configfiles]):
         if path.exists():
             check_config_file(path)
 except UserError as error:

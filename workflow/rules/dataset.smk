@@ -6,7 +6,6 @@ rule dataset:
         support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
         problems="results/problems/{operation}.parquet",
         aliases=ALIASES,
-        settings=stage_file("dataset"),
     output:
         dataset="results/datasets/{arch}/{operation}.parquet",
         quarantine="results/datasets/{arch}/{operation}.quarantine.tsv",
@@ -19,15 +18,16 @@ rule dataset:
     resources:
         mem_mb=1024,
     params:
-        journals=each_journal,
+        code=code("dataset"),
     message:
         "Assemble the dataset of {wildcards.operation} for {wildcards.arch}"
     shell:
-        'python "$SCRIPTS"/dataset.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        f"python {SCRIPTS}/dataset.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --receipts {input.receipts} --build {input.build} --support {input.support} --problems {input.problems}"
-        " --aliases {input.aliases} --journals {params.journals}"
-        " --settings {input.settings}"
-        " --dataset {output.dataset} --quarantine {output.quarantine} 2>&1 | tee {log}"
+        " --aliases {input.aliases}"
+        ""
+        " --dataset {output.dataset} --quarantine {output.quarantine} > {log} 2>&1"
 
 
 rule recorded:
@@ -35,7 +35,6 @@ rule recorded:
         tables=lambda wildcards: recording_of(**wildcards),
         hardware=HARDWARE,
         coefficients=COEFFICIENTS,
-        settings=stage_file("recorded"),
     output:
         dataset="results/datasets/{arch}/{operation}.parquet",
     log:
@@ -45,10 +44,12 @@ rule recorded:
     conda:
         "../../envs/tileseer.yaml"
     params:
+        code=code("recorded"),
         product=product,
     message:
         "Replay what was recorded of {wildcards.operation} on {wildcards.arch}"
     shell:
-        'python "$SCRIPTS"/recorded.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        f"python {SCRIPTS}/recorded.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --tables {input.tables:q} --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
-        " --settings {input.settings} --dataset {output.dataset} 2>&1 | tee {log}"
+        " --dataset {output.dataset} > {log} 2>&1"

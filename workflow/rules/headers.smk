@@ -12,10 +12,8 @@ EMITTED_WITH = [
 rule headers:
     input:
         configs="results/configs/{arch}/{operation}.parquet",
-        plan="results/configs/{arch}/{operation}.plan.tsv",
         api=API,
         templates=[local(path) for path in EMITTED_WITH],
-        settings=stage_file("headers", reads=EMITTED_WITH),
     output:
         bundle="results/headers/{arch}/{operation}/{chunk}.tar",
     log:
@@ -23,14 +21,16 @@ rule headers:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        templates=lambda wildcards: TEMPLATES,
+        code=code("headers"),
+        templates=str(TEMPLATES),
         level=CK_LEVEL,
     message:
         "Emit the C++ of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        'python "$SCRIPTS"/headers.py --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}'
-        " --configs {input.configs} --plan {input.plan} --api {input.api:q} --level {params.level}"
-        " --templates {params.templates:q} --settings {input.settings} --bundle {output.bundle} 2>&1 | tee {log}"
+        f"python {SCRIPTS}/headers.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
+        " --configs {input.configs} --api {input.api:q} --level {params.level}"
+        " --templates {params.templates:q} --bundle {output.bundle} > {log} 2>&1"
 
 
 # For people and their builds: all C++ of an operation in a folder of its own, registration included.
@@ -40,7 +40,6 @@ rule sources:
         bundles=each_chunk("results/headers/{arch}/{operation}/{chunk}.tar"),
         api=API,
         templates=[local(path) for path in EMITTED_WITH],
-        settings=stage_file("sources", reads=EMITTED_WITH),
     output:
         folder=directory("results/sources/{arch}/{operation}"),
     log:
@@ -48,11 +47,13 @@ rule sources:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        templates=lambda wildcards: TEMPLATES,
+        code=code("sources"),
+        templates=str(TEMPLATES),
         level=CK_LEVEL,
     message:
         "Unpack the C++ of {wildcards.operation} for {wildcards.arch}"
     shell:
-        'python "$SCRIPTS"/sources.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        f"python {SCRIPTS}/sources.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --configs {input.configs} --bundles {input.bundles} --api {input.api:q} --level {params.level}"
-        " --templates {params.templates:q} --settings {input.settings} --folder {output.folder} 2>&1 | tee {log}"
+        " --templates {params.templates:q} --folder {output.folder} > {log} 2>&1"

@@ -1,12 +1,9 @@
 # Inputs and parameters that depend on the arch: operations, recordings, and the tables that models were made from.
-from functools import cache
-
 from tileseer.core.documents import read_json
 from tileseer.core.errors import shown
 from tileseer.gpus.hardware import target
 from tileseer.kernels.libraries import MIOPEN, library_of_arch
 from tileseer.measure.device import NO_TIMES
-from tileseer.measure.harness.telemetry import refuse_other_gpus
 
 RECORDINGS = SETTINGS.replays
 RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
@@ -43,6 +40,16 @@ def operations_of(wildcards):
     return [each for each in requested if each in recorded] or requested
 
 
+# Those that this call is about, for its closing summary.
+ARCHS = set()
+
+
+def summarized(wildcards):
+    """No files: the closing summary will be about this arch."""
+    ARCHS.add(wildcards.arch)
+    return []
+
+
 def each_operation(*patterns):
     """Files of an arch: one per operation and pattern."""
     return lambda wildcards: expand(
@@ -62,23 +69,10 @@ def product(wildcards):
     return SETTINGS.benchmark.products.get(wildcards.arch, "none")
 
 
-def each_journal(wildcards):
-    """Journals of all chunks; on a real GPU also those of repeat measurements."""
-    folder = f"results/journals/{wildcards.arch}/{wildcards.operation}"
-    names = ["{chunk}.csv", "again/{chunk}.csv"] if MEASURED else ["{chunk}.csv"]
-    return [f"{folder}/{name}" for name in expand(names, chunk=CHUNKS)]
-
-
 def measuring_driver(wildcards):
-    """The driver, on a real GPU. That this machine's GPUs are of another arch is said before anything is compiled."""
+    """The driver, on a real GPU."""
     if EMULATED:
         raise WorkflowError(f"benchmark.device is emulated: {NO_TIMES}")
-    # Where SLURM's jobs are submitted from, other GPUs may be.
-    if workflow.executor_plugin is None or workflow.executor_plugin.name != "slurm":
-        try:
-            refuse_other_gpus(DEVICE, wildcards.arch)
-        except UserError as error:
-            raise WorkflowError(str(error)) from None
     return expand(DRIVER, arch=wildcards.arch)
 
 
@@ -161,6 +155,11 @@ def other_dtype(wildcards):
 
 def made_from(wildcards):
     """Tables that the models were made from, those of one operation after the other; a recorded arch has datasets alone."""
+    if SETTINGS.model.parameters.learner:
+        raise WorkflowError(
+            f"model.learner: {SETTINGS.model.parameters.learner}: a learner from outside has no C++ header, so its models "
+            f"are not published; ask for results/reports/{wildcards.arch}.html"
+        )
     tables = ["results/datasets/{arch}/{operation}.parquet"]
     if wildcards.arch not in RECORDINGS:
         tables.append("results/problems/{operation}.parquet")
@@ -187,41 +186,3 @@ def tables_read(wildcards):
     return [local(path) for path in sorted(tables)]
 
 
-def refuse_replacement(wildcards):
-    """No files. Models of a GPU's times are not replaced by others; a run that would do so stops before its first job."""
-    from tileseer.serve import publication
-
-    kind = (
-        "recorded"
-        if wildcards.arch in RECORDINGS
-        else "measured" if MEASURED else "simulated"
-    )
-    models = Path("results/models", wildcards.arch)
-    try:
-        publication.refuse_replacement(
-            models, wildcards.arch, kind, SETTINGS.publish.replace
-        )
-    except UserError as error:
-        raise WorkflowError(str(error)) from None
-    return []
-
-
-@cache
-def damage_of_models(arch):
-    """What is wrong with the published models, and since which publication; nothing of those that are whole."""
-    models = Path("results/models", arch)
-    if models.is_dir():
-        # Not above: the first run of all has no use for it.
-        from tileseer.learn.model_files import read_index
-
-        try:
-            read_index(models)
-        except UserError as error:
-            state = models.stat()
-            return {"damage": [str(error), state.st_ino, state.st_ctime_ns]}
-    return {}
-
-
-def settings_of_publish(wildcards):
-    """File of the stage: another one each time that the models are damaged, so that the job writes them again."""
-    return stage_file("publish", [*PORTABLE], **damage_of_models(wildcards.arch))

@@ -23,7 +23,6 @@ rule model:
         coefficients=COEFFICIENTS,
         prior=PRIOR_FILES,
         learner=file_of(LEARNER) or [] if LEARNER else [],
-        settings=stage_file("model", ["model"], reads=PRIOR_FILES),
     output:
         model="results/training/{arch}/{operation}/"
         + ("model.pickle" if LEARNER else "model_tflops.lgbm"),
@@ -37,14 +36,17 @@ rule model:
         "logs/{arch}/{operation}/model.log",
     conda:
         "../../envs/tileseer.yaml"
-    threads: THREADS
+    threads: 4
     params:
+        settings=settings("model"),
+        code=code("model"),
         product=product,
         folder=subpath(output.model, parent=True),
     message:
         "Train the model of {wildcards.operation} for {wildcards.arch}"
     shell:
-        'python "$SCRIPTS"/model.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        f"python {SCRIPTS}/model.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --dataset {input.dataset} --recorded {input.recorded} --other-dtype {input.other_dtype}"
         " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
-        " --settings {input.settings} --output {params.folder} --threads {threads} 2>&1 | tee {log}"
+        " --settings {params.settings:q} --output {params.folder} --threads {threads} > {log} 2>&1"

@@ -9,7 +9,6 @@ rule plans:
         hardware=HARDWARE,
         coefficients=COEFFICIENTS,
         driver=measuring_driver,
-        settings=stage_file("plans", ["benchmark"]),
     output:
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         support="results/support/{arch}/{operation}/{chunk}.parquet",
@@ -23,13 +22,17 @@ rule plans:
         gpu=1,
         mem_mb=1024,
     params:
+        settings=settings("plans"),
+        code=code("plans"),
+        machine=machine,
         product=product,
         chunks=len(CHUNKS),
     message:
         "Ask for the plans of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        'python "$SCRIPTS"/plans.py --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}'
+        f"python {SCRIPTS}/plans.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
         " --chunks {params.chunks} --problems {input.problems}"
         " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
-        " --driver {input.driver} --settings {input.settings}"
-        " --build {output.build} --support {output.support} 2>&1 | tee {log}"
+        " --driver {input.driver} --settings {params.settings:q} {params.machine:q}"
+        " --build {output.build} --support {output.support} > {log} 2>&1"

@@ -9,7 +9,6 @@ PROBLEM_TABLES = [
 rule problems:
     input:
         tables=[local(path) for path in PROBLEM_TABLES],
-        settings=stage_file("problems", ["problems"], reads=PROBLEM_TABLES),
     output:
         problems="results/problems/{operation}.parquet",
         uses="results/problems/{operation}.uses.parquet",
@@ -19,9 +18,12 @@ rule problems:
     conda:
         "../../envs/tileseer.yaml"
     params:
+        settings=settings("problems"),
+        code=code("problems"),
         ndims=SETTINGS.configs.ndims,
     message:
         "Choose the problems of {wildcards.operation}"
     shell:
-        'python "$SCRIPTS"/problems.py --operation {wildcards.operation} --ndims {params.ndims}'
-        " --settings {input.settings} --problems {output.problems} --uses {output.uses} 2>&1 | tee {log}"
+        f"python {SCRIPTS}/problems.py"
+        " --operation {wildcards.operation} --ndims {params.ndims}"
+        " --settings {params.settings:q} --problems {output.problems} --uses {output.uses} > {log} 2>&1"

@@ -1,8 +1,6 @@
 # Stage 11: the directory that a client loads.
 #
 # update(): what was published stays until the new models replace it.
-import json
-
 COMPILED_BY = registry.describe_toolchain(SETTINGS.compile, ROOTS)
 
 
@@ -13,10 +11,8 @@ rule publish:
         validation=each_operation("results/validation/{arch}/{operation}.json"),
         made_from=made_from,
         tables=tables_read,
+        summary=summarized,
         template=source("workflow/templates/models.md.j2"),
-        # None: it only refuses to replace models of a GPU's times by others.
-        replaced=refuse_replacement,
-        settings=settings_of_publish,
     output:
         models=update(directory("results/models/{arch}")),
     log:
@@ -25,6 +21,8 @@ rule publish:
     conda:
         "../../envs/tileseer.yaml"
     params:
+        settings=json.dumps(PORTABLE),
+        code=code("publish"),
         training=folders_of("training"),
         serving=folders_of("serving"),
         operations=operations_of,
@@ -34,8 +32,9 @@ rule publish:
     message:
         "Publish the models of {wildcards.arch}"
     shell:
-        'python "$SCRIPTS"/publish.py --arch {wildcards.arch} --operations {params.operations}'
+        f"python {SCRIPTS}/publish.py"
+        " --arch {wildcards.arch} --operations {params.operations}"
         " --training {params.training} --serving {params.serving} --validation {input.validation}"
         " --made-from {input.made_from} --files {input.tables:q} --template {input.template:q} --compiler {params.compiler:q}"
-        " --workflow {params.workflow:q} --history {params.history} --settings {input.settings}"
-        " --models {output.models} 2>&1 | tee {log}"
+        " --workflow {params.workflow:q} --history {params.history} --settings {params.settings:q}"
+        " --models {output.models} > {log} 2>&1"

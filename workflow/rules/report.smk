@@ -12,9 +12,9 @@ rule report:
         kernels=each_operation("results/serving/{arch}/{operation}/kernels.json"),
         evaluation=each_operation("results/serving/{arch}/{operation}/evaluation.json"),
         cudnn=cudnn_times,
+        summary=summarized,
         template=source("workflow/templates/report.html.j2"),
         scripts=PAGE_SCRIPTS,
-        settings=stage_file("report", [*PORTABLE], reads=PAGE_SCRIPTS),
     output:
         page=report(
             "results/reports/{arch}.html",
@@ -27,12 +27,15 @@ rule report:
     conda:
         "../../envs/tileseer.yaml"
     params:
+        settings=json.dumps(PORTABLE),
+        code=code("report"),
         training=folders_of("training"),
         workflow=HERE,
     message:
         "Show what came out for {wildcards.arch}"
     shell:
-        'python "$SCRIPTS"/report.py --arch {wildcards.arch} --training {params.training} --validation {input.validation}'
+        f"python {SCRIPTS}/report.py"
+        " --arch {wildcards.arch} --training {params.training} --validation {input.validation}"
         " --dataset {input.dataset} --kernels {input.kernels} --evaluation {input.evaluation} --cudnn {input.cudnn:q}"
-        " --template {input.template:q} --workflow {params.workflow:q} --settings {input.settings}"
-        " --page {output.page} 2>&1 | tee {log}"
+        " --template {input.template:q} --workflow {params.workflow:q} --settings {params.settings:q}"
+        " --page {output.page} > {log} 2>&1"

@@ -10,7 +10,6 @@ rule serving:
         template=source("workflow/templates/serving/selector.hpp.j2"),
         api=API,
         coefficients=COEFFICIENTS,
-        settings=stage_file("serving", ["serving"]),
     output:
         header="results/serving/{arch}/{operation}/selector.hpp",
         known="results/serving/{arch}/{operation}/known_problems.parquet",
@@ -22,15 +21,18 @@ rule serving:
         "logs/{arch}/{operation}/serving.log",
     conda:
         "../../envs/tileseer.yaml"
-    threads: THREADS
+    threads: 4
     params:
+        settings=settings("serving"),
+        code=code("serving"),
         training=folders_of("training"),
         folder=subpath(output.header, parent=True),
     message:
         "Make what serves the model of {wildcards.operation} for {wildcards.arch}"
     shell:
-        'python "$SCRIPTS"/serving.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        f"python {SCRIPTS}/serving.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --dataset {input.dataset} --training {params.training} --validation {input.validation}"
         " --uses {input.uses} --library-times {input.library_times:q} --template {input.template:q} --api {input.api:q}"
-        " --coefficients {input.coefficients:q} --settings {input.settings}"
-        " --output {params.folder} --threads {threads} 2>&1 | tee {log}"
+        " --coefficients {input.coefficients:q} --settings {params.settings:q}"
+        " --output {params.folder} --threads {threads} > {log} 2>&1"

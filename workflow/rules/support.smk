@@ -4,7 +4,6 @@ rule support:
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         problems="results/problems/{operation}.parquet",
         hardware=HARDWARE,
-        settings=stage_file("support"),
     output:
         support="results/support/{arch}/{operation}/{chunk}.parquet",
     log:
@@ -12,11 +11,13 @@ rule support:
     conda:
         "../../envs/tileseer.yaml"
     params:
+        code=code("support"),
         product=product,
     message:
         "Find the pairs of {wildcards.operation} for {wildcards.arch} that can run, chunk {wildcards.chunk}"
     shell:
-        'python "$SCRIPTS"/support.py --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}'
+        f"python {SCRIPTS}/support.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
         " --build {input.build} --problems {input.problems}"
-        " --hardware {input.hardware:q} --product {params.product:q} --settings {input.settings}"
-        " --support {output.support} 2>&1 | tee {log}"
+        " --hardware {input.hardware:q} --product {params.product:q}"
+        " --support {output.support} > {log} 2>&1"

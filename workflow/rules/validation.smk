@@ -6,19 +6,22 @@ rule validation:
         uses=network_uses,
         layers=VALIDATION_LAYERS,
         coefficients=COEFFICIENTS,
-        settings=stage_file("validation", ["benchmark"]),
     output:
         validation="results/validation/{arch}/{operation}.json",
     log:
         "logs/{arch}/{operation}/validation.log",
     conda:
         "../../envs/tileseer.yaml"
-    threads: THREADS
+    threads: 4
     params:
+        settings=settings("validation"),
+        code=code("validation"),
         training=folders_of("training"),
     message:
         "Validate the model of {wildcards.operation} for {wildcards.arch}"
     shell:
-        'python "$SCRIPTS"/validation.py --arch {wildcards.arch} --operation {wildcards.operation}'
-        " --dataset {input.dataset} --training {params.training} --uses {input.uses} --layers {input.layers:q} --coefficients {input.coefficients:q}"
-        " --settings {input.settings} --validation {output.validation} --threads {threads} 2>&1 | tee {log}"
+        f"python {SCRIPTS}/validation.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
+        " --dataset {input.dataset} --training {params.training}"
+        " --uses {input.uses} --layers {input.layers:q} --coefficients {input.coefficients:q}"
+        " --settings {params.settings:q} --validation {output.validation} --threads {threads} > {log} 2>&1"

@@ -8,12 +8,6 @@ rule verdicts:
         aliases=ALIASES,
         hardware=HARDWARE,
         native=NATIVE_SOURCES,
-        settings=stage_file(
-            "verdicts",
-            ["benchmark", "compile", "ck", "cutlass"],
-            reads=NATIVE_SOURCES,
-            toolchain=TOOLCHAIN,
-        ),
     output:
         verdicts="results/verdicts/{arch}/{operation}/{chunk}.parquet",
     log:
@@ -23,21 +17,25 @@ rule verdicts:
     resources:
         mem_mb=1024,
     params:
-        native=lambda wildcards: NATIVE,
+        settings=settings("verdicts"),
+        code=code("verdicts"),
+        toolchain=TOOLCHAIN,
+        machine=machine,
+        native=str(NATIVE),
     message:
         "Execute {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        'python "$SCRIPTS"/verdicts.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        f"python {SCRIPTS}/verdicts.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --chunk {wildcards.chunk} --build {input.build} --headers {input.headers} --driver {input.driver}"
         " --module {input.module} --aliases {input.aliases} --hardware {input.hardware:q} --native {params.native:q}"
-        " --settings {input.settings} --verdicts {output.verdicts} 2>&1 | tee {log}"
+        " --settings {params.settings:q} {params.machine:q} --verdicts {output.verdicts} > {log} 2>&1"
 
 
 rule verdict_table:
     input:
         verdicts=verdicts_of_arch,
         aliases=each_operation(ALIASES),
-        settings=stage_file("verdict_table"),
     output:
         table="results/verdicts/{arch}.tsv",
     log:
@@ -45,8 +43,11 @@ rule verdict_table:
     localrule: True
     conda:
         "../../envs/tileseer.yaml"
+    params:
+        code=code("verdict_table"),
     message:
         "Bring the verdicts on the kernels of {wildcards.arch} together"
     shell:
-        'python "$SCRIPTS"/verdict_table.py --arch {wildcards.arch} --verdicts {input.verdicts} --aliases {input.aliases}'
-        " --settings {input.settings} --table {output.table} 2>&1 | tee {log}"
+        f"python {SCRIPTS}/verdict_table.py"
+        " --arch {wildcards.arch} --verdicts {input.verdicts} --aliases {input.aliases}"
+        " --table {output.table} > {log} 2>&1"

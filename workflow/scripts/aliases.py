@@ -1,8 +1,10 @@
-from tileseer.core.script import Input, Output, stage_script
+from pathlib import Path
+
+from tileseer.core.script import stage_script
 
 
-@stage_script()
-def main(build: list[Input], support: list[Input], aliases: Output) -> str:
+@stage_script
+def main(build: list[Path], support: list[Path], aliases: Path) -> str:
     """Find the kernels with the same machine code: one of them is measured for all.
 
     build: build tables, one a chunk

@@ -1,8 +1,10 @@
-from tileseer.core.script import Input, Output, stage_script
+from pathlib import Path
+
+from tileseer.core.script import stage_script
 
 
-@stage_script()
-def main(source: Input, json: Output) -> str:
+@stage_script
+def main(source: Path, json: Path) -> str:
     """Check the facts about GPU targets, and write them as the one text that all equal tables have.
 
     source: table of arch facts (JSON)

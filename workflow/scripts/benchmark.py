@@ -1,11 +1,13 @@
-from tileseer.core.script import Input, Journal, Output, Settings, row_of_product, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script(hardware=row_of_product)
+@stage_script
 def main(
-    arch: str, operation: str, chunk: int, support: Input, build: Input, problems: Input, hardware: Input,
-    product: str, coefficients: Input, journal: Journal, repeats: Journal, receipt: Output, settings: Settings,
-    aliases: Input | None = None, driver: Input | None = None, modules: list[Input] = (),
+    arch: str, operation: str, chunk: int, support: Path, build: Path, problems: Path, hardware: Path,
+    product: str, coefficients: Path, journal: Path, repeats: Path, receipt: Path, settings: Settings,
+    aliases: Path | None = None, driver: Path | None = None, modules: list[Path] = (),
     shares: int = 1,
 ) -> str:  # fmt: skip
     """Measure the pairs of one chunk on the device, holding its lock; measured pairs are kept and not repeated.

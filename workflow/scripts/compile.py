@@ -1,10 +1,12 @@
-from tileseer.core.script import Folder, Input, Output, Settings, chunk_of_plan, row_of_product, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script(configs=chunk_of_plan, plan=chunk_of_plan, hardware=row_of_product)
+@stage_script
 def main(
-    arch: str, chunk: int, configs: Input, headers: Input, hardware: Input, product: str, coefficients: Input,
-    native: Folder, build: Output, costs: Output, settings: Settings, plan: Input,
+    arch: str, chunk: int, configs: Path, headers: Path, hardware: Path, product: str, coefficients: Path,
+    native: Path, build: Path, costs: Path, settings: Settings,
 ) -> str:  # fmt: skip
     """Compile one chunk of kernels, or estimate what they would cost; one Parquet row a kernel.
 

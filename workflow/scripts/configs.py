@@ -1,12 +1,13 @@
-from tileseer.core.script import Folder, Input, Output, Settings, facts_of_arch, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script(arch_specs=facts_of_arch)
+@stage_script
 def main(
-    arch: str, operation: str, arch_specs: Input, tables: Folder, kernels: Output, rejected: Output, plan: Output,
-    settings: Settings,
+    arch: str, operation: str, arch_specs: Path, tables: Path, kernels: Path, rejected: Path, settings: Settings,
 ) -> str:  # fmt: skip
-    """Enumerate the kernels of one arch and operation: one Parquet row a kernel, and the plan of chunks.
+    """Enumerate the kernels of one arch and operation: one Parquet row a kernel.
 
     rejected: refused combinations (TSV)
     tables: folder of the named rule sets (config/rule_sets)
@@ -27,5 +28,4 @@ def main(
     rows = kernel_table.tabulate_kernels(enumeration.kernels, enumeration.split_k, configs.chunks)
     parquet.write_table(rows, kernels)
     write_text(rejected, rejected_text(enumeration.rejected))
-    write_text(plan, kernel_table.plan_text(rows))
     return f"{len(enumeration.kernels)} kernels, {len(enumeration.rejected)} combinations refused"

@@ -1,11 +1,12 @@
-from tileseer.core.script import Input, Journal, Output, stage_script
+from pathlib import Path
+
+from tileseer.core.script import stage_script
 
 
-@stage_script()
+@stage_script
 def main(
-    arch: str, operation: str, problems: Input, build: list[Input], support: list[Input], receipts: list[Input],
-    dataset: Output, quarantine: Output, aliases: Input | None = None,
-    journals: list[Journal] = (),
+    arch: str, operation: str, problems: Path, build: list[Path], support: list[Path], receipts: list[Path],
+    dataset: Path, quarantine: Path, aliases: Path | None = None,
 ) -> str:  # fmt: skip
     """Bring the journals of all chunks together into one dataset; malformed lines go to a quarantine file.
 
@@ -13,7 +14,6 @@ def main(
     support: support tables, one a chunk
     receipts: receipts, one a chunk; each names its journal
     aliases: kernels that show what was measured of another one
-    journals: those that the receipts name and their repeats; the stage store looks whether they are whole
     """
     from tileseer.compile.aliases import read_aliases
     from tileseer.core import parquet

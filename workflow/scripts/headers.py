@@ -1,10 +1,10 @@
-from tileseer.core.script import Folder, Input, Output, chunk_of_plan, stage_script
+from pathlib import Path
+
+from tileseer.core.script import stage_script
 
 
-@stage_script(configs=chunk_of_plan, plan=chunk_of_plan)
-def main(
-    arch: str, chunk: int, configs: Input, plan: Input, templates: Folder, api: Input, bundle: Output, level: str = ""
-) -> str:
+@stage_script
+def main(arch: str, chunk: int, configs: Path, templates: Path, api: Path, bundle: Path, level: str = "") -> str:
     """Emit the C++ files of one chunk of kernels as one bundle.
 
     bundle: tar to write

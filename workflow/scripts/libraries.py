@@ -1,14 +1,16 @@
-from tileseer.core.script import Folder, Input, Output, Settings, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script()
+@stage_script
 def main(
     arch: str,
-    native: Folder,
-    library: Output,
+    native: Path,
+    library: Path,
     settings: Settings,
-    headers: Input | None = None,
-    build: Input | None = None,
+    headers: Path | None = None,
+    build: Path | None = None,
     device: str = "",
 ) -> str:
     """Build what a real or an emulated GPU loads: the driver of an arch, or a chunk's kernels as a module for it.

@@ -1,10 +1,12 @@
-from tileseer.core.script import Input, Output, Resource, Settings, row_of_product, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script(hardware=row_of_product)
+@stage_script
 def main(
-    dataset: Input, hardware: Input, product: str, coefficients: Input, output: Output, settings: Settings,
-    recorded: list[Input] = (), other_dtype: list[Input] = (), threads: Resource = 1,
+    dataset: Path, hardware: Path, product: str, coefficients: Path, output: Path, settings: Settings,
+    recorded: list[Path] = (), other_dtype: list[Path] = (), threads: int = 1,
 ) -> str:  # fmt: skip
     """Train the ranking model of one operation on the training split of its dataset.
 

@@ -1,10 +1,12 @@
-from tileseer.core.script import Input, Output, Settings, row_of_product, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script(hardware=row_of_product)
+@stage_script
 def main(
-    arch: str, operation: str, chunk: int, problems: Input, hardware: Input, product: str, coefficients: Input,
-    driver: Input, build: Output, support: Output, settings: Settings, chunks: int = 1,
+    arch: str, operation: str, chunk: int, problems: Path, hardware: Path, product: str, coefficients: Path,
+    driver: Path, build: Path, support: Path, settings: Settings, chunks: int = 1,
 ) -> str:  # fmt: skip
     """Ask cuDNN on the GPU, holding its lock, which plans it offers for each problem.
 

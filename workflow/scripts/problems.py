@@ -1,8 +1,10 @@
-from tileseer.core.script import Output, Settings, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script()
-def main(operation: str, ndims: list[int], problems: Output, uses: Output, settings: Settings) -> str:
+@stage_script
+def main(operation: str, ndims: list[int], problems: Path, uses: Path, settings: Settings) -> str:
     """Collect the problems of one operation: those to train on, and layers of unseen networks to validate on.
 
     ndims: numbers of spatial dimensions

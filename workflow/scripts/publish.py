@@ -1,16 +1,15 @@
 import json
 from pathlib import Path
 
-from tileseer.core.script import Folder, Input, Journal, Output, Settings, stage_script
+from tileseer.core.script import Settings, stage_script
 
 
-# Not stored: files are only copied, and a restored copy would have the provenance of an earlier run.
-@stage_script(stored=False)
+@stage_script
 def main(
-    training: list[Input], validation: list[Input], serving: list[Input], template: Input, models: Output,
+    training: list[Path], validation: list[Path], serving: list[Path], template: Path, models: Path,
     settings: Settings,
-    arch: str = "", operations: list[str] = (), made_from: list[Input] = (), compiler: str = "{}",
-    workflow: Folder | None = None, files: list[Input] = (), history: Journal | None = None,
+    arch: str = "", operations: list[str] = (), made_from: list[Path] = (), compiler: str = "{}",
+    workflow: Path | None = None, files: list[Path] = (), history: Path | None = None,
 ) -> str:  # fmt: skip
     """Publish the trained and validated models of one arch as the directory that a client loads.
 

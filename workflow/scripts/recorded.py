@@ -1,10 +1,10 @@
-from tileseer.core.script import Input, Output, row_of_product, stage_script
+from pathlib import Path
+
+from tileseer.core.script import stage_script
 
 
-@stage_script(hardware=row_of_product)
-def main(
-    operation: str, hardware: Input, product: str, coefficients: Input, tables: list[Input], dataset: Output
-) -> str:
+@stage_script
+def main(operation: str, hardware: Path, product: str, coefficients: Path, tables: list[Path], dataset: Path) -> str:
     """Replay what a real GPU measured: one operation of a recording as a dataset.
 
     coefficients: of the estimates of kernels that no compiler described

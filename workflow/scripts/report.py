@@ -1,14 +1,14 @@
 import json
 from pathlib import Path
 
-from tileseer.core.script import Folder, Input, Output, Settings, stage_script
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script()
+@stage_script
 def main(
-    validation: list[Input], training: list[Input], dataset: list[Input], kernels: list[Input],
-    evaluation: list[Input], template: Input, page: Output, settings: Settings,
-    cudnn: list[Input] = (), workflow: Folder | None = None,
+    validation: list[Path], training: list[Path], dataset: list[Path], kernels: list[Path],
+    evaluation: list[Path], template: Path, page: Path, settings: Settings,
+    cudnn: list[Path] = (), workflow: Path | None = None,
 ) -> str:  # fmt: skip
     """Show the results of one arch as one HTML page that needs no network.
 

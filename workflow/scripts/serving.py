@@ -1,11 +1,13 @@
-from tileseer.core.script import Input, Output, Resource, Settings, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script()
+@stage_script
 def main(
-    dataset: Input, training: Input, validation: Input, template: Input, api: Input, coefficients: Input,
-    output: Output, settings: Settings, uses: Input | None = None, library_times: list[Input] = (),
-    threads: Resource = 1,
+    dataset: Path, training: Path, validation: Path, template: Path, api: Path, coefficients: Path,
+    output: Path, settings: Settings, uses: Path | None = None, library_times: list[Path] = (),
+    threads: int = 1,
 ) -> str:  # fmt: skip
     """Make what a dispatcher runs of a trained model: C++ header, arrays for Python, known problems, kernel list.
 

@@ -1,9 +1,11 @@
-from tileseer.core.script import Folder, Input, Output, stage_script
+from pathlib import Path
+
+from tileseer.core.script import stage_script
 
 
-@stage_script()
+@stage_script
 def main(
-    arch: str, configs: Input, bundles: list[Input], templates: Folder, api: Input, folder: Output, level: str = ""
+    arch: str, configs: Path, bundles: list[Path], templates: Path, api: Path, folder: Path, level: str = ""
 ) -> str:
     """Unpack all C++ of one operation into a folder, with what a build needs around the kernels.
 

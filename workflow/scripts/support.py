@@ -1,8 +1,10 @@
-from tileseer.core.script import Input, Output, row_of_product, stage_script
+from pathlib import Path
+
+from tileseer.core.script import stage_script
 
 
-@stage_script(hardware=row_of_product)
-def main(operation: str, build: Input, problems: Input, hardware: Input, product: str, support: Output) -> str:
+@stage_script
+def main(operation: str, build: Path, problems: Path, hardware: Path, product: str, support: Path) -> str:
     """Decide by our rules, without a GPU, which pairs of one chunk's kernels and the problems can run."""
     from tileseer.core import parquet
     from tileseer.measure.support_table import decide_support, supported

@@ -1,10 +1,12 @@
-from tileseer.core.script import Input, Output, Resource, Settings, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script()
+@stage_script
 def main(
-    dataset: Input, training: Input, coefficients: Input, validation: Output, settings: Settings,
-    uses: Input | None = None, layers: Input | None = None, threads: Resource = 1,
+    dataset: Path, training: Path, coefficients: Path, validation: Path, settings: Settings,
+    uses: Path | None = None, layers: Path | None = None, threads: int = 1,
 ) -> str:  # fmt: skip
     """Score a trained model on the validation split of its dataset: problems that it has never seen."""
     from tileseer.config.benchmark import BenchmarkSettings

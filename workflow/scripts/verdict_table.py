@@ -1,8 +1,10 @@
-from tileseer.core.script import Input, Output, stage_script
+from pathlib import Path
+
+from tileseer.core.script import stage_script
 
 
-@stage_script()
-def main(verdicts: list[Input], aliases: list[Input], table: Output) -> str:
+@stage_script
+def main(verdicts: list[Path], aliases: list[Path], table: Path) -> str:
     """Bring the verdicts of all operations of an arch together in one table for people.
 
     verdicts: tables of verdicts, one an operation and chunk

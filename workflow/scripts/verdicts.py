@@ -1,10 +1,12 @@
-from tileseer.core.script import Folder, Input, Output, Settings, stage_script
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
 
 
-@stage_script()
+@stage_script
 def main(
-    arch: str, build: Input, headers: Input, driver: Input, module: Input, aliases: Input, hardware: Input,
-    native: Folder, verdicts: Output, settings: Settings,
+    arch: str, build: Path, headers: Path, driver: Path, module: Path, aliases: Path, hardware: Path,
+    native: Path, verdicts: Path, settings: Settings,
 ) -> str:  # fmt: skip
     """Execute the kernels of one chunk on the emulated GPU; one Parquet row a kernel.
 

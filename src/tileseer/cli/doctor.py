@@ -183,6 +183,5 @@ def _lock(config: Config) -> str:
 
 
 def _cache(config: Config) -> str:
-    cache = open_cache(config.cache.folder, config.cache.max_gib)
-    stats = cache.stats()
-    return f"{cache.folder}: {stats.entries} entries, {stats.bytes // _MIB} MiB"
+    stats = open_cache(config.cache.folder, config.cache.max_gib).stats()
+    return f"{stats.folder}: {stats.entries} entries, {stats.bytes // _MIB} MiB"

@@ -64,7 +64,7 @@ def parser(complete: Collection[str]) -> argparse.ArgumentParser:
         if name in complete:
             command = module(name)
             command.configure(subparser)
-            for call in options.calls(subparser):
+            for call in [] if hasattr(command, "TAKES_MORE") else options.calls(subparser):
                 call.add_argument("--json", action="store_true", help="print one JSON object instead of text")
             subparser.epilog = options.epilog(subparser.epilog, command.EXAMPLES)
     return top

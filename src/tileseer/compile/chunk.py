@@ -15,7 +15,6 @@ from tileseer.config.compile import CompileSettings
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
-from tileseer.core.stage_store import Unfinished
 from tileseer.gpus.hardware import read_hardware
 from tileseer.kernels import kernel_table
 from tileseer.kernels.costs.coefficients import load_coefficients
@@ -42,17 +41,14 @@ def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: 
 
 
 def describe_build(table: pa.Table, costs: pa.Table) -> str:
-    """Say how many kernels of a table have each status, and what their builds took, now or when the cache got them.
-
-    Unfinished if another run may end otherwise.
-    """
+    """Say how many kernels of a table have each status, and what their builds took, now or when the cache got them."""
     counts = Counter(table["build_status"].to_pylist())
     line = f"{table.num_rows} kernels: " + ", ".join(f"{counts[status]} {status}" for status in sorted(counts))
     line = line if counts else "no kernels"
     if seconds := sum(costs["seconds"].to_pylist()):
         size = sum(filter(None, table["code_bytes"].to_pylist()))
         line += f"; their builds took {cost.describe_cost(seconds, size)}"
-    return line if all(costs["repeatable"].to_pylist()) else Unfinished(line)
+    return line
 
 
 def library(

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationInfo
 
-from tileseer.core.script import RunEnvironment
 from tileseer.core.tables import StrictModel, validate_table
 
 WORKFLOW = "workflow"
@@ -44,12 +43,8 @@ class Section(StrictModel):
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], name: str) -> Self:
-        """Section ``name`` of a stage's settings; what is of this machine alone comes from the workflow's environment.
-
-        A ``UserError`` names each wrong field.
-        """
-        machine = RunEnvironment.read().machine
-        return validate_table({**machine.get(name, {}), **settings.get(name, {})}, cls, f"--settings: {name}")
+        """Return section ``name`` of a stage's settings; a ``UserError`` names each wrong field."""
+        return validate_table(settings.get(name, {}), cls, f"--settings: {name}")
 
     def located(self, workflow: str) -> Self:
         """Copy with each source file where it is.

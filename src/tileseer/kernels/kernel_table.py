@@ -1,10 +1,8 @@
-"""The table of kernels that the configs stage writes and the kernel stages read, and the plan of its chunks.
+"""The table of kernels that the configs stage writes and the kernel stages read.
 
 A chunk is the unit of a job, the kernel that of a result.
 """
 
-import hashlib
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,19 +35,6 @@ def tabulate_kernels(kernels: Sequence[Kernel], split_k: list[int], chunks: int)
     names = [kernel.name for kernel in kernels]
     own = {"split_k": [split_k] * len(kernels), "chunk": [chunk_of(name, chunks) for name in names]}
     return pa.table({"kernel": names, **fields, **own}, schema=schema)
-
-
-def plan_text(rows: pa.Table) -> str:
-    """Text of the plan file: each chunk with the number of its kernels, and the digest of all that is read of them."""
-    chunks: dict[int, list[str]] = defaultdict(list)
-    # The name says every field of the kernel.
-    for row in rows.select(["kernel", "split_k", "chunk"]).to_pylist():
-        chunks[row["chunk"]].append(f"{row['kernel']} {row['split_k']}")
-    lines = ["chunk\tkernels\tdigest\n"]
-    for chunk in sorted(chunks):
-        digest = hashlib.sha256("\n".join(sorted(chunks[chunk])).encode()).hexdigest()[:16]
-        lines.append(f"{chunk}\t{len(chunks[chunk])}\t{digest}\n")
-    return "".join(lines)
 
 
 def read_kernel_table(path: Path, chunk: int | None = None) -> pa.Table:

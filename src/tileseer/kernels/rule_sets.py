@@ -15,7 +15,6 @@ from typing import Any
 from tileseer.config.inputs import ConfigsSettings
 from tileseer.config.rule_set_names import BUILDER_SETS, RULE_SETS
 from tileseer.core.errors import UserError
-from tileseer.core.stage_store import digest
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import libraries
 from tileseer.kernels.ck_tile import flags
@@ -80,14 +79,14 @@ def _refuse_other_library(name: str, of: str, arch: str) -> None:
         )
 
 
-def digest_instances(name: str, folder: Path, ck_root: str | None) -> dict[str, str]:
-    """Digest of the files of a checkout that ``profiler`` and ``tests`` are read from; nothing for other sets."""
+def instance_files(name: str, folder: Path, ck_root: str | None) -> list[Path]:
+    """Return the files of a checkout that ``profiler`` and ``tests`` are read from; none for other sets."""
     if name not in BUILDER_SETS:
-        return {}
+        return []
     top = checkout(name, ck_root) / RuleTables.read_folder(folder).builder.files.folder
     if not top.is_dir():
         raise UserError(f"ck.root: there is no folder {top}, which the rule set {name} is read from")
-    return {"instances": digest(top)}
+    return sorted(path for path in top.rglob("*") if path.is_file())
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import pyarrow as pa
 from tileseer.compile import aliases
 from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
-from tileseer.core.stage_store import Unfinished
 from tileseer.kernels import candidates
 from tileseer.measure import receipt, repeats, support_table
 from tileseer.measure.batch import Batch, fill_journal, measure_pairs, positions_of
@@ -71,14 +70,11 @@ def measure_chunk(
         again_sha256=receipt.digest_rows(second) if second.num_rows else "",
         differences=repeats.differences(rows, second, parameters, settings.seed),
     )
-    message = (
+    return made, (
         f"{done:,} pairs measured ({device.kind}), {made.pairs - done:,} kept, {made.skipped:,} beyond the budget, "
         f"{made.pairs - made.by_status.get('ok', 0):,} failed, {made.repeats:,} times measured again, "
         f"{made.malformed_lines:,} malformed lines, {seconds:.1f} s, {waited:.1f} s waited for the lock"
     )
-    # The next run measures what a budget left out, and once more where the device was throttled or contended.
-    is_unfinished = made.skipped or set(made.by_status) & set(receipt.PASSING)
-    return made, Unfinished(message) if is_unfinished else message
 
 
 def measure_repeats(first: Batch, rows: pa.Table, path: Path, budget_s: float | None) -> pa.Table:

@@ -1,20 +1,18 @@
 """Compiled kernels on the emulated GPU: each is right, wrong, or has a race between its waves."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 
-import amdgpu_emulator
 from tileseer.compile import compiler, instructions
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
 from tileseer.config.benchmark import Timing
 from tileseer.core import cache as caches
 from tileseer.core import draws
+from tileseer.core.code_digest import digest_of_code
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.gemm_kernel import GemmKernel
@@ -96,7 +94,8 @@ class Emulation:
         if self.fewest:
             pairs.sort(key=lambda pair: draws.of_name(f"{self.seed} {kernel.name} {_dims_text(*pair)}"))
         settings = [self.gpu.model_dump_json(), str(self.fewest), *(_dims_text(*pair) for pair in pairs)]
-        key = caches.key(_FORMAT, _code_digest(), driver.read_bytes(), self.libraries.object_key([unit]), *settings)
+        code = digest_of_code("amdgpu_emulator", "tileseer/compile/instructions.py")
+        key = caches.key(_FORMAT, code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)
 
         def execute() -> bytes:
             return json.dumps(asdict(execute_kernel(kernel, driver, module, pairs, self.gpu, self.fewest))).encode()
@@ -175,12 +174,3 @@ def _dims_text(problem: Problem, split_k: int) -> str:
     plain = {"pad_d": 0, "pad_h": 0, "pad_w": 0}
     dims = [f"{name}={getattr(problem, name)}" for name in DIMS if getattr(problem, name) != plain.get(name, 1)]
     return ",".join(dims) + (f" split-K {split_k}" if split_k > 1 else "")
-
-
-@cache
-def _code_digest() -> str:
-    """Digest of the emulator and of the table of cycles: with another one, kernels are executed again."""
-    digest = hashlib.sha256()
-    for path in [*sorted(Path(amdgpu_emulator.__file__).parent.glob("*.py")), Path(instructions.__file__)]:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from tileseer.core.code_digest import digest_of_code
 from tileseer.core.errors import UserError
 from tileseer.measure.device import NO_TIMES, STATUSES, Times
 from tileseer.measure.harness.details import Details, provenance
@@ -90,7 +91,7 @@ class GpuDevice:
         return str(self._facts.get("plans", ""))
 
     def identity(self) -> str:
-        """SHA-256 of method, GPU model, its driver and runtime, and the measuring driver's sources.
+        """Return the SHA-256 of the method, the GPU model, its driver and runtime, and the code that measures.
 
         The board is not in it: what one GPU of a model measured holds for all of them.
         """
@@ -101,7 +102,8 @@ class GpuDevice:
         device |= {"plans": self.plans} if self.plans else {}
         timing = {"cache": self._timing.cache, "rotate_bytes": 0, "seed": self._seed}
         timing |= {name: getattr(self._timing, name) for name in TIMED}
-        text = json.dumps({"scheme": SCHEME, "device": device, "timing": timing}, sort_keys=True)
+        code = digest_of_code("tileseer/measure/harness")
+        text = json.dumps({"scheme": SCHEME, "device": device, "timing": timing, "code": code}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def measure(

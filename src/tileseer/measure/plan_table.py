@@ -16,7 +16,6 @@ from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.core.stage_store import Unfinished
 from tileseer.kernels.cudnn.kernel import PREFIX, Plan
 from tileseer.kernels.grammar import SPELLED
 from tileseer.kernels.kernel_table import chunk_of
@@ -49,8 +48,7 @@ def write_plans(session: Session, problems: Path, chunk: int, chunks: int, build
     parquet.write_table(_support_table(offered, ids), support)
     left_out = f"; no plans for {len(refused)} problems, such as {refused[0]}" if refused else ""
     counts = f"{len(offered):,} pairs of {len(kernels):,} plans for {len(table):,} problems"
-    # What another version of the library offers must not be restored in the place of this.
-    return Unfinished(f"{library} offers {counts}{left_out}")
+    return f"{library} offers {counts}{left_out}"
 
 
 def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from tileseer.core.code_digest import digest_of_modules
+from tileseer.core.code_digest import digest_of_code
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.costs import deviation, timing
@@ -28,20 +28,18 @@ OK, UNSUPPORTED, CRASH = (STATUSES.index(name) for name in ("ok", "unsupported",
 _CHUNK = 1 << 14
 """Pairs evaluated together; small enough for the caches, without influence on the results."""
 IDENTITY = (
-    "tileseer.core.content_hash",
-    "tileseer.kernels.ck_tile.cost",
-    "tileseer.kernels.ck_tile.resources",
-    "tileseer.kernels.costs.coefficients",
-    "tileseer.kernels.cutlass.cost",
-    "tileseer.kernels.costs.deviation",
-    "tileseer.kernels.costs.timing",
-    "tileseer.kernels.ck_tile.support",
-    "tileseer.kernels.cutlass.kernel",
-    "tileseer.kernels.rules",
-    "tileseer.measure.simulated_device",
-    "tileseer.problems.implicit_gemm",
+    "tileseer/core/content_hash.py",
+    "tileseer/kernels/costs",
+    "tileseer/kernels/ck_tile/cost.py",
+    "tileseer/kernels/ck_tile/resources.py",
+    "tileseer/kernels/ck_tile/support.py",
+    "tileseer/kernels/cutlass/cost.py",
+    "tileseer/kernels/cutlass/kernel.py",
+    "tileseer/kernels/rules.py",
+    "tileseer/measure/simulated_device.py",
+    "tileseer/problems/implicit_gemm.py",
 )
-"""Modules whose syntax a stored time depends on."""
+"""Code that a stored time depends on."""
 
 
 class SimulatedDevice:
@@ -65,7 +63,7 @@ class SimulatedDevice:
             "hardware": self.hardware.model_dump(),
             "seed": self._seed,
             "repeats": self._repeats,
-            "modules": digest_of_modules(IDENTITY),
+            "modules": digest_of_code(*IDENTITY),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -17,9 +17,6 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from tileseer.core.cache import key
-from tileseer.core.code_digest import version_of
-from tileseer.core.script import shared_cache
 from tileseer.report.measured import Measured, short
 from tileseer.report.results import OperationResult, Results
 
@@ -105,15 +102,9 @@ def svg(spec: dict[str, Any], name: str) -> str:
 
 @cache
 def library() -> str:
-    """The script that draws Vega-Lite in a browser: Vega-Embed with all it needs, about 0.9 MB."""
-    # Bundling takes seconds, and its result depends on the version alone.
-    shared, name = shared_cache(), key("script of charts", str(version_of("vl-convert-python")))
-    return (shared.made_once(name, _bundle) if shared else _bundle()).decode()
-
-
-def _bundle() -> bytes:
+    """Return the script that draws Vega-Lite in a browser: Vega-Embed with all it needs, about 0.9 MB."""
     # Its type stub does not know that it may be called without a snippet.
-    return vl_convert.javascript_bundle().encode()  # type: ignore[call-arg]
+    return vl_convert.javascript_bundle()  # type: ignore[call-arg]
 
 
 ZOOM = alt.selection_interval(
