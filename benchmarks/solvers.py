@@ -1,4 +1,4 @@
-"""Rows of MIOpen's find-db as tables (as tools/recorded_miopen.py reads them), and the regression on them."""
+"""Rows of MIOpen's find-db as tables, and the regression on them."""
 
 from __future__ import annotations
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from pathlib import Path
 
-import pytest
-
 from tileseer.cli.main import main
-from tileseer.measure.harness.details import Details
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,24 +32,3 @@ def test_mistakes_are_one_line(libraries, tmp_path, capsys):
     assert main(["bench"]) == 2
     assert main(["bench", "--quick", "--driver", str(tmp_path / "absent.so")]) == 2
     assert [line[:6] for line in capsys.readouterr().err.splitlines()] == ["error:"] * 2
-
-
-def pair(key, milliseconds, status="ok"):
-    result = {"samples": 5, "median_ms": milliseconds, "noise": 0.01} if status == "ok" else None
-    return {"kernel": "k", "split_k": 1, "problem_key": key, "status": status, "result": result}
-
-
-def test_the_noise_study_compares_the_pairs_of_two_runs(tmp_path, capsys, monkeypatch):
-    for name, times in (("a", (1.0, 2.0, 4.0)), ("b", (1.01, 2.02, 4.04))):
-        log = Details(tmp_path / name)
-        for key, milliseconds in enumerate(times):
-            log.write("pair", pair(str(key), milliseconds))
-        log.write("pair", pair("x" + name, 1.0))
-        log.write("pair", pair("y", 0.0, "crash"))
-    monkeypatch.setattr(sys, "argv", ["noise.py", str(tmp_path / "a"), str(tmp_path / "b")])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "benchmarks/gpu/noise.py"), run_name="__main__")
-    assert ended.value.code == 0
-    out = capsys.readouterr().out
-    assert "3 pairs in both runs; 1 and 1 in one only" in out
-    assert "mean signed difference: +0.995%" in out

@@ -56,11 +56,6 @@ def test_a_planted_sentence_is_found_with_its_page(sentence, tmp_path):
     assert str(tmp_path / "page.md") in done.stdout and PLANTED[sentence] in done.stdout
 
 
-def test_private_words_of_the_code_are_counted_as_parts_of_names_too():
-    counts = plain_english.private_words("def is_told(asked):\n    # Asked by nobody, untold.")
-    assert {word: count for word, count in counts.items() if count} == {"told": 1, "asked": 2}
-
-
 def test_messages_of_the_code_are_checked_and_its_docstrings_are_not():
     source = """def check(path, count):
     \"\"\"A docstring that lies in a module.\"\"\"

@@ -7,9 +7,8 @@ A recording is a folder of one arch::
     OPERATION/problems.parquet   the problems, in the form of the problems stage, or their dimensions alone
     OPERATION/pairs.parquet      one row a measured pair: numbers of problem and kernel, split-K, status, quantiles
 
-Its columns: ``PAIRS``, and ``KERNELS`` of benchmarks/gpu/record.py, which makes recordings. ``solver_recording`` and
-tools/recorded_mi355x.py make them of others' times: without a compiler's report, the resources of the kernels are the
-library's estimates.
+Its columns: ``PAIRS`` and ``KERNELS``. ``solver_recording`` makes them of others' times: without a compiler's report,
+the resources of the kernels are the library's estimates.
 No time is estimated: a pair without a row has the reason of the support rule that refuses it, or is ``skipped``.
 """
 
