@@ -54,11 +54,11 @@ class Config(Section):
     publish: PublishSettings = PublishSettings()
 
     def portable(self) -> dict[str, Any]:
-        """Settings without those that only say where things are on a machine."""
+        """Return the settings without those that only say where things are on a machine."""
         return self.model_dump(mode="json", exclude=_OF_THE_MACHINE)
 
     def of_the_machine(self) -> dict[str, Any]:
-        """The other settings: they change no result."""
+        """Return the other settings: they change no result."""
         return self.model_dump(mode="json", include=_OF_THE_MACHINE)
 
     @field_validator("operations")
@@ -73,5 +73,5 @@ class Config(Section):
 
 
 def check(config: Mapping[str, Any], where: str = "config") -> Config:
-    """The typed configuration; a ``UserError`` has one line for each wrong field."""
+    """Return the typed configuration; a ``UserError`` has one line for each wrong field."""
     return validate_table(dict(config) if isinstance(config, Mapping) else config, Config, where)

@@ -38,7 +38,7 @@ class Batch:
 
 
 def missing_pairs(pairs: pa.Table, measured: pa.Table) -> pa.Table:
-    """Pairs without a measurement by this device, or with one while it was throttled or contended only."""
+    """Return the pairs without a measurement by this device, or with one while it was throttled or contended only."""
     have = receipt.counted(measured, pairs)
     have = have.filter(pc.invert(receipt.passing(have)))
     return pairs.filter(pc.invert(pc.is_in(pair_text(pairs), pair_text(have))))
@@ -59,7 +59,7 @@ def fill_journal(batch: Batch, pairs: pa.Table, journal: Journal, budget_s: floa
 
 
 def rows_of_neighbours(path: Path, pairs: pa.Table, by: MeasuredBy) -> pa.Table:
-    """Rows for ``pairs`` in the other journals beside ``path``: kernels may have been dealt to chunks anew."""
+    """Return the rows for ``pairs`` in the other journals beside ``path``: kernels may be in other chunks now."""
     kernel_ids = pc.unique(pairs["kernel_id"].cast(pa.string()))
     others = [other for other in journals_in(path.parent) if other != path]
     parts = [read_journal(other, by, kernel_ids=kernel_ids)[0] for other in others]
@@ -67,7 +67,7 @@ def rows_of_neighbours(path: Path, pairs: pa.Table, by: MeasuredBy) -> pa.Table:
 
 
 def order_pairs(batch: Batch, pairs: pa.Table, in_rounds: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """(problem row, candidate row) of pairs: by problem and candidate, or in random order.
+    """Return the (problem row, candidate row) of pairs: by problem and candidate, or in random order.
 
     ``in_rounds``: one pair of each problem after the other, so that any beginning of the order covers all problems.
     """
@@ -82,7 +82,7 @@ def order_pairs(batch: Batch, pairs: pa.Table, in_rounds: bool = False) -> tuple
 
 
 def draw_order(problem: np.ndarray, candidate: np.ndarray, seed: int, in_rounds: bool) -> np.ndarray:
-    """Positions of n pairs in random order, int [n]: in rounds of one pair of each problem, or problem by problem.
+    """Return the positions of n pairs in random order, int [n]: in rounds of a pair each, or problem by problem.
 
     The candidates of a problem follow each other where they can, because they are compared with each other: what drifts
     in between is small, and the operands are generated once. Same seed, same order.
@@ -98,7 +98,7 @@ def draw_order(problem: np.ndarray, candidate: np.ndarray, seed: int, in_rounds:
 
 
 def positions_of(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """(problem row, candidate row) of pairs, in their order, int [n] each."""
+    """Return the (problem row, candidate row) of pairs, in their order, int [n] each."""
     names = [pa.array(candidates[name].astype(str), pa.string()) for name in ("kernel_id", "split_k")]
     texts = [pairs[name].cast(pa.string()) for name in ("kernel_id", "split_k")]
     keys, labels = (pc.binary_join_element_wise(*columns, "/") for columns in (names, texts))
@@ -110,7 +110,7 @@ def positions_of(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pa.Tab
 def measure_pairs(
     batch: Batch, problem: np.ndarray, candidate: np.ndarray, journal: Journal, budget_s: float | None = None
 ) -> int:
-    """Measure pairs and append each batch to the journal as soon as it is there; the number of measured pairs.
+    """Measure pairs, append each batch to the journal as soon as it is there, and return the number of measured pairs.
 
     With a budget no batch is begun after it is spent.
     """
@@ -130,7 +130,7 @@ def measure_pairs(
 
 
 def journal_rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:
-    """Journal rows (``SCHEMA``) for n measured pairs; ``flops`` are useful FLOP by problem row."""
+    """Return the journal rows (``SCHEMA``) for n measured pairs; ``flops`` are useful FLOP by problem row."""
     problems, candidates, count = batch.problems, batch.candidates, len(problem)
     with np.errstate(invalid="ignore"):
         tflops = flops[problem] / times.latency_ms * 1e-9

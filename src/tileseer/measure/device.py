@@ -26,12 +26,12 @@ SPEEDS_TFLOPS = (1e-16, 1e6)
 
 
 def are_times(milliseconds: np.ndarray) -> np.ndarray:
-    """Which numbers can be the times of launches, bool [n]."""
+    """Return which numbers can be the times of launches, bool [n]."""
     return (milliseconds >= TIMES_MS[0]) & (milliseconds <= TIMES_MS[1])
 
 
 def are_speeds(tflops: np.ndarray) -> np.ndarray:
-    """Which numbers can be the speeds of kernels, bool [n]."""
+    """Return which numbers can be the speeds of kernels, bool [n]."""
     return (tflops >= SPEEDS_TFLOPS[0]) & (tflops <= SPEEDS_TFLOPS[1])
 
 
@@ -49,7 +49,7 @@ EMULATED_ARCHS = ("gfx90a", "gfx942", "gfx950")
 
 
 def refuse_unless_emulated(*archs: str) -> None:
-    """``UserError`` if an arch is not emulated, or what decodes its instructions is not installed."""
+    """Raise a ``UserError`` if an arch is not emulated, or what decodes its instructions is not installed."""
     if importlib.util.find_spec("tinygrad") is None:
         raise UserError(f"tinygrad, which decodes instructions, is not installed; {install('emulate')}")
     for arch in archs:
@@ -95,7 +95,7 @@ class Device(Protocol):
     """Seed of the random order that pairs are to be measured in; ``None`` if their order makes no difference."""
 
     def identity(self) -> str:
-        """Hex digest of everything that a stored time depends on besides the pair itself."""
+        """Return the hex digest of everything that a stored time depends on besides the pair itself."""
 
     def measure(
         self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray

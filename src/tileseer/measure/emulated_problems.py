@@ -13,7 +13,7 @@ SPLIT_K = 2
 
 
 def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
-    """Problems with their split-K, among them some that the kernel refuses."""
+    """Return the problems with their split-K, among them some that the kernel refuses."""
     vector, merged = max(kernel.vectors), getattr(kernel, "num_groups_to_merge", 1)
     few, more = max(2, merged), max(4, merged)
     common: dict[str, Any] = {"N": 1, "C": 64, "K": 64, "Hi": 6, "Wi": 6}
@@ -50,7 +50,7 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
 
 
 def _along_k(kernel: GemmKernel, steps: int) -> dict[str, Any]:
-    """A 1x1 convolution whose implicit GEMM is so many steps deep, of as many groups as the kernel merges."""
+    """Return a 1x1 convolution whose implicit GEMM is so many steps deep, of as many groups as the kernel merges."""
     depth, groups = steps * kernel.tile_k, getattr(kernel, "num_groups_to_merge", 1)
     if kernel.variant == "bwd_weight":
         pixels = {"Di": 2, "Hi": 4} if kernel.ndim == 3 else {"Hi": 8}
@@ -61,7 +61,7 @@ def _along_k(kernel: GemmKernel, steps: int) -> dict[str, Any]:
 
 
 def _deep(kernel: GemmKernel, steps: int, groups: int) -> dict[str, Any]:
-    """A convolution with groups, and with stride, padding or dilation, whose implicit GEMM is so many steps deep."""
+    """Return a convolution with groups, and with stride, padding or dilation, whose GEMM is so many steps deep."""
     special = getattr(kernel, "specialization", "")
     rows, columns = (1, 1) if special.startswith("filter1x1") else DEEP[steps]
     changes = {"Y": rows, "X": columns, "pad_w": columns // 2}

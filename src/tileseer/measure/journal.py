@@ -64,7 +64,7 @@ class MeasuredBy(NamedTuple):
     measurement_id: str
 
     def rows(self, journal: pa.Table) -> pa.Table:
-        """Those of its own among rows of a journal."""
+        """Return those of its own among rows of a journal."""
         own = [pc.equal(journal[name], value) for name, value in self._asdict().items()]
         return journal.filter(functools.reduce(pc.and_, own))
 
@@ -155,7 +155,7 @@ def _sound_blocks(part: Path) -> Iterator[pa.Table]:
 
 
 def is_whole(line: bytes) -> bool:
-    """Whether a line of a journal, without its end, is as it was written."""
+    """Return whether a line of a journal, without its end, is as it was written."""
     return line[-9:] == b",%08x" % zlib.crc32(line[:-9])
 
 
@@ -173,7 +173,7 @@ def check_header(path: Path) -> None:
 def read_journal(
     path: Path, by: MeasuredBy | None = None, columns: Sequence[str] = COLUMNS, kernel_ids: pa.Array | None = None
 ) -> tuple[pa.Table, pa.Table]:
-    """Measurements of a journal in the order of its files, and its malformed lines; ``UserError`` if it is no journal.
+    """Return the measurements of a journal in file order, and its malformed lines; ``UserError`` if it is none.
 
     Of the measurements, those of one device and of some kernels, if they are given, and these columns.
     """
@@ -225,7 +225,7 @@ def _parsed_blocks(path: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
 
 
 def _lines(stream: BinaryIO) -> Iterator[pa.Array]:
-    """Lines without their ends, some at a time; the memory does not depend on how long a line is."""
+    """Yield the lines without their ends, some at a time; the memory does not depend on how long a line is."""
     rest = b""
     while block := stream.read(BLOCK):
         whole, end, rest = (rest + block).rpartition(b"\n")
@@ -237,12 +237,12 @@ def _lines(stream: BinaryIO) -> Iterator[pa.Array]:
 
 
 def _split(text: bytes) -> pa.Array:
-    """Lines of a text. Arrow splits strings alone, and does not ask here whether they are UTF-8."""
+    """Return the lines of a text. Arrow splits strings alone, and does not ask here whether they are UTF-8."""
     return pc.ascii_rtrim(pc.split_pattern(pa.array([text], pa.binary()).view(pa.string()), "\n").flatten(), "\r")
 
 
 def _parsed(path: Path, lines: pa.Array, first: int) -> tuple[pa.Table, pa.Table]:
-    """Measurements among ``lines``, and the others; the number of the first line is ``first``."""
+    """Return the measurements among ``lines``, and the others; the number of the first line is ``first``."""
     reasons = _damages(lines)
     whole = np.flatnonzero(reasons == "")
     try:
@@ -260,7 +260,7 @@ def _parsed(path: Path, lines: pa.Array, first: int) -> tuple[pa.Table, pa.Table
 
 
 def _damages(lines: pa.Array) -> np.ndarray:
-    """Why each line was not written as it is, object [n]; empty if it may be a measurement."""
+    """Return why each line was not written as it is, object [n]; empty if it may be a measurement."""
     size = np.asarray(pc.binary_length(lines))
     reasons = np.select([size == 0, size >= BLOCK], ["an empty line", "longer than any row"], "").astype(object)
     candidates = np.flatnonzero(reasons == "")
@@ -283,7 +283,7 @@ def _table(lines: pa.Array) -> pa.Table:
 
 
 def _is_row(line: pa.Array) -> bool:
-    """Whether a line alone is a row of the schema."""
+    """Return whether a line alone is a row of the schema."""
     try:
         return bool(_table(line).num_rows)
     except pa.ArrowInvalid:
@@ -291,7 +291,7 @@ def _is_row(line: pa.Array) -> bool:
 
 
 def _are_possible(rows: pa.Table) -> np.ndarray:
-    """Which rows a device can have given, bool [n]: a status that there is, and with ``ok`` a time and a speed."""
+    """Return which rows a device can have given, bool [n]: a known status, and with ``ok`` a time and a speed."""
     samples = rows["samples"].to_pandas()
     timed = are_times(rows["latency_ms"].to_numpy()) & are_speeds(rows["tflops"].to_numpy())
     for name in ("latency_cv", "sentinel"):
@@ -301,6 +301,6 @@ def _are_possible(rows: pa.Table) -> np.ndarray:
 
 
 def _shown(lines: pa.Array) -> pa.Array:
-    """The beginning of each line as a terminal may get it."""
+    """Return the beginning of each line as a terminal may get it."""
     short = pc.binary_slice(lines.view(pa.binary()), 0, LONGEST_SHOWN).to_pylist()
     return pa.array([printed(line.decode("ascii", "backslashreplace")) for line in short], pa.string())

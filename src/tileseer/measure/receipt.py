@@ -64,7 +64,7 @@ class Receipt(StrictModel):
 
 
 def counted(mine: pa.Table, pairs: pa.Table) -> pa.Table:
-    """The rows of ``pairs``, one per pair, in the order of ``pairs``, among those of this device in a journal.
+    """Return the rows of ``pairs``, one per pair, in the order of ``pairs``, among those of this device in a journal.
 
     It is the first row of the pair, but one of passing trouble only if there is no other.
     Rows of other pairs, kernels, devices or settings stay in the journal and do not count.
@@ -76,12 +76,12 @@ def counted(mine: pa.Table, pairs: pa.Table) -> pa.Table:
 
 
 def passing(rows: pa.Table) -> pa.ChunkedArray:
-    """Which rows tell of a state of the device that may pass: the next run measures such pairs again."""
+    """Return which rows tell of a state of the device that may pass: the next run measures such pairs again."""
     return pc.is_in(rows["status"], pa.array(PASSING))
 
 
 def digest_rows(rows: pa.Table) -> str:
-    """SHA-256 of the rows' measurements as text; it does not depend on their order."""
+    """Return the SHA-256 of the rows' measurements as text; it does not depend on their order."""
     ordered = rows.select(COUNTED).sort_by([(column, "ascending") for column in IDENTITY])
     text = io.BytesIO()
     pa_csv.write_csv(ordered, text, pa_csv.WriteOptions(quoting_style="none"))
@@ -89,6 +89,6 @@ def digest_rows(rows: pa.Table) -> str:
 
 
 def summarize_rows(rows: pa.Table) -> dict[str, Any]:
-    """What a receipt says of the rows that count: the fields ``pairs``, ``by_status`` and ``rows_sha256``."""
+    """Return what a receipt says of the rows that count: the fields ``pairs``, ``by_status`` and ``rows_sha256``."""
     by_status = dict(sorted(Counter(rows["status"].to_pylist()).items()))
     return {"pairs": rows.num_rows, "by_status": by_status, "rows_sha256": digest_rows(rows)}

@@ -31,24 +31,24 @@ NOTHING = journal.SCHEMA.empty_table()
 
 
 def repeat_share(device: Device, gpu: Timing) -> float:
-    """Share of a budget for repeat measurements; 0 for a device without a state, which never differs."""
+    """Return the share of a budget for repeat measurements; 0 for a device without a state, which never differs."""
     repeats = gpu.repeat_pairs > 0 or gpu.contenders > 1
     return SHARE if repeats and device.order_seed is not None else 0.0
 
 
 def repeats_journal(first: Path) -> Path:
-    """Journal of the repeat measurements of a chunk, whose first journal is given."""
+    """Return the journal of the repeat measurements of a chunk, whose first journal is given."""
     return first.parent / FOLDER / first.name
 
 
 def counted(second: pa.Table, rows: pa.Table) -> pa.Table:
-    """Rows of the device in the second journal that count: the ``ok`` ones about pairs of ``rows``."""
+    """Return the rows of the device in the second journal that count: the ``ok`` ones about pairs of ``rows``."""
     second = _ok(second)
     return second.filter(pc.is_in(pair_text(second), value_set=pair_text(rows).combine_chunks()))
 
 
 def drawn(rows: pa.Table, count: int, seed: int) -> pa.Table:
-    """Up to ``count`` rows at random, of the ``ok`` ones with several samples."""
+    """Return up to ``count`` rows at random, of the ``ok`` ones with several samples."""
     usable = _ok(rows)
     usable = usable.filter(pc.greater(usable["samples"], 1)).sort_by([(name, "ascending") for name in IDENTITY])
     chosen = np.random.default_rng(seed).permutation(usable.num_rows)[:count]
@@ -56,7 +56,7 @@ def drawn(rows: pa.Table, count: int, seed: int) -> pa.Table:
 
 
 def contenders(rows: pa.Table, most: int, close: float) -> list[np.ndarray]:
-    """Rows of the ``most`` fastest of each problem whose second kernel is within ``close`` of the first."""
+    """Return the rows of the ``most`` fastest of each problem whose second kernel is within ``close`` of the first."""
     table = pd.DataFrame({name: rows[name].to_pandas() for name in ("problem_key", "latency_ms", "status", *IDENTITY)})
     table = table[table["status"] == "ok"].sort_values(["problem_key", "latency_ms", *IDENTITY])
     best = table.groupby("problem_key")["latency_ms"].transform("first")
@@ -66,7 +66,7 @@ def contenders(rows: pa.Table, most: int, close: float) -> list[np.ndarray]:
 
 
 def plan_repeats(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> pa.Table:
-    """Rows that are still to be repeated, in their order, some of them twice.
+    """Return the rows that are still to be repeated, in their order, some of them twice.
 
     ``rows`` are those of the first journal that count, ``second`` those of the second one.
     """
@@ -82,7 +82,7 @@ def plan_repeats(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> pa
 
 
 def differences(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> list[float]:
-    """Logarithm of the second time over the first one of the drawn pairs, in ascending order."""
+    """Return the logarithm of the second time over the first one of the drawn pairs, in ascending order."""
     if not second.num_rows:
         return []
     draw = drawn(rows, gpu.repeat_pairs, seed)
@@ -93,7 +93,7 @@ def differences(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> lis
 
 
 def noise_between_runs(differences: Sequence[float]) -> float | None:
-    """Relative standard deviation of a time from run to run; None where too few pairs tell.
+    """Return the relative standard deviation of a time from run to run; None where too few pairs tell.
 
     Robust, from the median of the differences, because a few pairs differ by much more.
     """
@@ -103,7 +103,7 @@ def noise_between_runs(differences: Sequence[float]) -> float | None:
 
 
 def combined(rows: pa.Table, second: pa.Table) -> pa.Table:
-    """``rows`` with the mean of both times, where there is a second one; its several times count as one."""
+    """Return ``rows`` with the mean of both times, where there is a second one; its several times count as one."""
     if not second.num_rows:
         return rows
     later = pd.Series(second["latency_ms"].to_numpy()).groupby(np.asarray(pair_text(second))).mean()

@@ -70,7 +70,7 @@ class Session:
         return LockSettings.of(self.options, "lock").timeout_s
 
     def with_kernels(self, builds: Sequence[pa.Table], modules: Sequence[Path]) -> Session:
-        """The same for the kernels of build tables; ``modules`` has one library for each table, or none at all."""
+        """Return the session with the kernels of build tables; ``modules`` has a library for each table, or none."""
         if plans := library_of(builds[0]):
             return replace(self, plans=plans)
         if modules and len(builds) != len(modules):
@@ -79,7 +79,7 @@ class Session:
         return replace(self, modules={name: module for table, module in tables for name in table["kernel"].to_pylist()})
 
     def module_of(self, kernel: str) -> str:
-        """The library that a kernel is in."""
+        """Return the library that a kernel is in."""
         if self.plans:
             return self.plans
         path = self.modules.get(kernel)
@@ -103,7 +103,7 @@ class Session:
             yield self._device(by_lock.get(name, Board()), handle, stack), waited_s
 
     def _device(self, board: Board, lock: int, stack: ExitStack) -> Device:
-        """The device; ``stack`` ends what it needs while it is used, such as a worker, which holds the lock as well."""
+        """Return the device; ``stack`` ends what it needs while it is used, such as a worker, which holds the lock."""
         settings, timing = self.settings, self.settings.parameters
         if settings.device == "simulated":
             coefficients = load_coefficients(self.coefficients, timing.simulated_deviation)

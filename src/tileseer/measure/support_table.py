@@ -26,14 +26,14 @@ RANK = pa.field("rank", pa.int32())
 
 
 def decide_support(operation: str, build: Path, problems: Path, hardware: Path, product: str) -> pa.Table:
-    """Support table of a chunk, from the files of its kernels and of the problems."""
+    """Return the support table of a chunk, from the files of its kernels and of the problems."""
     entries = parquet.read_table(problems, problem_table.SCHEMA).to_pandas()
     built = candidate_tables.from_build(parquet.read_table(build, BUILD))
     return build_support_table(entries, built, Operation.parse(operation).variant, read_hardware(hardware, product))
 
 
 def build_support_table(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, hardware: Hardware) -> pa.Table:
-    """One row a pair of the same dimensionality, by problem and then by candidate, in the given orders."""
+    """Return one row a pair of the same dimensionality, by problem and then by candidate, in the given orders."""
     if candidates.empty:
         return SCHEMA.empty_table()
     rules = library_of_kernels(candidates["kernel"].tolist()).rules.rules
@@ -54,7 +54,7 @@ def build_support_table(problems: pd.DataFrame, candidates: pd.DataFrame, varian
 
 
 def supported(pairs: pa.Table) -> pa.ChunkedArray:
-    """Which rows of a support table are pairs that can run."""
+    """Return which rows of a support table are pairs that can run."""
     return pc.equal(pairs["rule"].cast(pa.string()), SUPPORTED)
 
 

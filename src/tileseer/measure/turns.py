@@ -79,7 +79,7 @@ def compare(measure: Callable[[np.ndarray], Times], count: int, differs: bool) -
 
 
 def _noise(logs: np.ndarray) -> float:
-    """Relative standard error of the difference of two columns of ln(time) [rounds, k], without what rounds share."""
+    """Return the relative standard error of the difference of two columns of ln(time) [rounds, k]."""
     rounds, count = logs.shape
     if count < 2:
         return 0.0
@@ -90,7 +90,7 @@ def _noise(logs: np.ndarray) -> float:
 
 
 def _noise_within(times: Times) -> float:
-    """The same from the samples of single measurements."""
+    """Return the relative standard error of a difference of times, from the samples of single measurements."""
     ok = (times.status == OK) & np.isfinite(times.latency_cv)
     errors = times.latency_cv[ok] / np.sqrt(np.maximum(times.samples[ok], 1))
     return math.sqrt(2 * float(np.mean(errors**2))) if len(errors) else 0.0

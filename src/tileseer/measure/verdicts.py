@@ -46,7 +46,7 @@ def execute_chunk(
     arch: str, build_table: Path, headers: Path, driver: Path, module: Path, known_aliases: Path, hardware: Path,
     native: Path, settings: Settings,
 ) -> pa.Table:  # fmt: skip
-    """Verdicts (``SCHEMA``) on the kernels of a chunk, without those that are aliases of another one."""
+    """Return the verdicts (``SCHEMA``) on the kernels of a chunk, without those that are aliases of another one."""
     refuse_unless_emulated(arch)
     rows = parquet.read_table(build_table, build.SCHEMA)
     rows = rows.filter(aliases.measured_mask(rows, aliases.read_aliases(known_aliases))).to_pylist()
@@ -73,7 +73,7 @@ def execute_chunk(
 
 
 def merge_chunks(chunks: Sequence[Path], known_aliases: Sequence[Path]) -> list[dict[str, Any]]:
-    """Rows (``COLUMNS``) of all kernels, by name; an alias has the verdict of the kernel with the same machine code."""
+    """Return the rows (``COLUMNS``) of all kernels, by name; an alias has the verdict of its stand-in."""
     executed = {row["kernel"]: row for path in chunks for row in parquet.read_table(path, SCHEMA).to_pylist()}
     rows = {name: row | {"same_code_as": ""} for name, row in executed.items()}
     for path in known_aliases:
@@ -84,14 +84,14 @@ def merge_chunks(chunks: Sequence[Path], known_aliases: Sequence[Path]) -> list[
 
 
 def table_lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Tab-separated text of rows, with a header."""
+    """Yield the tab-separated text of rows, with a header."""
     yield "\t".join(COLUMNS)
     for row in rows:
         yield "\t".join(str(row[name]) for name in COLUMNS)
 
 
 def count_verdicts(statuses: Sequence[str]) -> str:
-    """How many kernels have each verdict."""
+    """Return how many kernels have each verdict."""
     counts = Counter(statuses)
     listed = ", ".join(f"{count:,} {status}" for status, count in counts.most_common())
     return f"{len(statuses):,} kernels on an emulated GPU: {listed or 'none'}"

@@ -59,7 +59,7 @@ class LayerKind:
 
 
 def kind_of(dims: Sequence[int]) -> LayerKind:
-    """Kind of the convolution with these 19 dimensions."""
+    """Return the kind of the convolution with these 19 dimensions."""
     d = dict(zip(DIMS, dims, strict=True))
     grouping = "dense" if d["G"] == 1 else "depthwise" if d["G"] == d["C"] else "grouped"
     depth = (d["Di"], d["Z"], d["stride_d"], d["dilation_d"], d["pad_d"])
@@ -75,7 +75,7 @@ def kind_of(dims: Sequence[int]) -> LayerKind:
 
 
 def coordinates(dims: np.ndarray) -> np.ndarray:
-    """log2 of the ``AXES`` of convolutions, float64 [n, 7]; ``dims`` is [n, 19] in the order of ``DIMS``."""
+    """Return log2 of the ``AXES`` of convolutions, float64 [n, 7]; ``dims`` is [n, 19] in the order of ``DIMS``."""
     d = {name: dims[:, place].astype(np.float64) for place, name in enumerate(DIMS)}
     axes = (d["N"], d["C"] / d["G"], d["K"] / d["G"], d["G"], d["Hi"], d["Wi"] / d["Hi"], d["Di"])
     return np.log2(np.stack(axes, axis=1))
@@ -84,7 +84,7 @@ def coordinates(dims: np.ndarray) -> np.ndarray:
 def draw_design(
     layers: Iterable[Layer], operation: Operation, ndims: Sequence[int], size: int, seed: int
 ) -> list[Problem]:
-    """``size`` distinct problems, or fewer where a kind's space holds no more, by kind and point."""
+    """Return ``size`` distinct problems, or fewer where a kind's space holds no more, by kind and point."""
     kinds: dict[LayerKind, set[tuple[int, ...]]] = defaultdict(set)
     for layer in layers:
         kinds[kind_of(layer.dims)].add(layer.family)
@@ -118,7 +118,7 @@ def _shares(weights: dict[LayerKind, float], size: int) -> dict[LayerKind, int]:
 def _fill(
     kind: LayerKind, dims: np.ndarray, batches: np.ndarray, count: int, operation: Operation, seed: int
 ) -> list[Problem]:
-    """``count`` distinct problems of one kind, or fewer."""
+    """Return ``count`` distinct problems of one kind, or fewer."""
     if not count:
         return []
     points = coordinates(dims)
@@ -143,7 +143,7 @@ def _fill(
 
 
 def _problem(kind: LayerKind, values: dict[str, float], multiple: int, operation: Operation) -> Problem | None:
-    """The problem at one point, or None where the filter does not fit or it is too large."""
+    """Return the problem, or None where G does not divide, the filter does not fit, or the problem is too large."""
     groups = 1 if kind.grouping == "dense" else _channels(values["G"], multiple)
     per_group = 1 if kind.grouping == "depthwise" else _channels(values["C/G"], multiple)
     filters = _channels(values["K/G"], multiple) if kind.grouping != "depthwise" else max(1, round(values["K/G"]))
@@ -170,7 +170,7 @@ def _channels(value: float, multiple: int) -> int:
 
 
 def distances(problems: Sequence[Problem], training: Sequence[Problem]) -> np.ndarray:
-    """Distance of each problem from the nearest of ``training`` of its kind, float64 [n] in octaves.
+    """Return the distance of each problem from the nearest of ``training`` of its kind, float64 [n] in octaves.
 
     The distance is Euclidean over log2 of the ``AXES``: 1 is a factor of two along one of them. Problems of a kind
     that is missing from training are infinitely far.

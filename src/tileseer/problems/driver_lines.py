@@ -38,19 +38,19 @@ PROFILER_CONTROLS = {"forward": "1 0 1 1 0 1", "bwd_data": "1 1 1 0 1", "bwd_wei
 
 
 def is_line(text: str) -> bool:
-    """Whether a text is a line of another program and no ``N=8,C=64``."""
+    """Return whether a text is a line of another program and no ``N=8,C=64``."""
     return len(text.split()) > 1 and "=" not in text.split()[0]
 
 
 def parse_line(text: str) -> Line:
-    """What a line says."""
+    """Return the direction, data type and dimensions that a line says."""
     program, *words = shlex.split(text)
     parsers = {"miopendriver": _parse_driver, "ckprofiler": _parse_profiler}
     return _known("a line of", program.rpartition("/")[2].lower(), parsers)(words)
 
 
 def layout_of(text: str) -> str:
-    """Layout of the tensors of a MIOpenDriver line, of ``LAYOUTS`` or ``DEEP_LAYOUTS``; empty if it names none.
+    """Return the layout of a MIOpenDriver line, of ``LAYOUTS`` or ``DEEP_LAYOUTS``; empty if it names none.
 
     ``UserError`` for another layout, or for several. MIOpenDriver takes a tensor without a layout as NCHW.
     """
@@ -68,14 +68,14 @@ def layout_of(text: str) -> str:
 
 
 def _check_depth(program: str, ndim: int, dims: Mapping[str, int]) -> None:
-    """``UserError`` for 3D tensors without depth, whose dimensions are those of a 2D problem."""
+    """Raise a ``UserError`` for 3D tensors without depth, whose dimensions are those of a 2D problem."""
     flat = dict.fromkeys(_DEPTH, 1) | {"pad_d": 0}
     if ndim == 3 and flat == flat | {name: dims[name] for name in _DEPTH if name in dims}:
         raise UserError(f"--problem: {program}: {NO_DEPTH}; write it as a 2D one")
 
 
 def lines_of(problem: Problem) -> dict[str, str]:
-    """The problem as a line of each program."""
+    """Return the problem as a line of each program."""
     return {"MIOpenDriver": _driver_line(problem), "ckProfiler": _profiler_line(problem)}
 
 
@@ -111,7 +111,7 @@ def _profiler_dtypes(variant: str) -> dict[int, str]:
 
 
 def _profiler_axes(ndim: int) -> list[str]:
-    """Dimensions behind G, N, K, C in ckProfiler's order; pads stand twice, left and right."""
+    """Return the dimensions behind G, N, K, C in ckProfiler's order; pads stand twice, left and right."""
     axes = "dhw"[3 - ndim :]
     filters = [{"d": "Z", "h": "Y", "w": "X"}[axis] for axis in axes]
     images = [f"{axis.upper()}i" for axis in axes]

@@ -74,7 +74,7 @@ class Layer:
         return self.occurrences * self.problem.flop
 
     def problem_for(self, operation: Operation) -> Problem:
-        """The problem of one direction and data type."""
+        """Return the problem of one direction and data type."""
         return Problem.from_dims(operation.variant, operation.dtype, **dict(zip(DIMS, self.dims, strict=True)))
 
 
@@ -92,12 +92,12 @@ class NetworkRun:
         return sum(layer.flop for layer in self.layers)
 
     def share(self, layer: Layer) -> float:
-        """Share of the run's FLOP that the occurrences of ``layer`` have, 0 to 1."""
+        """Return the share of the run's FLOP that the occurrences of ``layer`` have, 0 to 1."""
         return layer.flop / self.flop
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """CSV text with line feeds; a text that a spreadsheet would take for a formula gets a ' in front."""
+    """Return the CSV text with line feeds; a text that a spreadsheet would take for a formula gets a ' in front."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)
@@ -107,7 +107,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def layers_csv(layers: Iterable[Layer]) -> str:
-    """A table as CSV text, in order."""
+    """Return a table as CSV text, in order."""
     rows = (
         (e.network, e.network_family, e.run, e.layer, e.layout, "+".join(e.directions), e.occurrences, e.split, *e.dims)
         for e in layers
@@ -141,7 +141,7 @@ def check_layers(path: Path) -> None:
 
 
 def _checked_table(path: Path) -> pd.DataFrame:
-    """The table with tuples of directions, and whole numbers that are valid convolutions."""
+    """Return the table with tuples of directions, and whole numbers that are valid convolutions."""
     table = _read_texts(path)
     for name, allowed in (("split", SPLITS), ("layout", LAYOUTS)):
         words = ", ".join(word or "empty" for word in allowed)
@@ -156,7 +156,7 @@ def _checked_table(path: Path) -> pd.DataFrame:
 
 
 def read_networks(path: Path) -> dict[str, Network]:
-    """The networks of a table, whose convolutions are not looked at."""
+    """Return the networks of a table, whose convolutions are not looked at."""
     table = _read_texts(path)
     family = table["family"].where(table["family"] != "", table["network"])
     networks = table.assign(family=family, trains=table["split"] == "train").groupby("network", sort=False)
@@ -165,7 +165,7 @@ def read_networks(path: Path) -> dict[str, Network]:
 
 
 def _read_texts(path: Path) -> pd.DataFrame:
-    """The table as text, with all columns."""
+    """Return the table as text, with all columns."""
     table = read_csv(path)
     fault = next((f"{name!r} is missing" for name in REQUIRED if name not in table), "")
     fault = fault or next((f"{shown(name)} is not one of them" for name in table if name not in COLUMNS), "")
@@ -184,7 +184,7 @@ def _read_texts(path: Path) -> pd.DataFrame:
 
 
 def runs_of(layers: Iterable[Layer], direction: str) -> list[NetworkRun]:
-    """Runs that need ``direction``, each with its layers in order."""
+    """Return the runs that need ``direction``, each with its layers in order."""
     layers_of_run: dict[tuple[str, str], list[Layer]] = {}
     for layer in layers:
         if direction in layer.directions:

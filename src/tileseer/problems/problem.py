@@ -71,7 +71,7 @@ class Problem:
             raise UserError(f"problem {dims}: {reason}")
 
     def _fault(self) -> str:
-        """Why this is no convolution, or an empty string."""
+        """Return why this is no convolution, or an empty string."""
         if self.variant not in VARIANTS:
             return f"variant is {self.variant!r}; use one of {', '.join(VARIANTS)}"
         if self.dtype not in DTYPES:
@@ -148,7 +148,7 @@ class Problem:
         return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), layout="", **full)
 
     def with_layout(self, layout: str) -> Self:
-        """The same convolution of tensors of another layout; ``UserError`` for one of 3D tensors without depth."""
+        """Return the same convolution in another layout; ``UserError`` for one of 3D tensors without depth."""
         own = layout.replace("D", "")
         if own != layout and self.ndim == 2:
             raise UserError(f"layout {layout}: {NO_DEPTH}; for a 2D problem give {own}")
@@ -162,7 +162,7 @@ _AXES = [
 
 
 def ndim_of(dims: Mapping[str, int]) -> int:
-    """Spatial dimensions of a convolution: 3 when one of its depth fields says so, else 2."""
+    """Return the spatial dimensions of a convolution: 3 when one of its depth fields says so, else 2."""
     return 2 if (dims["Di"], dims["Z"], dims["stride_d"], dims["dilation_d"], dims["pad_d"]) == (1, 1, 1, 1, 0) else 3
 
 
@@ -172,7 +172,7 @@ def _output(dims: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def counted(dims: Mapping[str, Any]) -> dict[str, Any]:
-    """What kernels count in 32 bits of a convolution, by formula: numbers of one problem, or float64 columns.
+    """Return what kernels count in 32 bits of a convolution, by formula: numbers of one problem, or float64 columns.
 
     The padded input, the rows of the matrix products, one image of input and output, and the filter.
     """
@@ -190,7 +190,7 @@ def counted(dims: Mapping[str, Any]) -> dict[str, Any]:
 def problem_within(
     operation: Operation, dims: Mapping[str, int], max_gflop: float, max_tensor_mib: float
 ) -> Problem | None:
-    """The problem, unless it is no convolution, or beyond limits of work and of a tensor at two bytes an element."""
+    """Return the problem, unless it is no convolution, or beyond the limits of work and of tensors at two bytes."""
     try:
         problem = Problem.from_dims(operation.variant, operation.dtype, **dims)
     except UserError:
@@ -209,7 +209,7 @@ _DIMS_OF = attrgetter(*DIMS)
 def problems_of_rows(
     variant: str, dtype: str, rows: Iterable[Sequence[int]], layouts: Iterable[str] | None = None
 ) -> list[Problem]:
-    """Problems of one direction and data type from rows of the 19 dimensions, each with its layout."""
+    """Return the problems of one direction and data type from rows of the 19 dimensions, each with its layout."""
     pairs = zip(rows, repeat("") if layouts is None else layouts, strict=layouts is not None)
     return [
         Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, row), strict=True))).with_layout(layout)
@@ -218,7 +218,7 @@ def problems_of_rows(
 
 
 def problem_frame(problems: list[Problem]) -> pd.DataFrame:
-    """One row a problem, with ``problem_key`` and ``layer_family`` first."""
+    """Return one row a problem, with ``problem_key`` and ``layer_family`` first."""
     # Imported here: pandas takes half a second, and most stages know problems without it.
     import pandas as pd
 
@@ -230,6 +230,6 @@ def problem_frame(problems: list[Problem]) -> pd.DataFrame:
 
 
 def problems_of_frame(table: pd.DataFrame) -> list[Problem]:
-    """Problems of ``table`` (columns ``FIELDS``), in its order."""
+    """Return the problems of ``table`` (columns ``FIELDS``), in its order."""
     columns = [table[name].tolist() for name in (*FIELDS, *(["layout"] if "layout" in table else []))]
     return [Problem(*values) for values in zip(*columns, strict=True)]

@@ -20,7 +20,7 @@ FIRST_LINE = 2
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """A CSV as text columns; ``UserError`` if it is missing, empty or no table."""
+    """Return a CSV as text columns; ``UserError`` if it is missing, empty or no table."""
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True).fillna("")
     except OSError as error:
@@ -37,7 +37,7 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 
 def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The 19 dimensions of each row, int64, and remarks on what was assumed.
+    """Return the 19 dimensions of each row, int64, and remarks on what was assumed.
 
     ``REQUIRED`` columns have to be there; the others have ``DEFAULTS``. A row without depth (``Di`` and ``Z`` 1) is
     2D whatever its other depth columns say. ``UserError`` names file, line, column and value.
@@ -76,7 +76,7 @@ def check_problems(path: Path, dims: pd.DataFrame, variant: str, dtype: str) -> 
 
 
 def whole_numbers(path: Path, texts: pd.Series, least: int = 0) -> np.ndarray:
-    """A column of a CSV as int64; ``UserError`` for the first that is no whole number from ``least`` on."""
+    """Return a column of a CSV as int64; ``UserError`` for the first that is no whole number from ``least`` on."""
     codes, distinct = pd.factorize(texts)
     words = pd.Series(distinct).str.strip()
     # pandas writes integer columns with gaps as 8.0.
@@ -88,7 +88,7 @@ def whole_numbers(path: Path, texts: pd.Series, least: int = 0) -> np.ndarray:
 
 
 def of_distinct(texts: pd.Series, function: Callable[[pd.Series], pd.Series]) -> pd.Series:
-    """What ``function`` makes of a column whose texts repeat; it gets each distinct text once."""
+    """Return what ``function`` makes of a column whose texts repeat; it gets each distinct text once."""
     codes, distinct = pd.factorize(texts)
     return pd.Series(function(pd.Series(distinct)).to_numpy()[codes], texts.index, name=texts.name)
 

@@ -30,7 +30,7 @@ class ProblemList:
 
 
 def read_problems(path: Path, operations: Sequence[str]) -> dict[str, list[Problem]]:
-    """The distinct problems of a file, by operation, in their order; ``operations`` are those that count.
+    """Return the distinct problems of a file, by operation, in their order; ``operations`` are those that count.
 
     ``UserError`` names file, line and value, or says that no problem is left.
     """
@@ -45,7 +45,7 @@ def read_problems(path: Path, operations: Sequence[str]) -> dict[str, list[Probl
 
 
 def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], layout: str = "") -> ProblemList:
-    """The problems of files; where they leave direction or data type open, those of all ``operations``.
+    """Return the problems of files; where they leave direction or data type open, those of all ``operations``.
 
     Columns ``direction`` (or ``variant``) and ``dtype`` of a CSV give the operation of a row. ``layout``: of lines that
     name none. ``UserError``: a file that cannot be read, or a CSV with a mistake, by line and value.
@@ -94,7 +94,7 @@ def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
 
 
 def _of_line(line: str, operations: Sequence[Operation], layout: str) -> list[Problem]:
-    """The problems of a line, of those ``operations`` that it is for."""
+    """Return the problems of a line, of those ``operations`` that it is for."""
     variant, dtype, dims = driver_lines.parse_line(line)
     missing = [name for name in problem_csv.REQUIRED if name not in dims]
     if missing:

@@ -26,7 +26,7 @@ _AXES = [
 
 
 def wrong_rows(values: np.ndarray) -> np.ndarray:
-    """The rows that ``Problem`` refuses, bool [n]; ``values`` are integers [n, 19] in the order of ``DIMS``."""
+    """Return the rows that ``Problem`` refuses, bool [n]; ``values`` are integers [n, 19] in the order of ``DIMS``."""
     wrong = ((values < _LEAST) | (values > INT32_MAX)).any(axis=1)
     wide = values.astype(np.int64)
     wrong |= (wide[:, _CHANNELS] % np.maximum(wide[:, _GROUPS], 1) != 0).any(axis=1)
@@ -41,7 +41,7 @@ def wrong_rows(values: np.ndarray) -> np.ndarray:
 
 
 def columns_of_frame(problems: pd.DataFrame) -> dict[str, np.ndarray]:
-    """What features and rules read of P problems, int64 [P] each: ``ndim``, the dimensions, and ``layout``.
+    """Return what features and rules read of P problems, int64 [P] each: ``ndim``, the dimensions, and ``layout``.
 
     The layout is its place in ``LAYOUTS``, 0 also where the table has none.
     """

@@ -64,7 +64,7 @@ class Generator(StrictModel):
 
 
 def generate_problems(path: Path, operation: Operation, ndims: tuple[int, ...], seed: int) -> list[ProblemEntry]:
-    """Problems of a generator file for one operation, in file order, without repetition."""
+    """Return the problems of a generator file for one operation, in file order, without repetition."""
     generator = read_yaml_table(path, Generator)
     entries: dict[str, ProblemEntry] = {}
     for section in generator.sections:
@@ -75,7 +75,7 @@ def generate_problems(path: Path, operation: Operation, ndims: tuple[int, ...], 
 
 
 def check_generator(path: Path) -> None:
-    """``UserError`` for a mistake in a generator file, but for a ``count`` beyond what its choices make."""
+    """Raise a ``UserError`` for a mistake in a generator file, but for a ``count`` beyond what its choices make."""
     for section in read_yaml_table(path, Generator).sections:
         for key, values in section.choices.items():
             _axis(key, values, _where(path, section))
@@ -107,7 +107,7 @@ def _draw(
 
 
 def _combination(axes: list[list[dict[str, int]]], number: int) -> dict[str, int]:
-    """Dimensions of one combination of the product; the first axis runs fastest."""
+    """Return the dimensions of one combination of the product; the first axis runs fastest."""
     dims: dict[str, int] = {}
     for axis in axes:
         number, index = divmod(number, len(axis))
@@ -116,7 +116,7 @@ def _combination(axes: list[list[dict[str, int]]], number: int) -> dict[str, int
 
 
 def _axis(key: str, values: list[Any], where: str) -> list[dict[str, int]]:
-    """What each choice of one key sets."""
+    """Return what each choice of one key sets."""
     names = [name.strip() for name in key.split(",")]
     if unknown := [name for name in names if name not in (*DIMS, *_DERIVED)]:
         raise UserError(f"{where}: unknown dimension {unknown[0]!r}; use {', '.join((*DIMS, *_DERIVED))}")
@@ -134,7 +134,7 @@ def _axis(key: str, values: list[Any], where: str) -> list[dict[str, int]]:
 def _problem(
     dims: dict[str, int], section: GeneratorSection, limits: GeneratorLimits, operation: Operation
 ) -> Problem | None:
-    """The problem, or None where G does not divide, the filter does not fit into the image, or it is too large."""
+    """Return the problem, or None where G does not divide, the filter does not fit, or the problem is too large."""
     full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
     if section.depthwise:
         full["G"] = full["K"] = full["C"]
@@ -146,7 +146,7 @@ def _problem(
 
 
 def problems_of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int]) -> list[ProblemEntry]:
-    """Distinct problems of layers whose run needs the direction, with the first network that has each."""
+    """Return the distinct problems of layers whose run needs the direction, with the first network that has each."""
     entries: dict[str, ProblemEntry] = {}
     for layer in layers:
         if operation.variant in layer.directions:
@@ -157,7 +157,7 @@ def problems_of_layers(layers: Iterable[Layer], operation: Operation, ndims: Seq
 
 
 def sample_layers(layers: Iterable[Layer], operation: Operation, size: int, seed: int) -> list[Layer]:
-    """About ``size`` layers, dealt in turn over their network families, no two of one layer family."""
+    """Return about ``size`` layers, dealt in turn over their network families, no two of one layer family."""
     usable = [layer for layer in layers if operation.variant in layer.directions]
     usable.sort(key=lambda e: _order(seed, "layer", e.network, e.run, *map(str, e.dims)))
     chosen: dict[tuple[int, ...], Layer] = {}
@@ -171,7 +171,7 @@ def sample_layers(layers: Iterable[Layer], operation: Operation, size: int, seed
 def sample_runs(
     layers: Sequence[Layer], settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]
 ) -> list[NetworkRun]:
-    """Runs of networks of the test split, in turn from each network family, up to ``validation_problems``.
+    """Return the runs of networks of the test split, in turn from each network family, up to ``validation_problems``.
 
     Only whole runs are taken, those whose layers are all in the split: so the cost of a whole network is known.
     A run that would go beyond that many distinct problems, or take more than a tenth, is passed over. 0 takes all.
@@ -195,12 +195,12 @@ def sample_runs(
 
 
 def _order(seed: int, *words: str) -> str:
-    """Key that shuffles by content, so that one more network does not reorder the others."""
+    """Return the key that shuffles by content, so that one more network does not reorder the others."""
     return hashlib.sha256(":".join((str(seed), *words)).encode()).hexdigest()
 
 
 def _in_turn(items: Iterable[tuple[str, T]], seed: int) -> Iterator[T]:
-    """The first item of each network family, then the second of each, and so on; families in a drawn order."""
+    """Yield the first item of each network family, then the second of each, and so on; families in a drawn order."""
     queues: dict[str, list[T]] = defaultdict(list)
     for family, item in items:
         queues[family].append(item)
@@ -210,7 +210,7 @@ def _in_turn(items: Iterable[tuple[str, T]], seed: int) -> Iterator[T]:
 
 
 def hold_out(training: list[ProblemEntry], validation: list[ProblemEntry]) -> list[ProblemEntry]:
-    """Training problems whose layer family does not occur in validation.
+    """Return the training problems whose layer family does not occur in validation.
 
     The same layer at another batch size is no unseen problem, so whole families are held out.
     """

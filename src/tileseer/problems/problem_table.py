@@ -56,7 +56,7 @@ class ProblemEntry:
 
 
 def problem_table(training: Iterable[ProblemEntry], validation: Iterable[ProblemEntry]) -> pa.Table:
-    """One row a problem, training first, each split in key order."""
+    """Return one row a problem, training first, each split in key order."""
     return _table(
         SCHEMA,
         (
@@ -68,7 +68,7 @@ def problem_table(training: Iterable[ProblemEntry], validation: Iterable[Problem
 
 
 def use_table(runs: Iterable[NetworkRun], operation: Operation, nearest: Mapping[str, float]) -> pa.Table:
-    """One row a layer of each run; ``nearest`` gives the distance of each problem key."""
+    """Return one row a layer of each run; ``nearest`` gives the distance of each problem key."""
     layers = [(layer.problem_for(operation).key, run, layer) for run in runs for layer in run.layers]
     rows = (
         (key, run.network, run.run, layer.layer, layer.occurrences, run.share(layer), nearest[key])

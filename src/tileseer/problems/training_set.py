@@ -79,7 +79,7 @@ def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Seq
 
 
 def checks(settings: ProblemsSettings) -> Iterator[Callable[[], object]]:
-    """Calls that read what the settings name, each of which raises a ``UserError`` where ``choose_problems`` would."""
+    """Yield the calls that read what the settings name; each raises a ``UserError`` where ``choose_problems`` would."""
     for name in dict.fromkeys((settings.networks, settings.validation)):
         yield partial(layers.check_layers, Path(name))
     yield from (partial(_check_listed, Path(name)) for name in settings.training)
@@ -98,7 +98,7 @@ def _condition(settings: ProblemsSettings) -> Filter | None:
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a file under ``problems.training`` is a table of layers; else it is a generator."""
+    """Return whether a file under ``problems.training`` is a table of layers; else it is a generator."""
     if path.suffix not in (".csv", ".yaml", ".yml"):
         raise UserError(f"problems.training: {path} is neither a .yaml generator nor a .csv table of layers")
     return path.suffix == ".csv"
@@ -107,7 +107,7 @@ def _is_table(path: Path) -> bool:
 def _listed(
     settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]
 ) -> tuple[list[ProblemEntry], list[ProblemEntry]]:
-    """Problems of the files under ``problems.training``: of tables of layers, and of generators."""
+    """Return the problems of the files under ``problems.training``: of tables of layers, and of generators."""
     own: list[ProblemEntry] = []
     generated: list[ProblemEntry] = []
     for name in settings.training:

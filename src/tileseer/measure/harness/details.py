@@ -37,13 +37,13 @@ class Details:
 
 
 def provenance() -> dict[str, Any]:
-    """Where and when this runs: host, system, process and time."""
+    """Return where and when this runs: host, system, process and time."""
     machine = {"host": platform.node(), "system": platform.platform(), "python": platform.python_version()}
     return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **machine, "pid": os.getpid()}
 
 
 def read_details(path: Path) -> list[dict[str, Any]]:
-    """Events of a log, without a line torn by a dying writer."""
+    """Return the events of a log, without a line torn by a dying writer."""
     events = []
     for line in path.read_text(encoding="utf-8").splitlines():
         with suppress(ValueError):

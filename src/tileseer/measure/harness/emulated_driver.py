@@ -83,7 +83,7 @@ class EmulatedDriver:
         atexit.register(lambda: install(ctypes.byref(_Callbacks())))
 
     def instances(self) -> dict[str, tuple[int, int]]:
-        """Instructions that were executed, and all that there are, of each instance of the kernels launched so far.
+        """Return how many instructions of each launched instance of the kernels were executed, and how many it has.
 
         The instances of a kernel differ in the tail of its loop and in how it writes the result.
         """
@@ -162,7 +162,7 @@ def _host_memory(address: int, size: int) -> Any:
 
 
 def instance_text(name: str) -> str:
-    """What an instance is for, by its mangled name."""
+    """Return what an instance is for, by its mangled name."""
     parts = ["adds to the result" if "memory_operation_enumE1" in name else "sets the result"]
     if match := re.search(r"Lb([01])ELNS_10TailNumberE(\d+)", name):
         parts[:0] = ["loop" if match[1] == "1" else "no loop", f"tail {_TAILS[int(match[2])]}"]

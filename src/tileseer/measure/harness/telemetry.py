@@ -66,7 +66,7 @@ class Board:
 
 
 def foreign(pids: Collection[int], own: Collection[int]) -> int:
-    """Number of processes that are not our own.
+    """Return the number of processes that are not our own.
 
     In a container the numbers may be those of the host: one of them is then taken for our worker's.
     """
@@ -75,7 +75,7 @@ def foreign(pids: Collection[int], own: Collection[int]) -> int:
 
 
 def boards(backend: str, warn: bool = True) -> list[Board]:
-    """The GPUs of this machine that the environment leaves visible; none if no driver lists them.
+    """Return the GPUs of this machine that the environment leaves visible; none if no driver lists them.
 
     What is missing is printed on standard error. A ``UserError`` if the environment hides all GPUs.
     """
@@ -103,7 +103,7 @@ def boards(backend: str, warn: bool = True) -> list[Board]:
 
 
 def visible_boards(backend: str, all_boards: Sequence[Board]) -> list[Board]:
-    """The GPUs that the environment leaves visible, in the order that it gives.
+    """Return the GPUs that the environment leaves visible, in the order that it gives.
 
     ROCm's runtime takes ``ROCR_VISIBLE_DEVICES`` first. HIP chooses among what is left, by ``HIP_VISIBLE_DEVICES`` or,
     where that is empty, by ``CUDA_VISIBLE_DEVICES``; an empty one hides nothing there.
@@ -116,7 +116,7 @@ def visible_boards(backend: str, all_boards: Sequence[Board]) -> list[Board]:
 
 
 def _picked(all_boards: Sequence[Board], listed: str) -> list[Board]:
-    """Those that a list of numbers and UUIDs names; the first entry that names none ends it, as in the runtimes."""
+    """Return those that a list of numbers and UUIDs names; an entry that names none ends it, as in the runtimes."""
     picked: list[Board] = []
     for entry in (part.strip() for part in listed.split(",")):
         if entry.isdecimal():
@@ -130,7 +130,7 @@ def _picked(all_boards: Sequence[Board], listed: str) -> list[Board]:
 
 
 def refuse_other_gpus(device: str, arch: str) -> None:
-    """``UserError`` if no GPU of this machine is of the arch; where there is none, the benchmark finds out."""
+    """Raise a ``UserError`` if no GPU here is of the arch; where there is none, the benchmark finds out."""
     visible = {board.arch for board in boards(device, warn=False)} - {""} if device in VARIABLES else set()
     if visible and target(arch).removesuffix("a") not in visible:
         raise UserError(
@@ -166,7 +166,7 @@ def _nvidia_reading(nvml: Any, gpu: Any, own: Collection[int]) -> Reading:
 
 
 def amd_boards(smi: Any = None) -> list[Board]:
-    """AMD's GPUs as the kernel's driver (KFD) shows them; those of other containers cannot be read and do not count."""
+    """Return AMD's GPUs as the kernel's driver (KFD) shows them; those of other containers do not count."""
     handles = (
         {smi.amdsmi_get_gpu_device_bdf(handle): handle for handle in smi.amdsmi_get_processor_handles()} if smi else {}
     )
@@ -194,7 +194,7 @@ def amd_boards(smi: Any = None) -> list[Board]:
 
 
 def _amd_reading(smi: Any, gpu: Any, own: Collection[int]) -> Reading:
-    """Reading of AMD SMI; never run on a GPU of ours."""
+    """Return the reading of AMD SMI; never run on a GPU of ours."""
 
     def read(what: str, *arguments: Any) -> Any:
         # An older library has not all of these functions.
@@ -214,7 +214,7 @@ def _amd_reading(smi: Any, gpu: Any, own: Collection[int]) -> Reading:
 
 
 def _slowed(violations: Mapping[str, object], metrics: Mapping[str, object]) -> str | None:
-    """Why an AMD GPU is slowed down, empty if it is not; ``None`` if it does not say.
+    """Return why an AMD GPU is slowed down, empty if it is not; ``None`` if it does not say.
 
     MI300 and newer GPUs have violations, each one ``True``, ``False`` or "N/A"; older ones have a status.
     """
@@ -226,5 +226,5 @@ def _slowed(violations: Mapping[str, object], metrics: Mapping[str, object]) -> 
 
 
 def _number(value: object) -> float | None:
-    """A number as it is; ``None`` for what stands for none ("N/A")."""
+    """Return a number as it is; ``None`` for what stands for none ("N/A")."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -87,14 +87,14 @@ class WorkerSession:
         return self._outcome(self._library.probe())
 
     def _supporting(self, request: Reply) -> Reply:
-        """Names of the kernels that can run a problem by their own checks."""
+        """Return the names of the kernels that can run a problem by their own checks."""
         problem = abi.ConvProblem(*request["problem"])
         names = enumerate(self._library.kernels())
         able = [name for index, name in names if self._library.supports(index, ctypes.byref(problem)) == 1]
         return self._outcome(abi.OK) | {"kernels": able}
 
     def _offered(self, request: Reply) -> Reply:
-        """Names of the plans that cuDNN offers for a problem, in its order."""
+        """Return the names of the plans that cuDNN offers for a problem, in its order."""
         assert self._plans is not None
         self._say({"phase": "plans"})
         problem = abi.ConvProblem(*request["problem"])
@@ -105,7 +105,7 @@ class WorkerSession:
         return self._outcome(abi.OK) | {"plans": plans}
 
     def _launches(self, request: Reply) -> Reply:
-        """Instances of a kernel that are launched for a problem; nothing is executed."""
+        """Return the instances of a kernel that are launched for a problem; nothing is executed."""
         self._emulated.is_dry = True
         try:
             reply = self._measure(request)
