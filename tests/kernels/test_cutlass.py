@@ -26,8 +26,8 @@ from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.cutlass import cost as simulated
 from tileseer.kernels.cutlass import emit, rules
 from tileseer.kernels.cutlass.kernel import (
-    DTYPES,
     GROUPS,
+    HALF_TYPES,
     ITERATORS,
     LAYOUTS,
     SWIZZLES,
@@ -61,7 +61,7 @@ counts = st.integers(1, 512)
 def kernels(draw):
     variant = draw(st.sampled_from(list(VARIANTS)))
     return CutlassKernel(
-        variant, draw(st.sampled_from(DTYPES)), draw(st.sampled_from(list(LAYOUTS))),
+        variant, draw(st.sampled_from(HALF_TYPES)), draw(st.sampled_from(list(LAYOUTS))),
         draw(st.sampled_from(ITERATORS)), *draw(st.tuples(*[counts] * 9)), stages=draw(st.integers(1, 12)),
         swizzle=draw(st.sampled_from(SWIZZLES)), vec_a=draw(st.sampled_from(VECTOR_WIDTHS)),
         vec_b=draw(st.sampled_from(VECTOR_WIDTHS)), vec_c=draw(st.sampled_from(VECTOR_WIDTHS)),

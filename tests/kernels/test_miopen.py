@@ -21,14 +21,14 @@ from tileseer.dataset import find_db, recording
 from tileseer.gpus import hardware
 from tileseer.kernels import candidates, libraries
 from tileseer.kernels.libraries import check_support
+from tileseer.kernels.miopen import find_db as find_db_format
+from tileseer.kernels.miopen.find_db import Key, UnusableError
 from tileseer.kernels.miopen.kernel import Solver
 from tileseer.kernels.miopen.solvers import SOLVERS, algorithm_word
 from tileseer.kernels.miopen.workspace import ALIGNMENT, workspace
 from tileseer.kernels.names import read_kernel_name
 from tileseer.learn import features
 from tileseer.learn import training as stage
-from tileseer.problems import find_db_key
-from tileseer.problems.find_db_key import Key, UnusableError
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_rows
 
@@ -155,7 +155,7 @@ def test_a_key_says_its_problem_and_its_layout(problem, layout):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.from_regex(find_db_key.FORM, fullmatch=True))
+@given(st.from_regex(find_db_format.FORM, fullmatch=True))
 def test_every_key_is_written_as_it_was_read(text):
     try:
         key = Key.parse(text)

@@ -14,6 +14,7 @@ from host_library import COMPILER, ROOT, compiled
 
 from tileseer.compile import native
 from tileseer.config.benchmark import Timing
+from tileseer.config.operations import VARIANTS
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.supervisor import launch_options
 
@@ -88,10 +89,10 @@ def convolution(a, b, shape, direction):
     return result
 
 
-@pytest.mark.parametrize("direction", abi.DIRECTIONS)
+@pytest.mark.parametrize("direction", VARIANTS)
 @pytest.mark.parametrize("shape", SHAPES, ids=["2d", "3d"])
 def test_the_reference_is_the_convolution(library, direction, shape):
-    problem = abi.ConvProblem(*shape, abi.DIRECTIONS.index(direction), 1)
+    problem = abi.ConvProblem(*shape, VARIANTS.index(direction), 1)
     generator = np.random.default_rng(1)
     sizes = [int(np.prod(lengths)) for lengths in geometry(shape, direction)[1].values()]
     a, b = (generator.uniform(-1, 1, size).astype(np.float32) for size in sizes[:2])

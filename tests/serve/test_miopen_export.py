@@ -11,8 +11,8 @@ from published_models import publish_recording
 from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.dataset import find_db
+from tileseer.kernels.miopen.find_db import Key
 from tileseer.kernels.miopen.solvers import SOLVERS
-from tileseer.problems.find_db_key import Key
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.problems.problem_lists import read_problem_lists

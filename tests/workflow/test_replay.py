@@ -12,8 +12,8 @@ import yaml
 from help_examples import words
 from small_workflow import tileseer
 
+from tileseer.kernels.miopen.find_db import Key
 from tileseer.kernels.miopen.solvers import SOLVERS
-from tileseer.problems.find_db_key import Key
 from tileseer.problems.problem import DIMS, Problem
 
 OPERATION = "forward_bf16"

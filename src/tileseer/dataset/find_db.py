@@ -1,14 +1,10 @@
-"""MIOpen's find-db: measured times of its solvers, one line a problem, as a recording.
+"""The times of MIOpen's find-dbs (``kernels.miopen.find_db``): the best solver of each algorithm, one time of each.
 
-A line is ``KEY=VALUES``, with a key of ``problems.find_db_key``. Values are ``SOLVER:MS,WORKSPACE,ALGORITHM`` or, in
-older files, ``ALGORITHM:SOLVER,MS,WORKSPACE,...``, apart by semicolons. A database has the best solver of each
-algorithm, and one time of each.
 Source: the files themselves, which are part of every ROCm installation.
 """
 
-import bz2
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -17,39 +13,12 @@ import numpy as np
 
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target
+from tileseer.kernels.miopen.find_db import Entry, Key, UnusableError, parse_entry, read_lines
 from tileseer.measure.device import are_times
-from tileseer.problems.find_db_key import Key, UnusableError
 from tileseer.problems.problem import Problem
 
-LONGEST_LINE, LARGEST = 2**20, 2**28
-"""Bytes of a line and of a database, unpacked; MIOpen's largest database has a fifth of that."""
 MOST_ENTRIES = 1_000_000
 """Read or refused, twice as many as MIOpen's largest database has."""
-
-
-class Entry(NamedTuple):
-    """What a line has of one solver; ``str`` is its newer form."""
-
-    solver: str
-    time: str
-    """Milliseconds, as MIOpen writes them."""
-    workspace: str
-    """Bytes."""
-    algorithm: str
-
-    def __str__(self) -> str:
-        return f"{self.solver}:{self.time},{self.workspace},{self.algorithm}"
-
-    @property
-    def milliseconds(self) -> float:
-        """The time as a number; ``UnusableError`` if it is no time."""
-        try:
-            milliseconds = float(self.time)
-        except ValueError:
-            raise UnusableError("the time is no number") from None
-        if not are_times(np.array(milliseconds)):
-            raise UnusableError("the time is not between 1 ns and an hour")
-        return milliseconds
 
 
 class Refused(NamedTuple):
@@ -95,26 +64,6 @@ def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> 
     return database
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Lines of a file, unpacked; ``UserError`` where it is damaged."""
-    size = 0
-    with path.open("rb") as file:
-        packed = file.read(3) == b"BZh"
-        file.seek(0)
-        with bz2.open(file) if packed else file as stream:
-            try:
-                while line := stream.readline(LONGEST_LINE):
-                    size += len(line)
-                    if len(line) == LONGEST_LINE or size > LARGEST:
-                        much = (
-                            f"a line of {LONGEST_LINE:,} bytes" if size <= LARGEST else f"more than {LARGEST:,} bytes"
-                        )
-                        raise UserError(f"{path}: has {much}, unpacked: this is no find-db")
-                    yield line.decode().rstrip("\r\n")
-            except (ValueError, EOFError, OSError) as error:
-                raise UserError(f"{path}: is damaged or no text ({error}); fetch it again") from error
-
-
 def _add(database: Database, solvers: frozenset[str], file: str, number: int, line: str) -> None:
     """Add what one line says."""
     key, equals, values = line.partition("=")
@@ -130,7 +79,7 @@ def _add(database: Database, solvers: frozenset[str], file: str, number: int, li
     for value in filter(None, values.strip().split(";")):
         try:
             entry = parse_entry(value)
-            milliseconds = entry.milliseconds
+            milliseconds = _milliseconds(entry)
             if entry.solver not in solvers:
                 raise UnusableError("unknown solver")
             if (problem, entry.solver) in database.times:
@@ -140,12 +89,12 @@ def _add(database: Database, solvers: frozenset[str], file: str, number: int, li
             database.refused.append(Refused(file, number, str(error), value))
 
 
-def parse_entry(text: str) -> Entry:
-    """One entry of a line, of either form."""
-    before, _, behind = text.strip().partition(":")
-    parts = behind.split(",")
-    if before.startswith("miopenConvolution"):
-        before, *parts = parts
-    if len(parts) < 3:
-        raise UnusableError("the entry has another form")
-    return Entry(before, *parts[:3])
+def _milliseconds(entry: Entry) -> float:
+    """The time as a number; ``UnusableError`` if it is no time."""
+    try:
+        milliseconds = float(entry.time)
+    except ValueError:
+        raise UnusableError("the time is no number") from None
+    if not are_times(np.array(milliseconds)):
+        raise UnusableError("the time is not between 1 ns and an hour")
+    return milliseconds

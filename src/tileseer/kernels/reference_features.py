@@ -12,10 +12,11 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from tileseer.config.operations import ELEMENT_BYTES
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
 from tileseer.kernels.libraries import library_of_kernels
-from tileseer.problems.operation import ELEMENT_BYTES, Operation
+from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
 
 COMPV4_LDS = 32768

@@ -6,9 +6,6 @@ from typing import Self
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 
-ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
-"""Bytes of one tensor element by data type."""
-
 
 @dataclass(frozen=True)
 class Operation:

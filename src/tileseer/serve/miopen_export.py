@@ -16,25 +16,25 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from tileseer.config.operations import ELEMENT_BYTES
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.dataset.find_db import Entry, parse_entry, read_lines
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.libraries import library_of_arch
+from tileseer.kernels.miopen.find_db import DIRECTIONS, Entry, Key, UnusableError, parse_entry, read_lines
 from tileseer.kernels.miopen.library import MIOPEN
 from tileseer.kernels.miopen.solvers import algorithm_prefix, algorithm_word
 from tileseer.kernels.miopen.workspace import workspace
 from tileseer.learn import model_files
 from tileseer.learn.model import Model, read_table
-from tileseer.problems.find_db_key import VARIANTS, Key, UnusableError
 from tileseer.problems.implicit_gemm import gemm_columns
-from tileseer.problems.operation import ELEMENT_BYTES, Operation
+from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem
 from tileseer.serve.borrowing import Borrowed
 from tileseer.serve.selector import Ranked, Selector
 
-LETTERS = {variant: letter for letter, variant in VARIANTS.items()}
+LETTERS = {variant: letter for letter, variant in DIRECTIONS.items()}
 DECIMAL_UNTIL = 64
 """Compute units up to which file names have their number in decimal, behind an underscore; above, it is hexadecimal."""
 OLDEST = 3

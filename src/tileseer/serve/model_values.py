@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from tileseer.config.operations import ELEMENT_BYTES
 from tileseer.core.errors import UserError
 from tileseer.kernels.costs.timing import PROBLEM_TERMS
 from tileseer.kernels.features.table import Columns
@@ -18,7 +19,7 @@ from tileseer.kernels.rules import signature
 from tileseer.learn import trees
 from tileseer.learn.model import Model
 from tileseer.learn.trees import UNIT, Tree
-from tileseer.problems.operation import ELEMENT_BYTES, Operation
+from tileseer.problems.operation import Operation
 from tileseer.serve.symbols import Operand, Symbol
 
 CategoryList = tuple[int, tuple[int, ...]]

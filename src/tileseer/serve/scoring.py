@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.config.operations import DTYPES, ELEMENT_BYTES, VARIANTS
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.core.yaml_files import read_utf8
@@ -21,7 +21,7 @@ from tileseer.kernels.names import Named
 from tileseer.learn import features, model_files
 from tileseer.learn.model import Model
 from tileseer.problems import problem_csv
-from tileseer.problems.operation import ELEMENT_BYTES, Operation
+from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS
 
 TEXT = pa.dictionary(pa.int32(), pa.string())

@@ -28,7 +28,7 @@ H200: Mapping[str, Any] = {
 CONVOLUTION, ENGINE, CONFIG, HEURISTIC, KNOB, GRAPH, TENSOR, DEVICE = 1, 2, 3, 4, 7, 15, 17, 38
 DATA_TYPE, INT64, FLOAT_TYPE, MODE, HEURISTIC_MODE, KNOB_TYPE, DESCRIPTOR, CHAR = 1, 3, 4, 7, 8, 9, 15, 24
 FLOAT, CROSS_CORRELATION = 0, 1
-DTYPES = {"bf16": 9, "fp16": 2}
+DATA_TYPES = {"bf16": 9, "fp16": 2}
 HEURISTICS = (3, 1, 2)
 KNOBS = 44
 OPERATIONS = {
@@ -105,7 +105,7 @@ class Cudnn:
         return self._finalized(
             TENSOR,
             [
-                (901, DATA_TYPE, _enum(DTYPES[dtype])), (902, INT64, _ints(shape)), (903, INT64, _ints(strides)),
+                (901, DATA_TYPE, _enum(DATA_TYPES[dtype])), (902, INT64, _ints(shape)), (903, INT64, _ints(strides)),
                 (906, INT64, _ints([number])), (900, INT64, _ints([16])),
             ],
         )  # fmt: skip

@@ -25,7 +25,7 @@ from tileseer.serve import tuned
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.torch.timing import fastest_in_turns
 
-DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+NAMES_OF_DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 HEADER = ("operation", "library", "device", *DIMS, "plan")
 WORKSPACE_BYTES = 1 << 28
 """Most workspace of a plan that is not cuDNN's first."""
@@ -80,9 +80,9 @@ class Plans:
         """Name of the plan of a new shape, which is built then, or ``PYTORCH``; ``operands`` are x, w and y."""
         with self._lock:
             x = operands[0]
-            operation = f"{VARIANTS[shape.direction]}_{DTYPES[x.dtype]}"
+            operation = f"{VARIANTS[shape.direction]}_{NAMES_OF_DTYPES[x.dtype]}"
             try:
-                problem = problem_of(shape, DTYPES[x.dtype])
+                problem = problem_of(shape, NAMES_OF_DTYPES[x.dtype])
             except UserError as error:
                 return self._leave(str(error))
             device = torch.cuda.get_device_name(x.device)

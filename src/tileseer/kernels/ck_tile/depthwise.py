@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tileseer.config.operations import DTYPES
+from tileseer.config.operations import DTYPES, ELEMENT_BYTES
 from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.grammar import Part
-from tileseer.problems.operation import ELEMENT_BYTES
 
 PREFIX = "grouped_conv_fwd_depthwise_"
 LAYOUT = "ngchw"

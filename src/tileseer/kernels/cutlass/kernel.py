@@ -17,7 +17,7 @@ from tileseer.kernels import gemm_kernel as gemm
 from tileseer.kernels.grammar import Part
 
 PREFIX = "cutlass_conv_"
-DTYPES = ("fp16", "bf16")
+HALF_TYPES = ("fp16", "bf16")
 LAYOUTS = {2: "nhwc", 3: "ndhwc"}
 ITERATORS = ("optimized", "analytic")
 SWIZZLES = (1, 4, 8)
@@ -56,7 +56,7 @@ class CutlassKernel(gemm.GemmKernel):
     group_mode: str = "none"
 
     choices: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "variant": VARIANTS, "dtype": DTYPES, "ndim": tuple(LAYOUTS), "layout": tuple(LAYOUTS.values()),
+        "variant": VARIANTS, "dtype": HALF_TYPES, "ndim": tuple(LAYOUTS), "layout": tuple(LAYOUTS.values()),
         "iterator": ITERATORS, "swizzle": SWIZZLES, "strides": STRIDES, "group_mode": GROUPS,
         "vec_a": VECTOR_WIDTHS, "vec_b": VECTOR_WIDTHS, "vec_c": VECTOR_WIDTHS,
     }  # fmt: skip

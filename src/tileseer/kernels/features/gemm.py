@@ -9,12 +9,13 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from tileseer.config.operations import ELEMENT_BYTES
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
 from tileseer.kernels.rules import capped_vectors
 from tileseer.problems import implicit_gemm
 from tileseer.problems.implicit_gemm import element_bytes
-from tileseer.problems.operation import ELEMENT_BYTES, Operation
+from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
 
 LEAST_OCCUPANCY = np.float32(0.1)

@@ -8,7 +8,7 @@ come from several releases. A solver without a formula has no workspace here.
 from collections.abc import Callable
 from math import prod
 
-from tileseer.problems.operation import ELEMENT_BYTES
+from tileseer.config.operations import ELEMENT_BYTES
 from tileseer.problems.problem import LAYOUTS, Problem
 
 ALIGNMENT = 256

@@ -11,10 +11,7 @@ ABI_VERSION = 3
 SIGNAL_BASE = 128
 """A worker's exit status above it: which signal ended it, as shells have it."""
 OK, BAD_ARGUMENT, NO_KERNEL, UNSUPPORTED, DEVICE_FAULT, OUT_OF_MEMORY = 0, -1, -2, -3, -4, -5
-DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
-"""By their number in the interface."""
 CACHES = ("cold", "warm")
-DTYPES = ("fp16", "bf16", "fp32")
 _EXTENTS = {"input_d": "Di", "input_h": "Hi", "input_w": "Wi", "filter_z": "Z", "filter_y": "Y", "filter_x": "X"}
 _STEPS = [f"{name}_{axis}" for name in ("stride", "pad", "dilation") for axis in "dhw"]
 PROBLEM_DIMS = {name: name for name in "NGCK"} | _EXTENTS | {name: name for name in _STEPS}

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.abi import ConvKernel, ConvProblem, DriverLibrary
 
@@ -52,7 +53,7 @@ class Convolution:
         """Ask cuDNN for its plans; any exception of its means that it has none."""
         self._handle = handle
         sizes = {name: getattr(problem, field) for field, name in abi.PROBLEM_DIMS.items()}
-        direction = abi.DIRECTIONS[problem.direction]
+        direction = VARIANTS[problem.direction]
         geometry = {
             name: [sizes[f"{short}_{letter}"] for *_, letter in AXES[ndim]]
             for name, short in (("padding", "pad"), ("stride", "stride"), ("dilation", "dilation"))
@@ -187,7 +188,7 @@ class CudnnPlans:
             return abi.OK
 
         functions = abi.SUPPORTS(supports), abi.WORKSPACE_BYTES(workspace_bytes), abi.LAUNCH(launch)
-        numbers = direction, ndim, abi.DTYPES.index(dtype)
+        numbers = direction, ndim, DTYPES.index(dtype)
         return ConvKernel(kernel.encode(), *numbers, *functions, abi.RESOURCES(resources))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tileseer.config.benchmark import Timing
+from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError, printed
 from tileseer.measure.device import are_times
 from tileseer.measure.harness import abi
@@ -246,7 +247,7 @@ def _classified(answer: Mapping[str, Any]) -> tuple[str, str]:
 def problem_numbers(problem: Mapping[Any, Any], variant: str, split_k: int) -> tuple[int, ...]:
     """The 21 numbers of ``ConvProblemC`` for a row of problems."""
     dims = (int(problem[name]) for name in abi.PROBLEM_DIMS.values())
-    return (*dims, abi.DIRECTIONS.index(variant), int(split_k))
+    return (*dims, VARIANTS.index(variant), int(split_k))
 
 
 def printable(text: str) -> str:

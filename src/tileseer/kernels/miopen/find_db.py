@@ -1,6 +1,7 @@
-"""Keys of MIOpen's find-db: one convolution as a text.
+"""MIOpen's find-db: measured times of its solvers, a line ``KEY=VALUES`` for each problem.
 
-The key of a 2D problem, with what a 3D one adds in brackets, is::
+Values are ``SOLVER:MS,WORKSPACE,ALGORITHM`` or, in older files, ``ALGORITHM:SOLVER,MS,WORKSPACE,...``, apart by
+semicolons. The key of a 2D problem, with what a 3D one adds in brackets, is::
 
     C-[D-]H-W-[Zx]YxX-K-[OD-]OH-OW-N-PADS-STRIDES-DILATIONS-BIAS-LAYOUT-DTYPE-DIRECTION[_gG]
 
@@ -8,16 +9,20 @@ The gradients (B: of the input, W: of the filter) have input and output swapped:
 K, OH and OW. The layout is one word if all tensors are NCHW (NCDHW), else three words: of input, filter and output.
 """
 
+import bz2
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from pathlib import Path
+from typing import NamedTuple, Self, TypeVar
 
 from tileseer.core.errors import UserError
 from tileseer.problems.problem import LAYOUTS, Problem
 
-VARIANTS = {"F": "forward", "B": "bwd_data", "W": "bwd_weight"}
-DTYPES = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
+LONGEST_LINE, LARGEST = 2**20, 2**28
+"""Bytes of a line and of a database, unpacked; MIOpen's largest database has a fifth of that."""
+DIRECTIONS = {"F": "forward", "B": "bwd_data", "W": "bwd_weight"}
+DATA_TYPES = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
 Word = TypeVar("Word")
 Meaning = TypeVar("Meaning")
 FIRST, LAST = LAYOUTS
@@ -78,14 +83,14 @@ class Key:
         """The key of a problem; without a layout it is NCHW."""
         ndim = problem.ndim
         images = (problem.C, *problem.dims[4:7][-ndim:]), (problem.K, *problem.output[-ndim:])
-        first, second = images if problem.variant == VARIANTS["F"] else images[::-1]
+        first, second = images if problem.variant == DIRECTIONS["F"] else images[::-1]
         pads, strides, dilations = (
             tuple(getattr(problem, f"{name}_{axis}") for axis in "dhw"[-ndim:]) for name in _STEPS
         )
         return cls(
             first, (problem.Z, problem.Y, problem.X)[-ndim:], second, problem.N, pads, strides, dilations, bias=0,
-            layouts=_word(WORDS, (ndim, problem.layout or FIRST)), dtype=_word(DTYPES, problem.dtype),
-            direction=_word(VARIANTS, problem.variant), groups=problem.G,
+            layouts=_word(WORDS, (ndim, problem.layout or FIRST)), dtype=_word(DATA_TYPES, problem.dtype),
+            direction=_word(DIRECTIONS, problem.variant), groups=problem.G,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -99,8 +104,8 @@ class Key:
         layouts = "-".join(self.layouts)
         if self.layouts not in WORDS:
             raise UnusableError(f"layout {layouts}: problems here are {', '.join('-'.join(one) for one in WORDS)}")
-        if self.dtype not in DTYPES:
-            raise UnusableError(f"data type {self.dtype}: problems here are {', '.join(DTYPES)}")
+        if self.dtype not in DATA_TYPES:
+            raise UnusableError(f"data type {self.dtype}: problems here are {', '.join(DATA_TYPES)}")
         ndim, layout = WORDS[self.layouts]
         if len(self.filter) != ndim or self.bias:
             raise UnusableError("the key has another form")
@@ -110,7 +115,7 @@ class Key:
         dims |= dict(zip(("Z", "Y", "X")[-ndim:], self.filter, strict=True))
         for name, values in zip(_STEPS, (self.pads, self.strides, self.dilations), strict=True):
             dims |= {f"{name}_{axis}": value for axis, value in zip("dhw"[-ndim:], values, strict=True)}
-        variant, dtype = VARIANTS[self.direction], DTYPES[self.dtype]
+        variant, dtype = DIRECTIONS[self.direction], DATA_TYPES[self.dtype]
         try:
             problem = Problem.from_dims(variant, dtype, **dims).with_layout(layout if layout == LAST else "")
         except UserError as error:
@@ -127,3 +132,48 @@ _STEPS = ("pad", "stride", "dilation")
 
 def _word(words: Mapping[Word, Meaning], meaning: Meaning) -> Word:
     return next(word for word, value in words.items() if value == meaning)
+
+
+class Entry(NamedTuple):
+    """What a line has of one solver; ``str`` is its newer form."""
+
+    solver: str
+    time: str
+    """Milliseconds, as MIOpen writes them."""
+    workspace: str
+    """Bytes."""
+    algorithm: str
+
+    def __str__(self) -> str:
+        return f"{self.solver}:{self.time},{self.workspace},{self.algorithm}"
+
+
+def parse_entry(text: str) -> Entry:
+    """One entry of a line, of either form."""
+    before, _, behind = text.strip().partition(":")
+    parts = behind.split(",")
+    if before.startswith("miopenConvolution"):
+        before, *parts = parts
+    if len(parts) < 3:
+        raise UnusableError("the entry has another form")
+    return Entry(before, *parts[:3])
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Lines of a file, unpacked; ``UserError`` where it is damaged."""
+    size = 0
+    with path.open("rb") as file:
+        packed = file.read(3) == b"BZh"
+        file.seek(0)
+        with bz2.open(file) if packed else file as stream:
+            try:
+                while line := stream.readline(LONGEST_LINE):
+                    size += len(line)
+                    if len(line) == LONGEST_LINE or size > LARGEST:
+                        much = (
+                            f"a line of {LONGEST_LINE:,} bytes" if size <= LARGEST else f"more than {LARGEST:,} bytes"
+                        )
+                        raise UserError(f"{path}: has {much}, unpacked: this is no find-db")
+                    yield line.decode().rstrip("\r\n")
+            except (ValueError, EOFError, OSError) as error:
+                raise UserError(f"{path}: is damaged or no text ({error}); fetch it again") from error
