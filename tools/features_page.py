@@ -2,32 +2,28 @@
 
 from pathlib import Path
 
-from tileseer.learn.features import CODE_COLUMNS, feature_sets
+from tileseer.learn.features import feature_sets
 
 PAGE = Path(__file__).parents[1] / "docs/generated/features.md"
 HEAD = """# Features
 
-Written by `make schema`. [Learning](../internals/learning.md#what-a-model-learns) says when each set is used.
+Written by `make schema`. [Learning](../internals/learning.md#what-a-model-learns) says when each set is used. A feature
+is in the table of the first set that has it. The 97 features of `reference` are those of Composable Kernel's predictor:
+`src/tileseer/kernels/reference_features.py`.
 """
-SOURCES = {"problem": "problem", "candidate": "kernel name, split-K", "pair": "both"}
-FROM_BUILD = ("vgprs", "lds_bytes", "occupancy")
-EXTENDS = {"compiled": "tileseer"}
-"""Sets of which the page lists only what they have more than another."""
-
-
-def table(name: str) -> str:
-    """Table of one feature set, a row a feature, in matrix order; of one that extends another, the rest."""
-    chosen = feature_sets()[name]
-    source = {feature.name: SOURCES[kind] for kind in SOURCES for feature in getattr(chosen, kind)}
-    source |= dict.fromkeys((name for name in FROM_BUILD if name in source), "build: compiled, or estimated")
-    source |= {name: "device" for name in source if name.startswith("hw_")}
-    source |= dict.fromkeys((name for name in CODE_COLUMNS if name in source), "build: compiled")
-    known = feature_sets()[EXTENDS[name]].names if name in EXTENDS else ()
-    listed = [feature for feature in chosen.every if feature.name not in known]
-    rows = "".join(f"| `{f.name}` | {f.meaning} | {f.unit} | {source[f.name]} |\n" for f in listed)
-    return "| feature | formula | unit | source |\n|---|---|---|---|\n" + rows
 
 
 def page() -> str:
     """The page as it is committed."""
-    return HEAD + "".join(f"\n## {name}\n\n{table(name)}" for name in feature_sets())
+    text, known = HEAD, dict[str, str]()
+    for name, chosen in feature_sets().items():
+        if name == "reference":
+            continue
+        new = [feature for feature in chosen.every if known.get(feature.name) != feature.meaning]
+        shared = [f"`{feature.name}`" for feature in chosen.every if feature not in new]
+        known |= {feature.name: feature.meaning for feature in new}
+        rows = "".join(f"| `{feature.name}` | {feature.meaning} | {feature.unit} |\n" for feature in new)
+        text += f"\n## {name}\n\n"
+        text += f"Also in a set above: {', '.join(shared)}.\n\n" if shared else ""
+        text += f"| feature | formula | unit |\n|---|---|---|\n{rows}" if new else ""
+    return text
