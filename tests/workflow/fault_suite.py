@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import glob
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -33,8 +34,21 @@ def faketime() -> Path | None:
     return next((Path(found) for pattern in FAKETIME for found in sorted(glob.glob(pattern))), None)
 
 
-def table(counts: Counter[tuple[str, str]]) -> str:
-    """Return the counts as a Markdown table."""
+def kind_of(fault: str) -> str:
+    """Return the kind of a fault: what was done, without the stage, the call or the sort of file that it hit."""
+    fault = re.sub(r"^(kill -9 of) (?!a |Snakemake)\w+( while compiling| beside readers)?$", r"\1 a stage", fault)
+    return re.sub(
+        r"(, in (one|all) calls?.*|,? for \w+| in an? (text file|model|Parquet file|JSON file|bundle|receipt))$",
+        "",
+        fault,
+    )
+
+
+def table(faults: Counter[tuple[str, str]]) -> str:
+    """Return the counts of each kind of fault as a Markdown table."""
+    counts = Counter[tuple[str, str]]()
+    for (fault, outcome), count in faults.items():
+        counts[kind_of(fault), outcome] += count
     lines = [
         "| fault | injected | recovered | refused with a message | lost | not injected |", "|---|---|---|---|---|---|"
     ]  # fmt: skip
