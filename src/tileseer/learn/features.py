@@ -98,11 +98,6 @@ class Features:
         columns = self.set.candidate_columns(candidates, self.gpu)
         return {name: np.nan_to_num(values, nan=UNKNOWN) for name, values in columns.items()}
 
-    def of_candidates(self, candidates: pd.DataFrame) -> dict[str, np.ndarray]:
-        """The features of candidates alone, [Q] by name; ``KeyError`` with the column that the table lacks."""
-        columns = self.candidate_columns(candidates)
-        return {feature.name: feature.values(columns) for feature in self.set.candidate}
-
     def gather(self, problems: Columns, candidates: Columns, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
         """``matrix`` from the columns of problems and candidates, to make once for several matrices."""
         dtype, row = self.set.dtype, {name: position for position, name in enumerate(self.names)}

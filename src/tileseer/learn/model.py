@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.config.model import TrainingParameters
 from tileseer.config.operations import DTYPES
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_bytes, write_text
@@ -33,6 +32,8 @@ from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem, prob
 
 if TYPE_CHECKING:
     import lightgbm
+
+    from tileseer.config.model import TrainingParameters
 
 BLOCK = 1 << 15
 """Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the
@@ -80,15 +81,17 @@ class Model:
                 "train or publish the model again"
             )
         pool = read_pool(folder / model_files.CANDIDATES, spec.arch)
+        if spec.params.get("learner"):
+            return OutsideModel.unpickled(folder / model_files.OUTSIDE_MODEL, spec, pool, hardware)  # type: ignore[return-value]
+        model = cls(spec, read_trees(folder / model_files.MODEL, spec), pool, hardware)
         try:
-            Features.of(spec.feature_set, hardware).of_candidates(pool)
+            for feature in model.features.set.candidate:
+                feature.values(model._candidate_columns)
         except KeyError as error:
             raise UserError(
                 f"{folder / model_files.CANDIDATES}: column {error} is missing; train or publish the model again"
             ) from error
-        if spec.params.get("learner"):
-            return OutsideModel.unpickled(folder / model_files.OUTSIDE_MODEL, spec, pool, hardware)  # type: ignore[return-value]
-        return cls(spec, read_trees(folder / model_files.MODEL, spec), pool, hardware)
+        return model
 
     @classmethod
     def read_for(cls, folder: Path, dataset: Dataset, path: Path) -> Self:
@@ -370,7 +373,7 @@ def read_trees(path: Path, spec: FeatureSpec) -> str:
         raise UserError(
             f"{path}: this release's feature set {spec.feature_set!r} has no {unknown[0]!r}; train the model again"
         )
-    return trees.canonical(text)
+    return text
 
 
 def read_pool(path: Path, arch: str) -> pd.DataFrame:
