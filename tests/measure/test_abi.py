@@ -6,7 +6,6 @@ import ctypes
 import itertools
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -102,55 +101,6 @@ def test_the_reference_is_the_convolution(library, direction, shape):
     np.testing.assert_allclose(c, convolution(a, b, shape, direction).ravel(), rtol=1e-5, atol=1e-6)
 
 
-OPERANDS = """
-#include "host_runtime.hpp"
-#include "reference.hpp"
-#include <cstdio>
-template <typename T> void print(std::uint64_t seed)
-{
-    for(std::int64_t i = 0; i < 4096; ++i)
-    {
-        typename T::Bits bits;
-        tileseer::Generate<T>{&bits - i, seed}(i);
-        std::uint32_t shown = 0;
-        std::memcpy(&shown, &bits, sizeof bits);
-        std::printf("%u\\n", shown);
-    }
-}
-int main()
-{
-    for(const std::uint64_t seed : {1, 2})
-    {
-        print<tileseer::Fp16>(seed);
-        print<tileseer::Bf16>(seed);
-        print<tileseer::Fp32>(seed);
-    }
-}
-"""
-
-
-def test_operands_are_numbers_of_the_kernels_type_uniform_and_of_their_seed(tmp_path):
-    (tmp_path / "operands.cpp").write_text(OPERANDS)
-    program = tmp_path / "operands"
-    command = [COMPILER, "-std=c++17", "-I", ROOT / native.NATIVE_SOURCES, tmp_path / "operands.cpp", "-o", program]
-    subprocess.run(command, check=True)
-    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
-    bits = np.array(printed, np.uint32).reshape(2, 3, 4096)
-    for fp16, bf16, fp32 in bits:
-        found = (
-            fp16.astype(np.uint16).view(np.float16), (bf16 << 16).view(np.float32), fp32.view(np.float32)
-        )  # fmt: skip
-        for values, used in zip(found, (fp16 & 0x3FF, bf16 & 0x7F, fp32 & 0x7FFFFF), strict=True):
-            values = values.astype(np.float64)
-            assert np.abs(values).max() <= 1 and values.std() == pytest.approx(3**-0.5, rel=0.05)
-            assert abs(values.mean()) < 0.03
-            # Every bit of the mantissa is now set, now not.
-            assert np.bitwise_or.reduce(used) == np.bitwise_or.reduce(~used & np.bitwise_or.reduce(used))
-        np.testing.assert_allclose(found[0], found[2], atol=2**-11)
-        np.testing.assert_allclose(found[1], found[2], atol=2**-8)
-    assert (bits[0] != bits[1]).mean() > 0.9
-
-
 def test_codes_and_their_texts(library):
     good = abi.ConvProblem(*SHAPES[0], 0, 1)
     wide = abi.ConvProblem(1, 1, 128, 8, *SHAPES[0][4:], 0, 1)
@@ -182,20 +132,6 @@ def test_a_kernel_of_one_dimension_refuses_every_problem(library):
     assert code == abi.UNSUPPORTED and library.error() == "this interface has no problems of one dimension"
 
 
-def test_without_a_kernel_for_the_direction_that_is_the_code(libraries):
-    code = (
-        "import ctypes, sys\n"
-        "from tileseer.measure.harness import abi\n"
-        "library = abi.DriverLibrary(sys.argv[1])\n"
-        "memory = (ctypes.c_float * 10)()\n"
-        "problem = abi.ConvProblem(1, 1, 1, 1, *[1] * 9, 0, 0, 0, 1, 1, 1, 0, 1)\n"
-        "a = ctypes.addressof(memory)\n"
-        "print(int(library.run(a, a, a, ctypes.byref(problem), None)), library.has_kernels())\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code, libraries[0]], capture_output=True, text=True, check=True)
-    assert run.stdout == f"{abi.NO_KERNEL} 0\n"
-
-
 def copied(path, folder):
     """Driver of a copy: for the loader another library."""
     folder.mkdir()
@@ -223,36 +159,6 @@ def test_a_module_registers_with_the_driver_that_it_is_handed_to(libraries, tmp_
     for driver in (first, second):
         assert run_once(driver) == pytest.approx(0.01, rel=0.02), driver.error()
     assert run_once(third) == abi.NO_KERNEL
-
-
-CONSTANT = """
-#include "host_runtime.hpp"
-struct Constant
-{
-    static constexpr const char* name = "constant";
-    static constexpr int direction = CONV_FORWARD, ndim = 3, dtype = CONV_FP32;
-    static bool supports(const ConvProblemC&, std::string&) { return true; }
-    static std::int64_t workspace_bytes(const ConvProblemC&) { return 0; }
-    static ConvResourcesC resources() { return tileseer::unknown_resources(); }
-    static void launch(const ConvProblemC&, const tileseer::Tensors& tensors)
-    {
-        tileseer::host_clock(tensors).now += MICROSECONDS;
-    }
-};
-static const tileseer::Registration<Constant> registration;
-"""
-
-
-def test_modules_with_kernels_of_one_name_keep_apart(libraries, tmp_path):
-    """An old and a new build of a kernel, in one process, each with its own driver."""
-    times = {}
-    for microseconds in (20, 70):
-        source = tmp_path / f"{microseconds}.cpp"
-        source.write_text(CONSTANT.replace("MICROSECONDS", str(microseconds)))
-        driver = copied(libraries[0], tmp_path / str(microseconds))
-        driver.load_module(compiled(source, source.with_suffix(".so")))
-        times[microseconds] = driver
-    assert [round(run_once(driver) * 1000) for driver in times.values()] == [20, 70]
 
 
 def test_a_library_without_kernels_is_refused(tmp_path):

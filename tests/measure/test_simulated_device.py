@@ -94,34 +94,12 @@ def test_truth_is_the_prototypes(product_name, variant):
     np.testing.assert_allclose(truth, wanted, rtol=1e-5)
 
 
-def test_frozen_table_covers_the_model():
-    ran = FROZEN[FROZEN["status"] == "ok"]
-    kernels = kernel.frame([kernel.parse(name) for name in ran["kernel"]])
-    physical = {COEFFICIENTS.physical(name) for name in kernels["pipeline"]}
-    assert physical == set(COEFFICIENTS.pipelines)
-    # An NVIDIA product is recorded, never simulated; so are the solvers of MIOpen, for which the MI210 is there.
-    assert set(ran["product"]) == {name for name in GPUS if not name.startswith("sm_")} - {"gfx90a_mi210"}
-    assert set(ran["variant"]) == set(COEFFICIENTS.directions)
-    for column, least in (("num_groups_to_merge", 2), ("two_stage", 1), ("split_image", 1), ("explicit_gemm", 1)):
-        assert (kernels[column] >= least).any(), column
-    assert {"none", "tree"} <= set(kernels["streamk"])
-    assert {2, 3} <= set(ran["ndim"]) and {"fp16", "bf16", "fp32"} <= set(ran["dtype"])
-    assert ran["split_k"].max() > 1
-
-
 def test_order_subset_and_batches_do_not_change_a_bit():
     whole, *_ = measured()
     assert {OK, UNSUPPORTED, CRASH} == set(whole.status.tolist())
     order = np.random.default_rng(3).permutation(len(PAIRS[0]))
     for at in (order, order[:37], *([one] for one in order[:5])):
         same(whole, device().measure(PROBLEMS, CANDIDATES, *(index[at] for index in PAIRS)), at)
-
-
-def test_rows_of_the_tables_may_stand_elsewhere():
-    some = np.ix_([140, 3, 77], [90, 5])
-    pairs = (index.ravel() for index in np.indices((3, 2)))
-    part = device().measure(PROBLEMS.iloc[[140, 3, 77]], CANDIDATES.iloc[[90, 5]], *pairs)
-    same(measured()[0], part, np.arange(len(PAIRS[0])).reshape(len(PROBLEMS), -1)[some].ravel())
 
 
 def test_seed_changes_times_but_not_outcomes():
@@ -178,43 +156,6 @@ def test_the_sentinel_says_how_far_a_time_drifted():
     ratio = times.latency_ms[ran] * 1000 / truth / times.sentinel[ran]
     assert np.ptp(ratio) < 1e-5
     assert np.isnan(times.sentinel[times.status == UNSUPPORTED]).all()
-
-
-def test_single_launches_scatter_more_and_say_nothing_about_their_spread():
-    spread = {}
-    for repeats in (1, 100):
-        times, ran, truth = measured(repeats=repeats)
-        assert np.isnan(times.latency_cv[ran]).all() == (repeats == 1)
-        spread[repeats] = np.median(np.abs(np.log(times.latency_ms[ran] * 1000 / truth)))
-    assert spread[1] > 1.3 * spread[100]
-
-
-def test_reported_scatter_is_the_launch_noise():
-    times, ran, truth = measured()
-    law = COEFFICIENTS.noise
-    ratio = times.latency_cv[ran] / np.hypot(law.launch_relative, law.launch_us / truth)
-    assert np.sqrt(np.mean(ratio**2)) == pytest.approx(1, abs=0.03)
-    assert ratio.std() == pytest.approx(1 / np.sqrt(2 * 9), rel=0.1)
-
-
-def test_names_of_one_pipeline_share_their_truth():
-    names = [*COEFFICIENTS.aliases, *COEFFICIENTS.pipelines]
-    candidates = kernel.frame([replace(BASE, pipeline=name) for name in names]).assign(split_k=1)
-    column = dict(zip(names, device().truth_us(PROBLEMS, candidates).T, strict=True))
-    for name, target in COEFFICIENTS.aliases.items():
-        np.testing.assert_array_equal(column[name], column[target])
-    both = np.isfinite(column["mem"]) & np.isfinite(column["compv3"])
-    assert both.any() and (column["mem"] != column["compv3"])[both].all()
-
-
-def test_fields_without_a_formula_still_make_another_kernel():
-    changed = [{"pad_n": False}, {"num_wave_groups": 2}]
-    kernels = [BASE, *(replace(BASE, **change) for change in changed)]
-    truth = device().truth_us(PROBLEMS, kernel.frame(kernels).assign(split_k=1))
-    for column in (1, 2):
-        both = np.isfinite(truth[:, 0]) & np.isfinite(truth[:, column])
-        apart = np.log(truth[both, column] / truth[both, 0])
-        assert 0 < np.abs(apart).max() < 0.5
 
 
 def test_split_k_helps_a_small_weight_gradient():

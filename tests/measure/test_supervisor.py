@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tileseer.config.benchmark import Timing
 from tileseer.core.errors import UserError
+from tileseer.core.locks import hold_first_free
 from tileseer.measure.harness import supervisor as supervisors
 from tileseer.measure.harness.process import Fault, Worker
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, printable
@@ -208,6 +209,14 @@ def test_the_worker_ends_with_its_parent(libraries):
         time.sleep(0.05)
     os.kill(pid, 9)
     pytest.fail("the worker outlived its parent")
+
+
+def test_a_worker_holds_the_lock_of_the_gpu_together_with_its_parent(libraries, tmp_path):
+    held = hold_first_free({"gpu": tmp_path / "lock"}, timeout_s=1)
+    with held as (_, handle, _), Supervisor(libraries[0], lock=handle) as supervisor:
+        assert supervisor.measure(request(libraries, "good")).status == "ok"
+        (pid,) = supervisor.pids
+        assert os.readlink(f"/proc/{pid}/fd/{handle}") == str(tmp_path / "lock")
 
 
 def test_before_the_first_measurement_a_worker_knows_which_kernels_support_a_problem(libraries):

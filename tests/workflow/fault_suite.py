@@ -1,66 +1,387 @@
-"""Inject faults into a workflow and count what becomes of them. The same seed injects the same faults.
+"""Inject faults into a small workflow and count what becomes of them. The same seed injects the same faults.
 
-    PYTHONPATH=src:tests/builders python tests/workflow/fault_suite.py --stage-kills 200 --report faults.md
+    PYTHONPATH=src:tests/builders python tests/workflow/fault_suite.py --kills 10 --report docs/generated/faults.md
 
 A fault is *recovered* if a plain rerun ends with the bytes of the undisturbed run; *refused* if the stage stops with a
-message that names the file, writes nothing, and gives those bytes once the file is as it was; *lost* otherwise. What
-cannot be injected on this machine is counted as that. ``--log`` and ``--folder`` let a suite that was stopped go on.
+message that names the file or program, writes nothing, and gives those bytes once that is as it was; *lost* otherwise.
+
+Most faults go into single stages, which run in a process forked from this one: their imports are done, so a kill hits
+the work and not the start of Python. The moment of a kill is a drawn share of the CPU time that the stage takes when
+nobody disturbs it. A stage that was done before its moment was not hit, and is drawn again.
 """
 
 from __future__ import annotations
 
 import argparse
-import glob
+import base64
+import hashlib
+import importlib
+import json
+import os
+import pkgutil
+import random
 import re
+import resource
+import runpy
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import compiler_faults
-import edit_faults
-import hostile_faults
-import lock_faults
-import publication_faults
-import worker_faults
-from fault_injection import NOT_INJECTED, PAGE, Suite, entries, may_mount, prepare
+from journals import as_lines
+from small_workflow import CONFIG, TARGETS, Workflow, lay_out
 
-FAKETIME = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/local/lib/faketime/libfaketimeMT.so.1")
-"""Where Debian's package libfaketime, or ``make install`` of its sources, puts the library that moves the clock."""
+import tileseer
+from tileseer.core.errors import UserError
+from tileseer.core.journal_files import journal_files
+from tileseer.learn import model_files
+from tileseer.measure.journal import read_journal
 
-
-def faketime() -> Path | None:
-    """Return the library that moves the clock of a process, if it is installed."""
-    return next((Path(found) for pattern in FAKETIME for found in sorted(glob.glob(pattern))), None)
-
-
-def kind_of(fault: str) -> str:
-    """Return the kind of a fault: what was done, without the stage, the call or the sort of file that it hit."""
-    fault = re.sub(r"^(kill -9 of) (?!a |Snakemake)\w+( while compiling| beside readers)?$", r"\1 a stage", fault)
-    return re.sub(
-        r"(, in (one|all) calls?.*|,? for \w+| in an? (text file|model|Parquet file|JSON file|bundle|receipt))$",
-        "",
-        fault,
-    )
+OUTCOMES = ("recovered", "refused", "lost", "not injected")
+PAGE = 4096
+RUN_CPU_S = 3.0
+"""CPU seconds within which Snakemake is killed: most of what it takes undisturbed."""
+MODELS = "results/models/gfx950"
 
 
-def table(faults: Counter[tuple[str, str]]) -> str:
-    """Return the counts of each kind of fault as a Markdown table."""
-    counts = Counter[tuple[str, str]]()
-    for (fault, outcome), count in faults.items():
-        counts[kind_of(fault), outcome] += count
-    lines = [
-        "| fault | injected | recovered | refused with a message | lost | not injected |", "|---|---|---|---|---|---|"
-    ]  # fmt: skip
-    rows = {
-        fault: [counts[fault, outcome] for outcome in ("recovered", "refused", "lost", NOT_INJECTED)]
-        for fault in sorted({fault for fault, _ in counts})
+@dataclass(frozen=True)
+class Stage:
+    """One job of the undisturbed run."""
+
+    name: str
+    arguments: tuple[str, ...]
+    inputs: tuple[str, ...]
+    """Below results."""
+    outputs: tuple[str, ...]
+    """Below results, the journals included."""
+
+
+class Suite:
+    """A workflow that has run undisturbed, a copy of it to disturb, and the counts of fault and outcome."""
+
+    def __init__(self, made: Workflow, scratch: Workflow, seed: int, only: frozenset[str] | None = None) -> None:
+        self.made, self.scratch, self.seed = made, scratch, seed
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.stages = [stage for stage in stages_of(made.folder) if only is None or stage.name in only]
+        self.cpu_s = {stage: self._undisturbed(stage) for stage in self.stages}
+
+    def draws(self, kind: str, number: int) -> Iterator[random.Random]:
+        """Yield a random generator for each fault of a kind."""
+        return (random.Random(f"{self.seed} {kind} {index}") for index in range(number))
+
+    def count(self, fault: str, outcome: str, detail: str) -> None:
+        self.counts[fault, outcome] += 1
+        if outcome == "lost":
+            print(f"lost: {fault}: {detail}", flush=True)
+
+    def _undisturbed(self, stage: Stage) -> float:
+        self.clear(stage)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        status, said = run_stage(stage, self.scratch.folder)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert status == 0 and self.same(stage), f"{stage.name} alone gives other results: {said}"
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    def clear(self, stage: Stage, keep: Path | None = None) -> None:
+        """Bring all results to their undisturbed state, but without the outputs of a stage."""
+        shutil.rmtree(self.scratch.folder / "results", ignore_errors=True)
+        shutil.copytree(self.made.folder / "results", self.scratch.folder / "results")
+        for path in [file for name in stage.outputs for file in files_of(self.scratch.folder / name)]:
+            if path != keep:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def same(self, stage: Stage) -> bool:
+        """Return whether a stage's outputs are those of the undisturbed run."""
+        folders = self.scratch.folder, self.made.folder
+        ours, theirs = ([contents(folder / name) for name in stage.outputs] for folder in folders)
+        return ours == theirs
+
+    def rerun(self, stage: Stage, fault: str, detail: str, outcome: str = "recovered") -> None:
+        """Run a stage, and count the fault as lost if it does not make what it makes undisturbed."""
+        status, said = run_stage(stage, self.scratch.folder)
+        sound = status == 0 and self.same(stage)
+        self.count(fault, outcome if sound else "lost", f"{detail}: the rerun ended with {status}: {said[-1500:]}")
+
+    def kill_stages(self, number: int, when: str = "") -> None:
+        """Kill each stage so many times at a random moment, and run it again."""
+        for stage in self.stages:
+            for draw in self.draws(f"kill of {stage}", number):
+                status = 0
+                while status != -signal.SIGKILL:
+                    self.clear(stage)
+                    moment = draw.uniform(0, self.cpu_s[stage])
+                    status, _ = run_stage(stage, self.scratch.folder, moment)
+                self.rerun(stage, f"kill -9 of {stage.name}{when}", f"after {moment:.3f} CPU s")
+
+    def kill_runs(self, number: int) -> None:
+        """Kill Snakemake alone, so that its job lives on, or a whole run; then unlock it and let a plain rerun end."""
+        for draw in self.draws("kill of a run", number):
+            stage = draw.choice(self.stages)
+            shutil.rmtree(self.scratch.folder)
+            shutil.copytree(self.made.folder, self.scratch.folder)
+            if stage.name == "benchmark":
+                shutil.rmtree(self.scratch.folder / "results/journals")
+            process = self.scratch.start("--forcerun", stage.name, "--", *TARGETS)
+            victim = draw.choice(("Snakemake", "a whole run"))
+            wait_until_used(process.pid, draw.uniform(0.2, RUN_CPU_S))
+            process.kill() if victim == "Snakemake" else os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self.scratch.run("--unlock", *TARGETS)
+            run = self.scratch.run()
+            sound = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
+            self.count(f"kill -9 of {victim}", "recovered" if sound else "lost", f"{stage.name}: {run.output[-1500:]}")
+
+    def fill_disks(self) -> None:
+        """Let each stage write to a file system without room, then to a sound one again."""
+        for stage in self.stages:
+            for folder in sorted({str(Path(path).parent) for path in stage.outputs}):
+                if not may_mount():
+                    self.count("disk full", "not injected", "")
+                    continue
+                self.clear(stage)
+                with full_disk(self.scratch.folder / folder):
+                    status, said = run_stage(stage, self.scratch.folder)
+                if status == 0 or "Traceback" in said or not re.search(rf"error: .*{re.escape(folder)}", said):
+                    self.count("disk full", "lost", f"{stage.name}, {folder}: status {status}: {said[-500:]}")
+                else:
+                    self.rerun(stage, "disk full", f"{stage.name}: {said}")
+
+    def damage_inputs(self, number: int) -> None:
+        """Damage one file that a stage reads: what cannot be read at all, and of journals and recordings any damage."""
+        for stage in self.stages:
+            names = [*stage.inputs, *(name for name in stage.outputs if "journals" in name)]
+            for draw in self.draws(f"damage for {stage}", number if names else 0):
+                name = draw.choice(names)
+                self.clear(stage)
+                if "journals" in name:
+                    # Read as well as written.
+                    copies = zip(*(files_of(one.folder / name) for one in (self.made, self.made)), strict=True)
+                    for source, _ in copies:
+                        shutil.copy2(source, self.scratch.folder / source.relative_to(self.made.folder))
+                        if (seal := source.with_name(f".{source.name}.sha256")).exists():
+                            shutil.copy2(seal, self.scratch.folder / seal.relative_to(self.made.folder))
+                    if draw.random() < 0.5:
+                        as_lines(self.scratch.folder / name)
+                found = [file for path in files_of(self.scratch.folder / name) for file in files_in(path)]
+                if found:
+                    path = draw.choice(found)
+                    how = draw.choice(ANY_DAMAGE if "journals" in name else UNREADABLE)
+                    self._judge(stage, path, how, draw)
+
+    def _judge(self, stage: Stage, path: Path, how: str, draw: random.Random) -> None:
+        """Run a stage with a damaged file: it makes what it makes undisturbed, or it names the file and stops."""
+        sound = path.read_bytes()
+        path.write_bytes(damaged(sound, how, draw))
+        status, said = run_stage(stage, self.scratch.folder)
+        fault = f"{how}: {'a journal' if 'journals' in path.parts else f'an input of {stage.name}'}"
+        if status == 0 and self.same(stage):
+            self.count(fault, "recovered", "")
+            return
+        written = [name for name in stage.outputs if "journals" not in name and (self.scratch.folder / name).exists()]
+        if status == 0 or written or "Traceback" in said or path.name not in said:
+            self.count(fault, "lost", f"{path}: status {status}, {written}: {said[-1500:]}")
+            return
+        path.write_bytes(sound)
+        self.rerun(stage, fault, str(path), "refused")
+
+    def damage_models(self, number: int) -> None:
+        """Damage one published file: nobody reads the models then, and publishing again repairs them."""
+        (publish,) = (stage for stage in self.stages if stage.name == "publish")
+        for draw in self.draws("published", number):
+            self.clear(publish)
+            shutil.copytree(self.made.folder / MODELS, self.scratch.folder / MODELS, dirs_exist_ok=True)
+            path = draw.choice(files_in(self.scratch.folder / MODELS))
+            how = draw.choice(ANY_DAMAGE)
+            path.write_bytes(damaged(path.read_bytes(), how, draw))
+            fault = (
+                f"{how}: {'the index of published models' if path.name == model_files.INDEX else 'a published file'}"
+            )
+            try:
+                model_files.read_index(self.scratch.folder / MODELS)
+                refused = contents(path) == contents(self.made.folder / path.relative_to(self.scratch.folder))
+            except UserError as error:
+                refused = path.name in str(error)
+            if refused:
+                self.rerun(publish, fault, str(path))
+            else:
+                self.count(fault, "lost", f"{path} was read")
+
+
+UNREADABLE = ("cut", "empty", "foreign")
+ANY_DAMAGE = (*UNREADABLE, "flip", "zeros", "long tail")
+
+
+def damaged(content: bytes, how: str, draw: random.Random) -> bytes:
+    """Return damaged content."""
+    at = draw.randrange(max(1, len(content)))
+    return {
+        "cut": content[:at],
+        "empty": b"",
+        "foreign": b"nonsense\n" * 40,
+        "flip": content[:at]
+        + bytes(byte ^ 1 << draw.randrange(8) for byte in content[at : at + 1])
+        + content[at + 1 :],
+        "zeros": content[:at] + bytes(min(512, len(content) - at)) + content[at + 512 :],
+        # What a file system may leave behind the last write before the power went.
+        "long tail": content + bytes(2 << 20),
+    }[how]
+
+
+def stages_of(folder: Path) -> list[Stage]:
+    """Return the jobs that Snakemake recorded."""
+    records = folder / ".snakemake/metadata"
+    jobs: dict[str, tuple[dict, list[str]]] = {}
+    for path in sorted(path for path in records.rglob("*") if path.is_file()):
+        record = json.loads(path.read_text())
+        if record.get("shellcmd"):
+            encoded = "".join(part.removeprefix("@") for part in path.relative_to(records).parts)
+            output = base64.urlsafe_b64decode(encoded).decode()
+            jobs.setdefault(record["shellcmd"], (record, []))[1].append(output)
+    stages = []
+    for command, (record, outputs) in sorted(jobs.items()):
+        words = shlex.split(re.split(r" 2>&1| > ", command)[0])
+        words = words[words.index("python") + 1 :]
+        if record["rule"] == "benchmark":
+            # Many small writes, so that a kill can come between two.
+            few = json.dumps({"benchmark": {"timing_overrides": {"batch_pairs": 8}}})
+            words.insert(words.index("--settings") + 2, few)
+        journals = [word for word in words if word.startswith("results/journals/")]
+        journals = journals if record["rule"] == "benchmark" else []
+        inputs = [name for name in record["input"] if name.startswith("results/")]
+        stages.append(Stage(record["rule"], tuple(words), tuple(inputs), (*sorted(outputs), *journals)))
+    return stages
+
+
+def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tuple[int, str]:
+    """Run a stage in a forked process; return its status, negative if it was killed, and what it printed."""
+    with tempfile.TemporaryFile() as log:
+        sys.stdout.flush()
+        child = os.fork()
+        if not child:
+            os.setpgid(0, 0)
+            os.chdir(folder)
+            for number in (1, 2):
+                os.dup2(log.fileno(), number)
+            sys.argv = list(stage.arguments)
+            status = 1
+            try:
+                runpy.run_path(stage.arguments[0], run_name="__main__")
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else int(end.code is not None)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                sys.stdout.flush()
+                os._exit(status)
+        # Here as well: who comes first makes the group that is killed.
+        with suppress(ProcessLookupError):
+            os.setpgid(child, child)
+        if kill_after is not None:
+            wait_until_used(child, kill_after)
+            os.killpg(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        log.seek(0)
+        return status, log.read().decode(errors="replace")
+
+
+def wait_until_used(pid: int, cpu_s: float) -> None:
+    """Wait until a process has used so much CPU time, or ends."""
+    # The clock of another process: Linux numbers it so (man clock_getcpuclockid).
+    clock = (~pid << 3) | 2
+    with suppress(OSError):
+        while time.clock_gettime(clock) < cpu_s:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+            time.sleep(0.0005)
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """Mount a file system without room at ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={PAGE}", "none", str(folder)], check=True)
+    try:
+        (folder / "filler").write_bytes(b"x" * PAGE)
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def may_mount() -> bool:
+    """Return whether we may mount a file system here."""
+    with tempfile.TemporaryDirectory() as folder:
+        tried = subprocess.run(["mount", "-t", "tmpfs", "none", folder], capture_output=True)
+        return not tried.returncode and not subprocess.run(["umount", folder]).returncode
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return an input or output as a list, if it is there; of a journal all its files."""
+    return journal_files(path) if "journals" in path.parts else [path] if path.exists() else []
+
+
+def files_in(path: Path) -> list[Path]:
+    """Return the files below a folder, without hidden ones, or the file itself."""
+    return sorted(file for file in path.rglob("[!.]*") if file.is_file()) if path.is_dir() else [path]
+
+
+def contents(path: Path) -> object:
+    """Return what has to be equal: bytes; of a receipt not the torn lines, of a journal its rows, no times."""
+    if "journals" in path.parts:
+        return sorted(map(str, read_journal(path)[0].to_pylist()))
+    if path.is_dir():
+        return {str(file.relative_to(path)): file.read_bytes() for file in files_in(path)}
+    if not path.exists():
+        return None
+    if "benchmark" in path.parts and path.suffix == ".json":
+        return {key: value for key, value in json.loads(path.read_text()).items() if key != "malformed_lines"}
+    if path.name.endswith((".costs.parquet", ".quarantine.tsv")) or path.name == "history.jsonl":
+        # CPU seconds and memory, lines that do not count, times: read by no later stage.
+        return True
+    return path.read_bytes()
+
+
+def fingerprint(workflow: Workflow) -> dict[str, str]:
+    """Return the hashes of datasets, models and report."""
+    files = [
+        file for name in ("datasets", "models", "reports") for file in files_in(workflow.folder / "results" / name)
+    ]
+    return {
+        path.relative_to(workflow.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if not path.name.endswith(".quarantine.tsv")
     }
-    kills = [row for fault, row in rows.items() if "kill -9" in fault]
-    rows |= {f"**{name}**": [sum(column) for column in zip(*of, strict=True)]
-             for name, of in (("kills alone", kills), ("all", list(rows.values()))) if of}  # fmt: skip
-    for fault, row in rows.items():
-        lines.append(f"| {fault} | {sum(row[:3])} | {' | '.join(map(str, row))} |")
+
+
+def prepare(folder: Path, seed: int) -> Suite:
+    """Run the small workflow undisturbed in ``folder`` and copy it."""
+    made = lay_out(folder / "made")
+    made.configure(configs=CONFIG["configs"] | {"chunks": 1})
+    made.make()
+    shutil.copytree(made.folder, folder / "scratch")
+    for module in pkgutil.walk_packages(tileseer.__path__, "tileseer."):
+        if not module.name.startswith(("tileseer.torch", "tileseer.problems.crawl")):
+            importlib.import_module(module.name)
+    return Suite(made, Workflow(folder / "scratch"), seed)
+
+
+def table(counts: Counter[tuple[str, str]]) -> str:
+    """Return the counts as a Markdown table."""
+    rows = {fault: [counts[fault, outcome] for outcome in OUTCOMES] for fault in sorted({fault for fault, _ in counts})}
+    rows["**all**"] = [sum(column) for column in zip(*rows.values(), strict=True)]
+    lines = [
+        "| fault | injected | recovered | refused with a message | lost | not injected |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [f"| {fault} | {sum(row[:3])} | {' | '.join(map(str, row))} |" for fault, row in rows.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -68,79 +389,35 @@ def main() -> int:
     """Run the suite and print or write its table; status 1 if anything was lost."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--stage-kills", type=int, default=20)
+    parser.add_argument("--kills", type=int, default=1, help="of each stage")
     parser.add_argument("--run-kills", type=int, default=0)
-    parser.add_argument("--compiler-kills", type=int, default=0, help="of the compile stage, with its compiler")
-    parser.add_argument("--worker-kills", type=int, default=0, help="of workers that measure (needs a C++ compiler)")
-    parser.add_argument("--damages", type=int, default=40)
+    parser.add_argument(
+        "--damages", type=int, default=1, help="of what each stage reads, of published models, of the cache"
+    )
     parser.add_argument("--compiler-faults", type=int, default=0)
-    parser.add_argument("--times", type=int, default=0, help="finished runs whose files get other times")
-    parser.add_argument("--clocks", type=int, default=0, help="runs whose clock jumps (needs libfaketime)")
-    parser.add_argument("--whole-disks", action="store_true", help="fill disks under whole runs, too")
-    parser.add_argument("--edits", type=int, default=0, help="of files while a whole run is alive")
-    parser.add_argument("--publish-kills", type=int, default=0, help="while others read what is published")
-    parser.add_argument("--reads", type=int, default=500, help="beside each of these kills")
-    parser.add_argument("--entries", type=int, default=0, help="hostile ones of the stage store")
-    parser.add_argument("--recordings", type=int, default=0, help="hostile ones")
-    parser.add_argument("--users", action="store_true", help="two of them share a lock (needs root)")
-    parser.add_argument("--locks", action="store_true", help="lose locks while they are held, and replace them")
-    parser.add_argument("--no-flock", type=int, default=0, help="commands to call where flock fails, in three ways")
-    parser.add_argument("--folder", type=Path, help="where the workflow is, or is to be made; kept for the next call")
-    parser.add_argument("--log", type=Path, help="file of outcomes; what it holds is not injected again")
     parser.add_argument("--report", type=Path, help="page whose table between the marks is replaced")
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="tileseer-faults-") as temporary:
-        suites = list(inject(args, args.folder or Path(temporary)))
-    counts = sum((suite.counts for suite in suites), start=Counter())
-    if args.log:
-        counts = Counter((fault, outcome) for _, fault, outcome in entries(args.log))
+        suite = prepare(Path(temporary), args.seed)
+        suite.kill_stages(args.kills)
+        suite.damage_inputs(args.damages)
+        suite.damage_models(args.damages)
+        suite.fill_disks()
+        suite.kill_runs(args.run_kills)
+        counts = suite.counts
+        if args.compiler_faults:
+            made, scratch = compiler_faults.prepare(Path(temporary))
+            compiling = Suite(made, scratch, args.seed, frozenset({"compile"}))
+            compiler_faults.inject(compiling, args.compiler_faults, run_stage)
+            compiler_faults.damage_cache(compiling, args.damages, damaged, ANY_DAMAGE)
+            counts += compiling.counts
     text = table(counts)
     print(text)
     if args.report:
         before, begin, rest = args.report.read_text().partition("<!-- faults -->\n")
         args.report.write_text(before + begin + text + "<!-- end" + rest.partition("<!-- end")[2])
     return int(any(outcome == "lost" for _, outcome in counts))
-
-
-def inject(args: argparse.Namespace, folder: Path) -> Iterator[Suite]:
-    """Inject what was asked for; yield the suites that did."""
-    if args.compiler_faults or args.compiler_kills:
-        compiling = compiler_faults.prepare(folder, args.seed, args.log)
-        compiler_faults.inject(compiling, args.compiler_faults)
-        compiler_faults.kill_compiling(compiling, args.compiler_kills)
-        yield compiling
-    if args.recordings:
-        replaying = hostile_faults.prepare_recording(folder, args.seed, args.log)
-        hostile_faults.plant_recordings(replaying, args.recordings)
-        yield replaying
-    suite = prepare(folder, args.seed, args.log)
-    yield suite
-    suite.kill_stages(args.stage_kills)
-    suite.damage_files(args.damages)
-    worker_faults.kill_workers(suite, args.worker_kills, folder)
-    for options, fault in ((f"size={PAGE}", "disk full"), ("ro", "read-only folder")) if may_mount() else ():
-        suite.fill_disks(options, fault)
-        if args.whole_disks:
-            suite.fill_disks_of_runs(options, fault)
-    if not may_mount():
-        suite.count("disk full and read-only folder (no right to mount)", NOT_INJECTED, "")
-    if args.clocks and faketime() is None:
-        print(
-            f"no clock jumps: none of {', '.join(FAKETIME)} is there; install libfaketime (apt-get install libfaketime)"
-        )
-    suite.jump_clocks(args.clocks, faketime())
-    suite.jump_times(args.times)
-    suite.kill_runs(args.run_kills)
-    publication_faults.kill_publications(suite, args.publish_kills, args.reads)
-    hostile_faults.plant_entries(suite, args.entries)
-    if args.users:
-        lock_faults.share_between_users(suite)
-    if args.locks:
-        lock_faults.lose_locks(suite)
-        lock_faults.plant_locks(suite)
-    lock_faults.fail_flock(suite, args.no_flock)
-    edit_faults.edit_runs(suite, args.edits)
 
 
 if __name__ == "__main__":

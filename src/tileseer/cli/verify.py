@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
+from tileseer.config.benchmark import Timing
 from tileseer.core import draws
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
@@ -126,9 +127,27 @@ def _executable(name: str, arch: str) -> GemmKernel:
 
 
 def _kernels(args: argparse.Namespace) -> tuple[str, list[Checked]]:
-    from tileseer.measure.harness import library_check
+    """Return the name of the device, and a check of each kernel of a library that supports the problem.
+
+    ``worst`` is the largest error of the output, in tolerances, which grow with the length of the reduction.
+    """
+    from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, problem_numbers
 
     if args.driver is None:
         raise UserError(f"{args.path}: add --driver DRIVER, which runs the kernels (docs/internals/measuring.md)")
-    device, records = library_check.check_library(args.driver, args.path, options.problem(args), args.split_k)
-    return device, [(record["status"] == "ok", record["kernel"], record) for record in records]
+    problem, modules = options.problem(args), (str(args.path.absolute()),)
+    numbers = problem_numbers(vars(problem), problem.variant, args.split_k)
+    checks: list[Checked] = []
+    with Supervisor(str(args.driver.absolute())) as supervisor:
+        device = supervisor.device()
+        names = supervisor.supporting(modules, numbers)
+        with Progress("verify", len(names), "kernels") as progress:
+            for name in names:
+                outcome = supervisor.measure(Request(modules, name, numbers, launch_options(Timing())))
+                check = outcome.reply.get("check") or {}
+                elements, worst = int(check.get("elements", 0)), check.get("worst")
+                said = outcome.error or f"{elements} elements right, the worst at {worst:.3g} of its tolerance"
+                record = {"kernel": name, "status": outcome.status, "said": said, "elements": elements, "worst": worst}
+                checks.append((outcome.status == "ok", name, record))
+                progress.add(failed=int(outcome.status != "ok"))
+    return f"{device['name']} ({device['backend']})", checks

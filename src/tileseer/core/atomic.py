@@ -99,17 +99,13 @@ def building(folder: Path) -> Iterator[Path]:
         try:
             _share(made, 0o777)
             yield made
-            _sync(made)
+            # So that a power cut after the rename loses no file.
+            for path in (*made.rglob("*"), made):
+                flush(path)
             if not _exchange(made, folder):
                 _put_in_place(made, folder, replaced)
         finally:
             _remove(made)
-
-
-def _sync(folder: Path) -> None:
-    """Bring all files of a folder to the disk, so that a power cut after the rename loses none."""
-    for path in (*folder.rglob("*"), folder):
-        flush(path)
 
 
 def flush(path: Path) -> None:

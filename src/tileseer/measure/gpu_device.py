@@ -62,23 +62,20 @@ class GpuDevice:
         self._sentinel: _Sentinel | None = None
         self._drift: float | None = None
         self._facts = supervisor.device()
-        self._refuse_other_device()
-        self._details = Details(session.journal.with_suffix(".details.jsonl") if session.journal else None)
-        parameters = self._timing.model_dump()
-        method = {"timing": {name: parameters.pop(name) for name in TIMED}, "seed": self._seed, **parameters}
-        made = {"device": self._facts, "kind": self.kind, "method": method, "identity": self.identity()}
-        self._details.write("session", made | provenance())
-
-    def _refuse_other_device(self) -> None:
         if self._facts["backend"] == "emulated":
-            raise UserError(f"{self._session.driver}: {NO_TIMES}")
+            raise UserError(f"{session.driver}: {NO_TIMES}")
         # HIP's name of a target has features behind a colon.
-        target, arch = str(self._facts["arch"]).partition(":")[0], self._session.hardware.arch
+        target, arch = str(self._facts["arch"]).partition(":")[0], session.hardware.arch
         if self._facts["backend"] in VARIABLES and target != arch.removesuffix("a"):
             raise UserError(
                 f"the GPU is a {target}, and the kernels are for {arch}; "
                 f"build those of {target}: --config arch={target}"
             )
+        self._details = Details(session.journal.with_suffix(".details.jsonl") if session.journal else None)
+        parameters = self._timing.model_dump()
+        method = {"timing": {name: parameters.pop(name) for name in TIMED}, "seed": self._seed, **parameters}
+        made = {"device": self._facts, "kind": self.kind, "method": method, "identity": self.identity()}
+        self._details.write("session", made | provenance())
 
     @property
     def reported_name(self) -> str:
@@ -159,15 +156,12 @@ class GpuDevice:
             if request.verify:
                 self._verified.add(in_class)
             if self._sentinel is None or self._sentinel.baseline_ms < min(SENTINEL_MS, outcome.median_ms):
-                self._set_sentinel(request)
+                # It is never given up as hopeless.
+                steady = replace(request, options={**request.options, "hopeless_ms": 0.0}, verify=False)
+                again = self.supervisor.measure(steady)
+                if again.status == "ok":
+                    self._sentinel, self._drift = _Sentinel(steady, again.median_ms), 1.0
         return outcome
-
-    def _set_sentinel(self, request: Request) -> None:
-        """Make a pair that works the sentinel; it is never given up as hopeless."""
-        steady = replace(request, options={**request.options, "hopeless_ms": 0.0}, verify=False)
-        outcome = self.supervisor.measure(steady)
-        if outcome.status == "ok":
-            self._sentinel, self._drift = _Sentinel(steady, outcome.median_ms), 1.0
 
     def _steady_ms(self, sentinel: _Sentinel) -> float:
         """Time of the sentinel: where it seems to have changed, the middle one of three; NaN if a launch fails."""
