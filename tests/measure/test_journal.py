@@ -299,6 +299,14 @@ def test_damaged_columns_are_refused_with_the_fix(tmp_path, damage):
         journal.read_journal(path)
 
 
+def test_measurements_after_columns_were_moved_away_are_kept(tmp_path):
+    path = tmp_path / "j.csv"
+    compress(path, measurement(0))
+    (tmp_path / "j.1.parquet").unlink()
+    compress(path, measurement(1))
+    assert journal.read_journal(path)[0] == rows(measurement(1))
+
+
 def test_who_reads_while_lines_become_columns_gets_each_row_once(tmp_path, monkeypatch):
     path = tmp_path / "j.csv"
     append(path, measurement(0), measurement(1))

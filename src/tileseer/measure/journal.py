@@ -135,8 +135,10 @@ class _DamagedError(Exception):
 
 def _compress_part(part: Path) -> None:
     columns = part.with_suffix(".parquet")
-    # Where a killed job left columns without a seal, they are made again.
-    if not seal.seal_path(columns).exists() and part.stat().st_size > len(HEADER) + 1:
+    sealed = columns.exists() and seal.seal_path(columns).exists()
+    if not sealed and part.stat().st_size > len(HEADER) + 1:
+        # Of columns that were moved away; what a kill leaves without a seal is made again.
+        seal.seal_path(columns).unlink(missing_ok=True)
         blocks = _sound_blocks(part)
         with parquet.table_writer(columns, SCHEMA) as writer:
             while group := [*islice(blocks, BLOCKS)]:
