@@ -9,13 +9,16 @@ so nothing of the fault was kept in the cache.
 from __future__ import annotations
 
 import json
-import os
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-from fault_injection import Suite, run_stage
 from small_workflow import CONFIG, Workflow, lay_out, with_fake_compiler
+
+if TYPE_CHECKING:
+    from fault_suite import Suite
 
 HOWS = ("crash", "abort", "kill -9", "hang", "nothing", "empty", "cut", "foreign", "zeros", "another kernel")
 BATCH = 4
@@ -23,26 +26,20 @@ TABLE = "results/build/gfx950/forward_bf16/0.parquet"
 FAILED = ("compile_error", "compile_timeout", "compile_memory")
 
 
-def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
+def prepare(folder: Path) -> tuple[Workflow, Workflow]:
     """Compile the kernels of the small workflow undisturbed, and copy its folder."""
-    made = Workflow(folder / "compiled")
-    if not (folder / "compiled copy").exists():
-        made = lay_out(folder / "compiled")
-        made.configure(configs=CONFIG["configs"] | {"chunks": 1})
-        machine = with_fake_compiler(made, folder / "machine")
-        compiling = {"toolchain": "hipcc", "compiler": str(machine / "hipcc"), "batch": BATCH, "timeout_seconds": 3}
-        (machine / "fail").write_text("none of these words")
-        made.configure(compile=compiling)
-        made.make(TABLE)
-        shutil.copytree(made.folder, folder / "compiled copy")
-    # As the workflow tells its jobs.
-    machine = {"compile": {"compiler": str(folder / "machine/hipcc")}, "ck": {"root": str(folder / "machine/ck")}}
-    machine["cache"] = {"folder": str(folder / "machine/cache"), "max_gib": 1}
-    os.environ["TILESEER_RUN"] = json.dumps({"machine": machine, "code": {}})
-    return Suite(made, Workflow(folder / "compiled copy"), seed, log, frozenset({"compile"}))
+    made = lay_out(folder / "compiled")
+    made.configure(configs=CONFIG["configs"] | {"chunks": 1})
+    machine = with_fake_compiler(made, folder / "machine")
+    compiling = {"toolchain": "hipcc", "compiler": str(machine / "hipcc"), "batch": BATCH, "timeout_seconds": 3}
+    (machine / "fail").write_text("none of these words")
+    made.configure(compile=compiling)
+    made.make(TABLE)
+    shutil.copytree(made.folder, folder / "compiled copy")
+    return made, Workflow(folder / "compiled copy")
 
 
-def inject(suite: Suite, number: int) -> None:
+def inject(suite: Suite, number: int, run_stage: Callable[..., tuple[int, str]]) -> None:
     """Let the compiler fail in one call, or whenever it compiles one kernel."""
     (stage,) = suite.stages
     machine = suite.made.folder.parent / "machine"
@@ -50,7 +47,7 @@ def inject(suite: Suite, number: int) -> None:
     kernels = clean["kernel"].to_pylist()
     # Each run assembles its output as well.
     calls = 2 * -(-len(kernels) // BATCH)
-    for draw in suite.cases("fault of the compiler", number):
+    for draw in suite.draws("compiler", number):
         (machine / "hit").unlink(missing_ok=True)
         while not (machine / "hit").exists():
             how = draw.choice(HOWS)
@@ -72,10 +69,16 @@ def inject(suite: Suite, number: int) -> None:
             suite.rerun(stage, fault, str(where), "refused" if status else "recovered")
 
 
-def kill_compiling(suite: Suite, number: int) -> None:
-    """Kill the compile stage while its compiler runs, with an empty cache, and run it again."""
-    machine = suite.made.folder.parent / "machine"
-    suite.kill_stages(number, " while compiling", lambda: shutil.rmtree(machine / "cache", ignore_errors=True))
+def damage_cache(suite: Suite, number: int, damaged: Callable[..., bytes], hows: Sequence[str]) -> None:
+    """Damage one entry of the cache: it is made again."""
+    (stage,) = suite.stages
+    folder = suite.made.folder.parent / "machine/cache"
+    for draw in suite.draws("entry of the cache", number):
+        suite.clear(stage)
+        path = draw.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
+        how = draw.choice(hows)
+        path.write_bytes(damaged(path.read_bytes(), how, draw))
+        suite.rerun(stage, f"{how}: an entry of the cache", str(path))
 
 
 def _wrong(suite: Suite, status: int, said: str, kernel: str) -> str:
