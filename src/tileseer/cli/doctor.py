@@ -183,5 +183,6 @@ def _lock(config: Config) -> str:
 
 
 def _cache(config: Config) -> str:
-    stats = open_cache(config.cache.folder, config.cache.max_gib).stats()
-    return f"{stats.folder}: {stats.entries} entries, {stats.bytes // _MIB} MiB"
+    cache = open_cache(config.cache.folder, config.cache.max_gib)
+    stats = cache.stats()
+    return f"{cache.folder}: {stats.entries} entries, {stats.bytes // _MIB} MiB"

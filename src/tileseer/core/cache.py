@@ -31,25 +31,14 @@ _PARTIAL = re.compile(r"\.[0-9a-f]{64}\.\w+\.tmp")
 _MAGIC = "tileseer-cache-1"
 _LONGEST_LINE = 200
 _KEPT_SHARE = 0.9
-"""Share of the bound that a collection leaves, so that not every entry after it needs another one."""
+"""Share of the bound that pruning leaves, so that not every entry after it needs another one."""
 _ROOM_SHARE = 0.25
 """Share of the free space that a process fills before it counts again: others write as well."""
 
 
 class Stats(NamedTuple):
-    """Contents of a cache, in bytes on the disk."""
+    """Contents of a cache."""
 
-    folder: str
-    entries: int
-    bytes: int
-    max_bytes: int
-
-
-class Collected(NamedTuple):
-    """Entries that a collection removed and those that it left."""
-
-    removed: int
-    removed_bytes: int
     entries: int
     bytes: int
 
@@ -87,7 +76,7 @@ class Cache:
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        self._folder = folder
+        self.folder = folder
         self._entries = folder / "entries"
         self._max_bytes = max_bytes
         self._room = 0
@@ -113,7 +102,7 @@ class Cache:
             )
             _unlink(path)
             return None
-        # The entry of another user, or gone by now: its age only decides how soon it is collected.
+        # The entry of another user, or gone by now: its age only decides how soon it goes.
         with suppress(OSError):
             os.utime(path)
         return content
@@ -148,24 +137,25 @@ class Cache:
         return kept
 
     def stats(self) -> Stats:
-        """Number of entries and their size together."""
+        """Return the number of entries and their size together."""
         sizes = [stat.st_size for _, stat in self._scan(KEY)]
-        return Stats(str(self._folder), len(sizes), sum(sizes), self._max_bytes)
+        return Stats(len(sizes), sum(sizes))
 
-    def collect(self, max_bytes: int | None = None) -> Collected:
-        """Remove what was used longest ago until at most ``max_bytes`` are left, and what killed writers left."""
+    def _prune(self, max_bytes: int) -> int:
+        """Remove what was used longest ago until at most ``max_bytes`` are left, and what killed writers left.
+
+        Return the bytes that are left.
+        """
         for path, stat in self._scan(_PARTIAL):
             if stat.st_mtime < time.time() - LEFT_S:
                 _unlink(path)
         entries = sorted((stat.st_mtime_ns, path, stat.st_size) for path, stat in self._scan(KEY))
-        left, removed, removed_bytes = sum(size for _, _, size in entries), 0, 0
+        left = sum(size for _, _, size in entries)
         for _, path, size in entries:
-            if left - removed_bytes <= (self._max_bytes if max_bytes is None else max_bytes):
+            if left <= max_bytes:
                 break
-            if _unlink(path):
-                removed += 1
-                removed_bytes += size
-        return Collected(removed, removed_bytes, len(entries) - removed, left - removed_bytes)
+            left -= size if _unlink(path) else 0
+        return left
 
     def _path(self, key: str) -> Path:
         if not KEY.fullmatch(key):
@@ -174,19 +164,19 @@ class Cache:
 
     def _make_folders(self, folder: Path) -> None:
         """Make the folders of an entry; they take the permissions of the cache, which its owner chose."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        mode = self._folder.stat().st_mode & 0o7777
+        self.folder.mkdir(parents=True, exist_ok=True)
+        mode = self.folder.stat().st_mode & 0o7777
         for path in (self._entries, folder):
             with suppress(FileExistsError):
                 path.mkdir()
                 path.chmod(mode)
 
     def _make_room(self, size: int) -> None:
-        """Collect so that ``size`` more bytes stay within the bound."""
+        """Prune so that ``size`` more bytes stay within the bound."""
         if size > self._room:
             total = self.stats().bytes
             if total + size > self._max_bytes:
-                total = self.collect(max(0, int(self._max_bytes * _KEPT_SHARE) - size)).bytes
+                total = self._prune(max(0, int(self._max_bytes * _KEPT_SHARE) - size))
             self._room = size + int((self._max_bytes - total - size) * _ROOM_SHARE)
         self._room -= size
 
