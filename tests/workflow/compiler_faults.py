@@ -58,7 +58,7 @@ def inject(suite: Suite, number: int, run_stage: Callable[..., tuple[int, str]])
             (machine / "trouble").write_text(json.dumps({"how": how, "seed": draw.random()} | where))
             status, said = run_stage(stage, suite.scratch.folder)
             (machine / "trouble").unlink()
-        fault = f"compiler: {how}, in {'one call' if 'call' in where else 'all calls for one kernel'}"
+        fault = f"compiler: {how}"
         wrong = _wrong(suite, status, said, where.get("kernel", ""))
         if wrong:
             suite.count(fault, "lost", f"{where}: {wrong}: {said[-1500:]}")

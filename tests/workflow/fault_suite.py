@@ -111,7 +111,7 @@ class Suite:
         sound = status == 0 and self.same(stage)
         self.count(fault, outcome if sound else "lost", f"{detail}: the rerun ended with {status}: {said[-1500:]}")
 
-    def kill_stages(self, number: int, when: str = "") -> None:
+    def kill_stages(self, number: int) -> None:
         """Kill each stage so many times at a random moment, and run it again."""
         for stage in self.stages:
             for draw in self.draws(f"kill of {stage}", number):
@@ -120,7 +120,7 @@ class Suite:
                     self.clear(stage)
                     moment = draw.uniform(0, self.cpu_s[stage])
                     status, _ = run_stage(stage, self.scratch.folder, moment)
-                self.rerun(stage, f"kill -9 of {stage.name}{when}", f"after {moment:.3f} CPU s")
+                self.rerun(stage, "kill -9 of a stage", f"{stage.name} after {moment:.3f} CPU s")
 
     def kill_runs(self, number: int) -> None:
         """Kill Snakemake alone, so that its job lives on, or a whole run; then unlock it and let a plain rerun end."""
@@ -182,13 +182,13 @@ class Suite:
         sound = path.read_bytes()
         path.write_bytes(damaged(sound, how, draw))
         status, said = run_stage(stage, self.scratch.folder)
-        fault = f"{how}: {'a journal' if 'journals' in path.parts else f'an input of {stage.name}'}"
+        fault = f"{how}: {'a journal' if 'journals' in path.parts else 'an input of a stage'}"
         if status == 0 and self.same(stage):
             self.count(fault, "recovered", "")
             return
         written = [name for name in stage.outputs if "journals" not in name and (self.scratch.folder / name).exists()]
         if status == 0 or written or "Traceback" in said or path.name not in said:
-            self.count(fault, "lost", f"{path}: status {status}, {written}: {said[-1500:]}")
+            self.count(fault, "lost", f"{stage.name}, {path}: status {status}, {written}: {said[-1500:]}")
             return
         path.write_bytes(sound)
         self.rerun(stage, fault, str(path), "refused")
