@@ -15,7 +15,7 @@ is in the table of the first set that has it. The 97 features of `reference` are
 
 def page() -> str:
     """The page as it is committed."""
-    text, known = HEAD, dict[str, str]()
+    text, known, sets = HEAD, dict[str, str](), dict[str, set[str]]()
     for name, chosen in feature_sets().items():
         if name == "reference":
             continue
@@ -24,6 +24,9 @@ def page() -> str:
         known |= {feature.name: feature.meaning for feature in new}
         rows = "".join(f"| `{feature.name}` | {feature.meaning} | {feature.unit} |\n" for feature in new)
         text += f"\n## {name}\n\n"
-        text += f"Also in a set above: {', '.join(shared)}.\n\n" if shared else ""
+        whole = next((f"all of `{other}`" for other, names in sets.items() if names <= set(shared)), "")
+        rest = [word for word in shared if not whole or word not in sets[whole.split("`")[1]]]
+        sets[name] = {f"`{feature.name}`" for feature in chosen.every}
+        text += f"Also in a set above: {', '.join([*filter(None, [whole]), *rest])}.\n\n" if shared else ""
         text += f"| feature | formula | unit |\n|---|---|---|\n{rows}" if new else ""
     return text

@@ -55,7 +55,7 @@ LAUNCHES = (
     "does not count. The library's grid does not follow merged groups of forward and backward-data kernels at this",
     "level; our feature does, and our launcher of forward kernels. Where a tensor comes near 2 GiB, the library splits",
     "N, and the parts end in the middle of a tile. Our split-K never has more slices than K has tiles; the library",
-    "launches them all. Kinds of which one pair at most differs are left out.",
+    "launches them all.",
 )
 
 
@@ -89,7 +89,6 @@ class Comparison:
     """Pairs that the library allows and our rules refuse."""
     rules: str
     """The rules that refuse those, with how many."""
-    example: str
     same_blocks: int
     """Pairs that both run whose grid has as many blocks as the feature ``blocks`` says."""
     least: float
@@ -173,14 +172,12 @@ def compare(
         same = frame["ndim"].to_numpy() == one.ndim
         ours, theirs = verdicts[same, column] == 0, answers[same, column]
         refusing = Counter(support.RULES[index - 1].name for index in verdicts[same, column][~ours & theirs])
-        differs = np.flatnonzero(ours != theirs)
-        example = str(problems[np.flatnonzero(same)[differs[0]]]) if len(differs) else ""
         both = np.flatnonzero(same)[ours & theirs]
         ratio = launches.blocks[both, column] / blocks[both, column]
         rows.append(
             Comparison(
                 name, split_k, int((ours & theirs).sum()), int((~ours & ~theirs).sum()), int((ours & ~theirs).sum()),
-                int((~ours & theirs).sum()), ", ".join(f"{rule} {n}" for rule, n in sorted(refusing.items())), example,
+                int((~ours & theirs).sum()), ", ".join(f"{rule} {n}" for rule, n in sorted(refusing.items())),
                 int((ratio == 1).sum()), float(ratio.min(initial=1)), float(ratio.max(initial=1)),
                 int((launches.workspace_bytes[both, column] == workspace[both, column]).sum()),
             )
@@ -201,7 +198,7 @@ def expected(problems: pd.DataFrame, candidates: pd.DataFrame, gpu: Hardware) ->
 
 
 def page(rows: Sequence[Comparison], asked: Counter[str], level: str, compiler_name: str) -> str:
-    """The page: one row a kernel and split-K, with an example of each disagreement."""
+    """The page: the kinds that disagree, and the launches by direction and split-K."""
     total = sum(row.both + row.neither + row.ours + row.library for row in rows)
     differ = sum(row.ours + row.library for row in rows)
     counts = ", ".join(f"{number} {what}" for what, number in sorted(asked.items()))
@@ -225,15 +222,16 @@ def page(rows: Sequence[Comparison], asked: Counter[str], level: str, compiler_n
         if r.ours or r.library
     ]
     lines += ["", "## What is behind the disagreements", "", *(f"* {why}" for why in WHY)]
-    columns = ("kind", "split-K", "pairs", "same blocks", "least ratio", "most ratio", "same workspace")
+    columns = ("direction", "split-K", "pairs", "same blocks", "least ratio", "most ratio", "same workspace")
     lines += [*LAUNCHES, "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    groups: dict[tuple[str, int], list[Comparison]] = {}
+    for r in rows:
+        groups.setdefault((r.kind.split()[0], r.split_k), []).append(r)
     lines += [
-        f"| {r.kind} | {r.split_k} | {r.both} | {r.same_blocks} | {r.least:.3g} | {r.most:.3g} | {r.same_workspace} |"
-        for r in rows
-        if r.both - min(r.same_blocks, r.same_workspace) > 1
+        f"| {direction} | {split_k} | {sum(r.both for r in of)} | {sum(r.same_blocks for r in of)} "
+        f"| {min(r.least for r in of):.3g} | {max(r.most for r in of):.3g} | {sum(r.same_workspace for r in of)} |"
+        for (direction, split_k), of in groups.items()
     ]
-    lines += ["", "## An example of each disagreement", "", "| kind | split-K | problem |", "|---|---|---|"]
-    lines += [f"| {r.kind} | {r.split_k} | `{r.example}` |" for r in rows if r.example]
     return "\n".join(lines) + "\n"
 
 

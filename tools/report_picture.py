@@ -10,10 +10,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tileseer.core.errors import UserError, reports_user_errors
 
 ROOT = Path(__file__).parents[1]
-PICTURES = (
-    ("docs/report.png", "results/reports/sm_90.html", ("#alternatives figure",), False),
-    ("docs/verdict.png", "results/reports/gfx950_mi355x.html", ("#verdict", "#ship"), True),
-)
+PICTURES = (("docs/verdict.png", "results/reports/gfx950_mi355x.html", ("#verdict", "#ship"), True),)
 """The file, its report, from the first to the last thing that it shows, and whether scripts of the page run.
 
 Without scripts the charts are the same drawings, and there is nothing to wait for.
