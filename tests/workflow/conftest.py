@@ -19,8 +19,10 @@ def made(tmp_path_factory):
     with FileLock(f"{folder}.lock"):
         if not output.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            output.write_text(lay_out(folder).make().output)
-    return Workflow(folder), Run(0, output.read_text())
+            run = lay_out(folder).make()
+            output.write_text(f"{run.measured}\n{run.output}")
+    measured, _, text = output.read_text().partition("\n")
+    return Workflow(folder), Run(0, text, int(measured))
 
 
 @pytest.fixture
@@ -33,9 +35,9 @@ def copy(made, tmp_path):
 
 @pytest.fixture
 def unmeasured(copy):
-    """A workflow that has run as far as the support stage, with nothing in its cache that could be restored."""
-    before = {"arch_specs", "problems", "configs", "headers", "build", "support", "stages"}
-    for path in [*(copy.folder / "results").iterdir(), copy.folder / "cache", copy.folder / "logs"]:
+    """A workflow that has run as far as the support stage."""
+    before = {"arch_specs", "problems", "configs", "headers", "build", "support"}
+    for path in [*(copy.folder / "results").iterdir(), copy.folder / "logs"]:
         if path.name not in before:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     return copy

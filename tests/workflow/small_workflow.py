@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -77,34 +78,20 @@ class Run:
 
     status: int
     output: str
-
-    @property
-    def finished(self) -> list[str]:
-        """The rules of the jobs that ran to their end, in that order, without those that write settings."""
-        names = re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", self.output, re.M)
-        return [name for name in names if name != "stage_file"]
+    measured: int = 0
+    """Pairs that its benchmark jobs measured."""
 
     @property
     def jobs(self) -> Counter:
         """How many jobs of each rule ran to their end."""
-        return Counter(self.finished)
+        return Counter(re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", self.output, re.M))
 
     @property
-    def restored(self) -> Counter:
-        """How many jobs of each stage put back what they had made before."""
-        # Snakemake ends a message by a second write, and what a job says can come in between.
-        own_lines = re.sub(r"(?<=\(Rule: )(\w+)\)(?=\w)", r"\1)\n", self.output)
-        return Counter(re.findall(r"^(\w+)(?: .*)?: unchanged, restored$", own_lines, re.M))
-
-    @property
-    def computed(self) -> Counter:
-        """How many jobs of each rule computed something. What is published is copied and never restored."""
-        return Counter({rule: n for rule, n in (self.jobs - self.restored).items() if rule != "publish"})
-
-    @property
-    def measured(self) -> int:
-        """How many pairs were measured."""
-        return sum(int(n.replace(",", "")) for n in re.findall(r"([\d,]+) pairs measured", self.output))
+    def planned(self) -> Counter:
+        """How many jobs of each rule a dry run lists; none if nothing is to be done."""
+        table = self.output.partition("Job stats:")[2].partition("\ntotal")[0]
+        counts = re.findall(r"^(\w+) +(\d+)$", table, re.M)
+        return Counter({name: int(count) for name, count in counts if name != "all"})
 
 
 class Workflow:
@@ -137,8 +124,11 @@ class Workflow:
 
     def _run(self, command: list[str]) -> Run:
         together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        begun = time.time()
         ended = warm_python.run(command, self.folder, self.environment(), timeout=300, **together)
-        return Run(ended.returncode, ended.stdout)
+        logs = [path for path in self.folder.glob("logs/*/*/benchmark/*.log") if path.stat().st_mtime >= begun - 0.1]
+        counts = [re.search(r"([\d,]+) pairs measured", path.read_text()) for path in logs]
+        return Run(ended.returncode, ended.stdout, sum(int(found[1].replace(",", "")) for found in counts if found))
 
     def make(self, *arguments: str) -> Run:
         """Run and insist on success."""

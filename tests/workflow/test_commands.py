@@ -51,24 +51,12 @@ def test_the_selection_reads_what_the_workflow_published(made):
     assert run.stdout.count("grouped_conv_fwd_bf16_nhwgc_2d_") == 3
 
 
-def test_a_model_directory_compared_with_itself_has_the_same_picks(made):
-    measured = ("--measured", "results/datasets/gfx950/forward_bf16.parquet")
-    run = tileseer(made[0], "compare", "results/models/gfx950", "results/models/gfx950", "--json", *measured)
-    assert run.returncode == 0, run.stderr
-    figures = json.loads(run.stdout)["figures"]
-    assert figures["problems"] > 5 and figures["picks_changed"] == 0
-    assert figures["mean_gain_interval_points"] == [0, 0] and figures["device_kind"] == "simulated"
-
-
 def test_run_shows_a_line_per_job_and_ends_with_what_is_on_disk(copy):
-    shutil.rmtree(copy.folder / "results/models")
     (copy.folder / "results/history.jsonl").unlink()
     run = tileseer(copy, "run", "results/models/gfx950", "-R", "dataset")
     assert run.returncode == 0, run.stderr
     lines = [line for line in run.stderr.splitlines() if line.startswith("[")]
-    assert "[1/5] dataset gfx950 forward_bf16: unchanged, restored" in lines[0] and len(lines) == 5
-    # A publication is never restored: its provenance and its line of the history are of this run.
-    assert run.stderr.splitlines()[-1] == "stages: 1 computed, 4 restored unchanged"
+    assert lines[0].startswith("[1/5] dataset gfx950 forward_bf16: the dataset has ") and len(lines) == 5
     said = run.stdout.splitlines()
     heads = [line.split(":")[0] for line in said if not line.startswith(" ")]
     assert heads == ["models", "report", "how good", "verdict", "next"]
@@ -76,32 +64,11 @@ def test_run_shows_a_line_per_job_and_ends_with_what_is_on_disk(copy):
     assert "in the simulation" in run.stdout and "Simulated: a formula made these times" in said[-2]
     assert tileseer(copy, *said[-1].split()[2:]).returncode == 0
     (row,) = tileseer(copy, "provenance", "results/models/gfx950", "--history").stdout.splitlines()[1:]
-    again = tileseer(copy, *words("tileseer run"))
-    assert again.returncode == 0 and again.stdout.startswith("models:   results/models/gfx950 (simulated")
     path = "results/models/gfx950/grouped_conv_forward_bf16_gfx950/evaluation.json"
     mean = json.loads(copy.read(path))["first"]["mean"]
     assert row.endswith(f"  yes      forward_bf16 {mean:.2f}")
-    # A line that a kill tore stops nothing, and what is published next has a line of its own.
-    (copy.folder / "results/history.jsonl").write_text('{"time": "2026')
-    assert tileseer(copy, "run", "results/models/gfx950", "-R", "publish").returncode == 0
-    shown = tileseer(copy, "provenance", "results/models/gfx950", "--history")
-    assert shown.stdout.splitlines()[1].split()[1:] == row.split()[1:]
-    assert "results/history.jsonl, line 1: this is no publication and is skipped" in shown.stderr
-
-
-def test_published_files_that_were_damaged_are_written_again(copy):
-    path = copy.folder / "results/models/gfx950/grouped_conv_forward_bf16_gfx950/serving.json"
-    sound = path.read_bytes()
-    path.write_bytes(sound[:-9])
-    assert copy.make().jobs["publish"] == 1 and path.read_bytes() == sound
-    # The same damage once more, and where Snakemake's records are lost.
-    for lost in (False, True):
-        path.write_bytes(sound[:-9])
-        if lost:
-            shutil.rmtree(copy.folder / ".snakemake")
-        assert copy.make().jobs["publish"] == 1 and path.read_bytes() == sound
-    copy.make()  # Nothing is damaged any more: for Snakemake another input.
-    assert not copy.make().jobs
+    again = tileseer(copy, *words("tileseer run"))
+    assert again.returncode == 0 and "Nothing to be done" in again.stderr
 
 
 def test_a_publication_that_is_refused_or_killed_leaves_the_models(copy):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from small_workflow import TARGETS
@@ -13,15 +12,8 @@ STAGES = (
 )  # fmt: skip
 
 
-def planned(run):
-    """Jobs of each rule that a dry run lists."""
-    table = run.output[run.output.index("Job stats:") :].partition("\ntotal")[0]
-    counts = re.findall(r"^(\w+) +(\d+)$", table, re.M)
-    return Counter({name: int(count) for name, count in counts if name != "stage_file"})
-
-
 def test_a_dry_run_from_scratch_lists_the_jobs_that_run_and_the_graph_has_every_stage(made, fresh):
-    assert planned(fresh.make("-n", *TARGETS)) == made[1].jobs
+    assert fresh.make("-n", *TARGETS).planned == made[1].jobs
     graph = fresh.make("--rulegraph").output
     assert all(f'label = "{stage}"' in graph for stage in STAGES)
 

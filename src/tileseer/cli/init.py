@@ -14,17 +14,14 @@ SNAKEFILE = """# The workflow of the installed tileseer, with the config of this
 from tileseer.core.places import workflow_folder
 
 
-configfile: "config/config.yaml"
+include: str(workflow_folder() / "Snakefile")
 
 
-module tileseer:
-    snakefile:
-        str(workflow_folder() / "Snakefile")
-    config:
-        config
-
-
-use rule * from tileseer
+# An included file cannot name the default target.
+rule everything:
+    default_target: True
+    input:
+        rules.all.input,
 """
 EXAMPLES = ("tileseer init my-study",)
 

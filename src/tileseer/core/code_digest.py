@@ -30,6 +30,8 @@ ROOMS = (
     "core", "config", "problems", "gpus", "kernels", "compile", "measure", "dataset", "learn", "serve", "report"
 )  # fmt: skip
 """Each room imports only rooms before it; import-linter checks this (``pyproject.toml``)."""
+FEATURES = ("kernels/features", "kernels/reference_features.py", "kernels/*/features.py")
+"""They stand beside their library; only learning and what follows reads them, so another feature measures nothing."""
 COMPILING = ("compile", "ck", "cutlass")
 STAGES = {
     "arch_specs": Stage("gpus"),
@@ -66,19 +68,29 @@ PACKAGES = {
 def code_of_stage(stage: str) -> str:
     """Return the digest of the code of a stage."""
     rooms = ROOMS[: ROOMS.index(STAGES[stage].room) + 1]
+    features = {file for pattern in FEATURES for path in PACKAGE.glob(pattern) for file in _python_files(path)}
+    folders = [*(PACKAGE / room for room in rooms), *(PACKAGE.parent / name for name in STAGES[stage].beside)]
+    files = {file for folder in folders for file in _python_files(folder)}
+    if "learn" not in rooms:
+        files -= features
     script = workflow_folder() / f"workflow/scripts/{stage}.py"
     versions = [f"{name} {version_of(name)}" for room in rooms for name in PACKAGES.get(room, ())]
-    code = [digest_of_code(name) for name in (*(f"tileseer/{room}" for room in rooms), *STAGES[stage].beside)]
-    return _digest([_syntax_of_file(script), *code, *versions])
+    return _digest([_syntax_of_file(script), _digest_of_files(files), *versions])
 
 
 @cache
 def digest_of_code(*names: str) -> str:
     """Return the digest of modules and folders of ours, such as ``tileseer/measure/harness``: all that they hold."""
-    source = PACKAGE.parent
-    paths = [source / name for name in names]
-    files = [file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
-    return _digest(f"{file.relative_to(source).as_posix()} {_syntax_of_file(file)}" for file in files)
+    return _digest_of_files(file for name in names for file in _python_files(PACKAGE.parent / name))
+
+
+def _python_files(path: Path) -> list[Path]:
+    return [*path.rglob("*.py")] if path.is_dir() else [path]
+
+
+def _digest_of_files(files: Iterable[Path]) -> str:
+    named = {file.relative_to(PACKAGE.parent).as_posix(): file for file in files}
+    return _digest(f"{name} {_syntax_of_file(file)}" for name, file in sorted(named.items()))
 
 
 def _digest(lines: Iterable[str]) -> str:
