@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.miopen.features import MIOPEN
+from tileseer.kernels.miopen.features import MIOPEN_FEATURES
 from tileseer.kernels.miopen.solvers import SOLVERS
 from tileseer.learn.boosting import LEAST_EFFICIENCY, WEIGHT_POWER
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
 
-FEATURES = MIOPEN
+FEATURES = MIOPEN_FEATURES
 PARAMETERS = {
     "objective": "regression", "num_leaves": 63, "learning_rate": 0.1, "feature_fraction": 0.7, "lambda_l2": 1.0,
     "max_bin": 127, "seed": 1, "num_threads": 1, "verbosity": -1,

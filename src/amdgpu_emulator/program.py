@@ -18,7 +18,7 @@ from amdgpu_emulator.device import EmulatedGpu
 
 VARIABLE = "AMDGPU_EMULATOR"
 """Number of the socket, in the environment of the program."""
-_NUMBER = struct.Struct("<q")
+_INT64 = struct.Struct("<q")
 
 
 class _Reader:
@@ -28,18 +28,18 @@ class _Reader:
         self._content, self._at = content, 0
 
     def number(self) -> int:
-        value: int = _NUMBER.unpack_from(self._content, self._at)[0]
-        self._at += _NUMBER.size
+        value: int = _INT64.unpack_from(self._content, self._at)[0]
+        self._at += _INT64.size
         return value
 
     def text(self) -> bytes:
-        begin = self._at + _NUMBER.size
+        begin = self._at + _INT64.size
         self._at = begin + self.number()
         return self._content[begin : self._at]
 
 
 def _text(content: bytes) -> bytes:
-    return _NUMBER.pack(len(content)) + content
+    return _INT64.pack(len(content)) + content
 
 
 class _Session:
@@ -57,7 +57,7 @@ class _Session:
         try:
             return {b"kernel": self._find, b"launch": self._take, b"run": self._run}[message.text()](message)
         except Exception as error:
-            return _NUMBER.pack(-1) + _text(f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace"))
+            return _INT64.pack(-1) + _text(f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace"))
 
     def _find(self, message: _Reader) -> bytes:
         """Return the number of a kernel's arguments, and their sizes."""
@@ -66,7 +66,7 @@ class _Session:
             self._code[address] = load(bundle)
         self._kernel = self._code[address], name
         rows = self._code[address].kernels[name].explicit_arguments
-        return b"".join(map(_NUMBER.pack, (len(rows), *(row[".size"] for row in rows))))
+        return b"".join(map(_INT64.pack, (len(rows), *(row[".size"] for row in rows))))
 
     def _take(self, message: _Reader) -> bytes:
         """Return the number of a launch of that kernel."""
@@ -76,7 +76,7 @@ class _Session:
         values = [message.text() for _ in code.kernels[name].explicit_arguments]
         number = len(self._launches)
         self._launches[number] = code, name, sizes[:3], sizes[3:], values, shared
-        return _NUMBER.pack(number)
+        return _INT64.pack(number)
 
     def _run(self, message: _Reader) -> bytes:
         """Return the instructions that a launch has executed, and the content of all memory after it."""
@@ -94,7 +94,7 @@ class _Session:
                 self._gpu.memory.unmap(address)
         if mistakes := [*execution.races, *execution.unwritten]:
             raise RuntimeError(str(mistakes[0]))
-        return _NUMBER.pack(execution.opcodes.total()) + b"".join(_text(part.tobytes()) for part in memory.values())
+        return _INT64.pack(execution.opcodes.total()) + b"".join(_text(part.tobytes()) for part in memory.values())
 
 
 def run_program(command: Sequence[str]) -> int:
@@ -104,8 +104,8 @@ def run_program(command: Sequence[str]) -> int:
     with ours, subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()]) as process:
         theirs.close()
         session, stream = _Session(), ours.makefile("rwb")
-        while head := stream.read(_NUMBER.size):
-            answer = session.answer(stream.read(*_NUMBER.unpack(head)))
-            stream.write(_NUMBER.pack(len(answer)) + answer)
+        while head := stream.read(_INT64.size):
+            answer = session.answer(stream.read(*_INT64.unpack(head)))
+            stream.write(_INT64.pack(len(answer)) + answer)
             stream.flush()
     return process.returncode

@@ -22,7 +22,7 @@ from amdgpu_emulator.vector_operations import VECTOR_OPERATIONS, VectorOperation
 from amdgpu_emulator.wave import SGPR_PAIRS, VCC, Step, Waves
 
 _FLOAT_TYPES = ("f16", "f32", "f64")
-_HALF_TYPES = ("u16", "i16", "f16")
+_TYPES_OF_16_BITS = ("u16", "i16", "f16")
 
 
 def translate_vector(inst: Instruction, encoding: str, name: str) -> Step:
@@ -102,7 +102,7 @@ def _source(inst: Instruction, encoding: str, name: str, index: int, code: int, 
         base = operand_reader(code - VGPR if scalar else code, "u32")
         source = sdwa_reader(base, kind, getattr(inst, f"src{index}_sel"), bool(getattr(inst, f"src{index}_sext")))
     else:
-        high = encoding in ("VOP3", "VOP3_SDST") and kind in _HALF_TYPES and bool(inst.opsel >> index & 1)
+        high = encoding in ("VOP3", "VOP3_SDST") and kind in _TYPES_OF_16_BITS and bool(inst.opsel >> index & 1)
         source = operand_reader(code, kind, literal, high, accumulator)
     if encoding.startswith(("VOP3", "VOP3SD")) and encoding not in ("VOP3P", "VOP3P_MFMA"):
         negate = bool(inst.neg >> index & 1)
@@ -127,10 +127,10 @@ def _result(inst: Instruction, encoding: str, name: str, operation: VectorOperat
         if operation.result in ("u64", "i64") or inst.omod or inst.clmp:
             raise UnsupportedInstruction(f"{inst.op.name} in this form")
         put_part = sdwa_writer(inst.vdst.offset - VGPR, inst.dst_sel, inst.dst_unused)
-        halves = operation.result in _HALF_TYPES
+        halves = operation.result in _TYPES_OF_16_BITS
         return lambda w, value: put_part(w, _word(value, halves))
     acc = name in ("V_ACCVGPR_WRITE", "V_ACCVGPR_MOV_B32")
-    high = encoding == "VOP3" and operation.result in _HALF_TYPES and bool(inst.opsel >> 3 & 1)
+    high = encoding == "VOP3" and operation.result in _TYPES_OF_16_BITS and bool(inst.opsel >> 3 & 1)
     put = result_writer(inst.vdst.offset, operation.result, high, acc)
     omod, clamp = (getattr(inst, "omod", 0), getattr(inst, "clmp", 0)) if encoding in ("VOP3", "VOP3SD") else (0, 0)
     if not (omod or clamp):

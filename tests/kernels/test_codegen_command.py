@@ -178,7 +178,9 @@ def test_list_configs_says_what_the_filter_says_and_why(command):
     assert len(refused) == 7 and all(row["arch_filter_reason"] for row in refused)
     assert {row["arch_filter_reason"] for row in rows if row["arch_filter"] == "pass"} == {""}
     flagged = [row for row in rows if row["flags"]]
-    assert flagged and all(row["flag_reasons"] and set(row["flags"].split(",")) <= set(flags.NAMES) for row in flagged)
+    assert flagged and all(
+        row["flag_reasons"] and set(row["flags"].split(",")) <= set(flags.FLAG_NAMES) for row in flagged
+    )
     _, filtered, _ = command("codegen", *TINY, "--list-configs", "--arch-filtered")
     assert len(filtered.splitlines()) == 1 + 28
 
@@ -242,7 +244,7 @@ def test_every_option_of_a_single_kernel_changes_it(command):
     base = one_kernel(command, "--pipeline", "compv3")
     values = {bool: "toggle", str: None, int: "3"}
     words = {"pipeline": "mem", "scheduler": "interwave", "epilogue": "default", "specialization": "filter1x1_pad0"}
-    for field, default in single_kernel.DEFAULTS.items():
+    for field, default in single_kernel.DEFAULT_FIELDS.items():
         if field.startswith("streamk"):
             continue
         value = words.get(field) or values[type(default) if default is not None else bool]

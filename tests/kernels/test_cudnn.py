@@ -19,7 +19,7 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.kernels import libraries
 from tileseer.kernels.cudnn.engines import ENGINES, tile_code
-from tileseer.kernels.cudnn.features import CUDNN
+from tileseer.kernels.cudnn.features import CUDNN_FEATURES
 from tileseer.kernels.cudnn.kernel import Plan
 from tileseer.kernels.names import read_kernel_name
 from tileseer.learn import model_files, own_choice, ranking
@@ -61,7 +61,7 @@ def test_tiles_of_engines_are_told_apart():
 
 def test_features_say_engine_tile_and_slices():
     plans = [Plan("forward", "bf16", 2, 62, "k2=7_k13=1_k27=4_k28=2"), Plan("forward", "bf16", 2, 49, "k0=12_k2=3")]
-    columns = CUDNN.candidate_columns(Plan.frame(plans), H200)
+    columns = CUDNN_FEATURES.candidate_columns(Plan.frame(plans), H200)
     assert columns["engine"].tolist() == [62, 49] and columns["split"].tolist() == [1, 12]
     assert columns["cluster_m"].tolist() == [4, -1] and columns["tile"].tolist() == [tile_code(62, 7), tile_code(49, 3)]
 

@@ -26,13 +26,13 @@ from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.cutlass import cost as simulated
 from tileseer.kernels.cutlass import emit, rules
 from tileseer.kernels.cutlass.kernel import (
+    CUTLASS_VECTOR_WIDTHS,
     GROUPS,
     HALF_TYPES,
     ITERATORS,
-    LAYOUTS,
+    LAYOUT_OF_NDIM,
     SWIZZLES,
     VARIANTS,
-    VECTOR_WIDTHS,
     CutlassKernel,
 )
 from tileseer.kernels.cutlass.sweep import CutlassSweep
@@ -61,10 +61,10 @@ counts = st.integers(1, 512)
 def kernels(draw):
     variant = draw(st.sampled_from(list(VARIANTS)))
     return CutlassKernel(
-        variant, draw(st.sampled_from(HALF_TYPES)), draw(st.sampled_from(list(LAYOUTS))),
+        variant, draw(st.sampled_from(HALF_TYPES)), draw(st.sampled_from(list(LAYOUT_OF_NDIM))),
         draw(st.sampled_from(ITERATORS)), *draw(st.tuples(*[counts] * 9)), stages=draw(st.integers(1, 12)),
-        swizzle=draw(st.sampled_from(SWIZZLES)), vec_a=draw(st.sampled_from(VECTOR_WIDTHS)),
-        vec_b=draw(st.sampled_from(VECTOR_WIDTHS)), vec_c=draw(st.sampled_from(VECTOR_WIDTHS)),
+        swizzle=draw(st.sampled_from(SWIZZLES)), vec_a=draw(st.sampled_from(CUTLASS_VECTOR_WIDTHS)),
+        vec_b=draw(st.sampled_from(CUTLASS_VECTOR_WIDTHS)), vec_c=draw(st.sampled_from(CUTLASS_VECTOR_WIDTHS)),
         strides=draw(st.sampled_from(("unity", "strided"))) if variant == "bwd_data" else "any",
         group_mode=draw(st.sampled_from(GROUPS)),
     )  # fmt: skip

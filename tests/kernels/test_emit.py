@@ -22,7 +22,7 @@ from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.emit import CHUNK_SIZE, CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import (
     EPILOGUES,
-    LAYOUTS,
+    LAYOUTS_OF_NDIM,
     PIPELINES,
     SCHEDULERS,
     SPECIALIZATIONS,
@@ -68,8 +68,8 @@ PIPELINE_FACTS = {
     "wavelet": ("WAVELET", "AgBgCrWavelet", None, True, 0),
 }
 KINDS = [
-    replace(BASE[variant], pipeline=pipeline, ndim=ndim, layout=LAYOUTS[ndim][0])
-    for variant, pipeline, ndim in itertools.product(VARIANTS, PIPELINES, LAYOUTS)
+    replace(BASE[variant], pipeline=pipeline, ndim=ndim, layout=LAYOUTS_OF_NDIM[ndim][0])
+    for variant, pipeline, ndim in itertools.product(VARIANTS, PIPELINES, LAYOUTS_OF_NDIM)
     if variant == "forward" or pipeline != "compv5"
 ]
 

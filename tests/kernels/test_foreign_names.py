@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.kernel import PIPELINES, SCHEDULERS
-from tileseer.kernels.ck_tile.names import FIRST_WAVES, TILES
+from tileseer.kernels.ck_tile.names import FIRST_WAVES, TILE_WAVES
 from tileseer.kernels.names import read_kernel_name
 
 OURS = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16"
@@ -55,7 +55,8 @@ def test_a_library_name_says_waves_and_warp_tile():
 
 @given(
     st.sampled_from(("forward", "bwd_data", "bwd_weight")), st.sampled_from(("fp16", "bf16", "fp32")),
-    st.sampled_from((2, 3)), st.sampled_from(tuple(TILES)), st.sampled_from(PIPELINES), st.sampled_from(SCHEDULERS),
+    st.sampled_from((2, 3)), st.sampled_from(tuple(TILE_WAVES)), st.sampled_from(PIPELINES),
+    st.sampled_from(SCHEDULERS),
     st.sampled_from((1, 2, 16)), st.booleans(), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_every_benchmark_name_is_read(variant, dtype, ndim, tile, pipeline, scheduler, merged, dsb, si, two_stage):
@@ -64,7 +65,7 @@ def test_every_benchmark_name_is_read(variant, dtype, ndim, tile, pipeline, sche
     found = read_kernel_name(text, "gfx950")
     k = found.kernel
     assert (k.variant, k.dtype, k.ndim, k.tile) == (variant, dtype, ndim, tile)
-    assert (k.wave, k.warp_tile, k.vectors) == (*TILES[tile], (4, 8, 8))
+    assert (k.wave, k.warp_tile, k.vectors) == (*TILE_WAVES[tile], (4, 8, 8))
     assert (k.num_groups_to_merge, k.double_smem_buffer, k.split_image, k.two_stage) == (merged, dsb, si, two_stage)
     assert k.layout == {2: "nhwgc", 3: "ndhwgc"}[ndim]
     if variant != "forward" and pipeline not in ("compv3", "mem"):

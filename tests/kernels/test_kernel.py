@@ -14,7 +14,9 @@ def configs():
     fields = {
         "variant": st.sampled_from(kernels.VARIANTS),
         "dtype": st.sampled_from(kernels.DTYPES),
-        "layout": st.sampled_from([(ndim, label) for ndim, labels in kernels.LAYOUTS.items() for label in labels]),
+        "layout": st.sampled_from(
+            [(ndim, label) for ndim, labels in kernels.LAYOUTS_OF_NDIM.items() for label in labels]
+        ),
         "pipeline": st.sampled_from(kernels.PIPELINES),
         "epilogue": st.sampled_from(kernels.EPILOGUES),
         "scheduler": st.sampled_from(kernels.SCHEDULERS),

@@ -83,7 +83,7 @@ def test_a_draw_that_was_measured_is_not_planned_again_and_half_a_contest_is():
 def test_the_noise_between_runs_is_found_in_the_differences():
     draw = np.random.default_rng(1).normal(0, 0.01 * np.sqrt(2), 2000)
     assert repeats.noise_between_runs(draw.tolist()) == pytest.approx(0.01, rel=0.05)
-    assert repeats.noise_between_runs([0.01] * (repeats.FEW - 1)) is None
+    assert repeats.noise_between_runs([0.01] * (repeats.LEAST_PAIRS_FOR_NOISE - 1)) is None
 
 
 def test_both_times_count_the_same_however_often_the_second_worker_measured():

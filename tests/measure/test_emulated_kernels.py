@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.measure.emulated_problems import STEPS, tiny_problems
+from tileseer.measure.emulated_problems import REDUCTION_STEPS, tiny_problems
 from tileseer.measure.harness.supervisor import Request, Supervisor
 from tileseer.problems.problem import Problem
 
@@ -21,9 +21,9 @@ def test_tiny_problems_reach_the_corners(variant, shape):
     assert all(isinstance(p, Problem) and p.variant == kernel.variant and p.ndim == kernel.ndim for p in problems)
     assert {split for _, split in pairs} == {1, 2}
     depth = {"fwd": lambda p: p.C, "bwd_data": lambda p: p.K, "bwd_weight": lambda p: p.N * p.Di * p.Hi * p.Wi}[variant]
-    assert [depth(p) // 64 for p in problems[: len(STEPS)]] == list(STEPS)
+    assert [depth(p) // 64 for p in problems[: len(REDUCTION_STEPS)]] == list(REDUCTION_STEPS)
     slices = [depth(p) / 64 / split for p, split in pairs if split > 1 and p.Y * p.X == 1]
-    assert slices == list(STEPS)
+    assert slices == list(REDUCTION_STEPS)
     deep = [p for p in problems if p.G > 1 and (p.stride_h > 1 or p.dilation_h > 1) and p.Y * p.X in (3, 4, 5)]
     taps = {"fwd": lambda p: p.C * p.Y * p.X, "bwd_data": lambda p: p.K * p.Y * p.X}
     steps = [

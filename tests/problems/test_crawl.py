@@ -55,8 +55,8 @@ def test_what_cannot_stand_in_the_table_is_counted_with_its_reason(changes, told
 
 def test_shared_layers_belong_to_test_and_all_batch_sizes_go_together():
     names = {tables.split_of(f"family{n}"): f"family{n}" for n in range(200)}
-    assert set(names) == set(layers.SPLITS)
-    family_of = {split: names[split] for split in layers.SPLITS}
+    assert set(names) == set(layers.LAYER_SPLITS)
+    family_of = {split: names[split] for split in layers.LAYER_SPLITS}
     (layer,), _ = tabulate_layers("train", "run", [CONV])
     (batch,), _ = tabulate_layers("test", "run", [dataclasses.replace(CONV, batch=1)])
     (own,), _ = tabulate_layers("validation", "run", [dataclasses.replace(CONV, channels=24)])

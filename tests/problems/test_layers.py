@@ -77,7 +77,7 @@ def test_a_plain_table_stands_for_one_run_in_all_directions(tmp_path):
 
 @given(
     n=st.integers(1, 512), c=st.integers(1, 64), image=st.integers(3, 99), occurrences=st.integers(1, 50),
-    directions=st.lists(st.sampled_from(VARIANTS), min_size=1, unique=True), split=st.sampled_from(layers.SPLITS),
+    directions=st.lists(st.sampled_from(VARIANTS), min_size=1, unique=True), split=st.sampled_from(layers.LAYER_SPLITS),
 )  # fmt: skip
 def test_what_is_written_is_read_again(tmp_path_factory, n, c, image, occurrences, directions, split):
     dims = tuple((POINTWISE | {"N": n, "C": c, "Hi": image, "Wi": image, "Y": 3, "X": 3})[name] for name in DIMS)

@@ -59,7 +59,7 @@ def test_no_layer_is_in_two_splits(table):
 def test_test_networks_are_whole(table, networks):
     split = {row.network: row.split for row in networks}
     assert {layer.split for layer in table if split[layer.network] == "test"} == {"test"}
-    assert {row.split for row in networks} == set(layers.SPLITS)
+    assert {row.split for row in networks} == set(layers.LAYER_SPLITS)
     assert all(row.split == tables.split_of(row.family) for row in networks)
 
 

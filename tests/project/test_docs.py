@@ -74,7 +74,7 @@ def test_kernel_names_lists_every_word():
         assert f"`{word_}`" in page
     for word_ in (*kernel.SPECIALIZATIONS[1:], *(f"streamk_{name}" for name in kernel.STREAMK[1:])):
         assert f"`_{word_}`" in page
-    for field in kernel.FIELDS[kernel.FIELDS.index("vec_a") :]:
+    for field in kernel.KERNEL_FIELDS[kernel.KERNEL_FIELDS.index("vec_a") :]:
         assert f"`{field}`" in page
 
 

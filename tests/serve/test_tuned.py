@@ -11,7 +11,7 @@ from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.selector import NO_CANDIDATE, Selector
-from tileseer.serve.tuned import HEADER, Choice, is_device, read_choices, remember, tuned_path
+from tileseer.serve.tuned import TUNED_HEADER, Choice, is_device, read_choices, remember, tuned_path
 
 PROBLEM = Problem.from_dims("forward", "bf16", **LAYER)
 DIMENSIONS = tuple(getattr(PROBLEM, name) for name in DIMS)
@@ -28,7 +28,7 @@ def test_what_is_remembered_is_read_in_its_order_and_once(tmp_path):
     remember(path, [choice(n=n) for n in (2, 1)])
     remember(path, [choice(n=1, time_ms=9.0), choice(n=3)])
     assert [(one.dims[0], one.time_ms) for one in read_choices(path)] == [(n, 0.0123456789) for n in (2, 1, 3)]
-    assert path.read_text().startswith(HEADER + "\n") and [*path.parent.iterdir()] == [path]
+    assert path.read_text().startswith(TUNED_HEADER + "\n") and [*path.parent.iterdir()] == [path]
 
 
 def test_the_file_is_beside_the_models(tmp_path, monkeypatch):
@@ -47,11 +47,11 @@ def lines_of(one):
 def test_damaged_lines_are_skipped_with_one_warning(tmp_path, capsys):
     good, damaged = lines_of(choice())
     path = tmp_path / "t.tsv"
-    path.write_text("\n".join([HEADER, *damaged, good, good[:-3]]))
+    path.write_text("\n".join([TUNED_HEADER, *damaged, good, good[:-3]]))
     assert read_choices(path) == [choice()]
     assert capsys.readouterr().err == f"warning: {path}: skipped 6 damaged lines, first line 2\n"
     remember(path, [choice(n=1)])
-    assert path.read_text() == f"{HEADER}\n{good}\n{good.replace('8', '1', 1)}\n"
+    assert path.read_text() == f"{TUNED_HEADER}\n{good}\n{good.replace('8', '1', 1)}\n"
 
 
 def test_another_table_is_refused_and_not_written_over(tmp_path):

@@ -21,7 +21,7 @@ from tileseer.kernels.ck_tile.kernel import parse
 from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
 from tileseer.measure.emulated_kernels import supported_problems
-from tileseer.measure.emulated_problems import STEPS, tiny_problems
+from tileseer.measure.emulated_problems import REDUCTION_STEPS, tiny_problems
 from tileseer.measure.harness.supervisor import Supervisor, problem_numbers
 
 HARDWARE = Path(__file__).parents[2] / "config/hardware.yaml"
@@ -59,10 +59,20 @@ def loaded(hip, built, tmp_path_factory):
 def some(kernel):
     """Problems with one and with several steps, padding, stride, groups, partial tiles and split-K."""
     pairs = tiny_problems(kernel)
-    first = len(STEPS)
+    first = len(REDUCTION_STEPS)
     return [
         pairs[i]
-        for i in (0, STEPS.index(3), STEPS.index(4), first, first + 2, first + 4, -first - 2, first + 6, -first)
+        for i in (
+            0,
+            REDUCTION_STEPS.index(3),
+            REDUCTION_STEPS.index(4),
+            first,
+            first + 2,
+            first + 4,
+            -first - 2,
+            first + 6,
+            -first,
+        )
     ]
 
 
@@ -77,7 +87,7 @@ def test_compiled_kernels_compute_the_convolution(built, loaded):
 def test_launches_that_were_mended_are_right(hip, tmp_path):
     paths = hip.load(tmp_path, MENDED)
     for kernel in map(parse, MENDED):
-        filtered = supported_problems(kernel, tiny_problems(kernel)[len(STEPS) :])
+        filtered = supported_problems(kernel, tiny_problems(kernel)[len(REDUCTION_STEPS) :])
         verdict = emulated_kernels.execute_kernel(kernel, *paths, filtered, GPU)
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
         assert verdict.right >= 3

@@ -10,7 +10,7 @@ import vl_convert
 from tileseer.config.operations import VARIANTS
 from tileseer.core import templates
 from tileseer.core.atomic import write_text
-from tileseer.problems.layers import SPLITS, Layer
+from tileseer.problems.layers import LAYER_SPLITS, Layer
 from tileseer.problems.problem import DIMS
 from zoo.entries import Package
 from zoo.tables import LeftOut, NetworkRow
@@ -68,7 +68,7 @@ def _figure(axis: str, value: Value, by_split: Iterable[tuple[str, dict[str, int
     """Histogram over powers of two of the distinct convolutions, stacked by split, as SVG."""
     counts = Counter((split, value(dims).bit_length() - 1) for split, dims in by_split)
     rows = [{"from": 2**power, "split": split, "count": n} for (split, power), n in sorted(counts.items())]
-    colours = alt.Scale(domain=list(SPLITS), range=["#4c78a8", "#9ecae9", "#f58518"])
+    colours = alt.Scale(domain=list(LAYER_SPLITS), range=["#4c78a8", "#9ecae9", "#f58518"])
     title = f"{axis}, from this to the next power of two"
     chart = (
         alt.Chart(alt.Data(values=rows))
@@ -76,7 +76,7 @@ def _figure(axis: str, value: Value, by_split: Iterable[tuple[str, dict[str, int
         .encode(
             x=alt.X("from:O", title=title, axis=alt.Axis(labelAngle=-45)),
             y=alt.Y("count:Q", title="distinct convolutions"),
-            color=alt.Color("split:N", sort=list(SPLITS), scale=colours),
+            color=alt.Color("split:N", sort=list(LAYER_SPLITS), scale=colours),
         )
         .properties(width=420, height=180, background="white")
     )
@@ -103,7 +103,7 @@ def _page(
         rows=len(layers),
         distinct=len(distinct),
         networks=len(shown),
-        splits=[_split_row(split, shown, layers) for split in SPLITS],
+        splits=[_split_row(split, shown, layers) for split in LAYER_SPLITS],
         figures=[(name, axis) for name, axis, _ in FIGURES],
         kinds=[(kind, sum(map(test, distinct))) for kind, test in KINDS.items()],
         directions=[(v, _distinct(e for e in layers if v in e.directions)) for v in VARIANTS],

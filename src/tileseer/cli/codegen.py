@@ -17,8 +17,8 @@ from tileseer.kernels.ck_tile.flags import check_flags
 from tileseer.kernels.ck_tile.library import CK_TILE
 from tileseer.kernels.ck_tile.upstream import counts, emitted_folder, request
 from tileseer.kernels.ck_tile.upstream.named import (
-    COLUMNS,
-    KINDS,
+    KERNEL_KINDS,
+    LISTED_COLUMNS,
     Enumerator,
     ListedKernel,
     RuleTables,
@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
         )
         return options.answer(args, {"names": names}, names)
     records = [kernel.record(arch) | _at_level(kernel, arch, emitters[arch]) for arch, kernel in kernels]
-    columns = (*COLUMNS, *AT_LEVEL)
+    columns = (*LISTED_COLUMNS, *AT_LEVEL)
     rows = ([record[column] for column in columns] for record in records)
     return options.answer(args, {"configs": records}, map("\t".join, [columns, *rows]))
 
@@ -176,8 +176,8 @@ def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel
     kernels = [kernel for kernel in kernels if not (kernel.rule and args.arch_filtered)]
     if args.filter is None:
         return kernels
-    kinds = {type(kernel.kernel) for kernel in kernels} - set(KINDS)
-    condition = parse_kernel_filter(args.filter, kinds or KINDS, "--filter")
+    kinds = {type(kernel.kernel) for kernel in kernels} - set(KERNEL_KINDS)
+    condition = parse_kernel_filter(args.filter, kinds or KERNEL_KINDS, "--filter")
     return [kernel for kernel in kernels if condition.keeps(vars(kernel.kernel))]
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-_NAME = re.compile(r"([^.].*?)(?:\.(\d+))?\.(csv|parquet)")
+_JOURNAL_NAME = re.compile(r"([^.].*?)(?:\.(\d+))?\.(csv|parquet)")
 
 
 def journal_files(journal: Path) -> list[Path]:
@@ -41,5 +41,5 @@ def _named(folder: Path, begin: str = "") -> Iterator[tuple[Path, int, Path]]:
     """Yield journal, number of the part (0: none) and path of each file of a folder whose name begins like this."""
     for name in os.listdir(folder) if folder.is_dir() else ():
         # A folder may have thousands of journals.
-        if name.startswith(begin) and (match := _NAME.fullmatch(name)):
+        if name.startswith(begin) and (match := _JOURNAL_NAME.fullmatch(name)):
             yield folder / f"{match[1]}.csv", int(match[2] or 0), folder / name

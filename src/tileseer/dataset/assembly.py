@@ -25,7 +25,7 @@ from tileseer.dataset.schema import BUILD, PROBLEM, SCHEMA, typed
 from tileseer.measure import repeats, support_table
 from tileseer.measure.device import DEVICE_KINDS, NO_TIMES
 from tileseer.measure.journal import MALFORMED, read_journal
-from tileseer.measure.receipt import COUNTED, Receipt, counted, digest_rows, summarize_rows
+from tileseer.measure.receipt import COUNTED_COLUMNS, Receipt, counted, digest_rows, summarize_rows
 
 WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
 BEYOND_BUDGET = "beyond the budget"
@@ -96,7 +96,7 @@ def _measured_rows(chunk: ChunkFiles, receipt: Receipt, pairs: pa.Table) -> tupl
     ``UserError`` unless they are those of the receipt.
     """
     path, advice = Path(receipt.journal), "delete the receipt and run again to measure what is missing"
-    mine, malformed = read_journal(path, receipt.measured_by, (*COUNTED, "sentinel"))
+    mine, malformed = read_journal(path, receipt.measured_by, (*COUNTED_COLUMNS, "sentinel"))
     rows = counted(mine, pairs)
     if any(value != getattr(receipt, name) for name, value in summarize_rows(rows).items()):
         raise UserError(

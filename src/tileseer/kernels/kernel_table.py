@@ -13,7 +13,7 @@ from tileseer.core import draws, parquet
 from tileseer.kernels.gemm_kernel import Kernel, field_types
 from tileseer.kernels.libraries import library_of_kernels
 
-_TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
+_ARROW_TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
 
 def chunk_of(kernel: str, chunks: int) -> int:
@@ -23,7 +23,7 @@ def chunk_of(kernel: str, chunks: int) -> int:
 
 def kernel_schema(kind: type[Kernel]) -> pa.Schema:
     """Columns for one library: name, every field of its kernels, the split-K values to measure, the chunk."""
-    fields = [(field, _TYPES[name]) for field, name in field_types(kind).items()]
+    fields = [(field, _ARROW_TYPES[name]) for field, name in field_types(kind).items()]
     own = [("split_k", pa.list_(pa.int32())), ("chunk", pa.int32())]
     return parquet.schema([("kernel", pa.string()), *fields, *own])
 

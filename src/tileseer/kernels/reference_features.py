@@ -154,7 +154,7 @@ _SHAPE = (
     Feature("batch_group_product", "1", "N * G", lambda p: p["N"] * p["G"]),
     _flag("is_small_batch_grouped", "N below 8 and several groups", lambda p: (p["N"] < 8) & (p["G"] > 1)),
 )  # fmt: skip
-_KERNEL = (
+_KERNEL_FEATURES = (
     *raw("elements", block_size="tile_m of the kernel", gemm_m_per_block="tile_n of the kernel",
          gemm_n_per_block="tile_k of the kernel"),
     Feature("pipeline", "code", "main loop, the reference's code", column("pipeline"), categorical=True),
@@ -177,7 +177,7 @@ _KERNEL = (
          has_dsb="two LDS buffers", has_si="split image", is_basic="pipeline", is_compv6="pipeline", is_mem="pipeline"),
 )  # fmt: skip
 _GEMM = raw("1", gemm_m_output="N * output pixels", gemm_n_output="K", gemm_k_output="C/G * filter_area")
-_TILES = (
+_TILE_FEATURES = (
     *raw("1", num_tiles_m="ceil(gemm_m_output / gemm_m_per_block)",
          num_tiles_n="ceil(gemm_n_output / gemm_n_per_block)", num_tiles_k="ceil(gemm_k_output / block_size)",
          total_output_tiles="num_tiles_m * num_tiles_n"),
@@ -198,7 +198,7 @@ _TILES = (
         for name in [f"problem_smaller_than_tile_{axis}"]
     ),
 )  # fmt: skip
-_HARDWARE = raw(
+_HARDWARE_FEATURES = raw(
     "1", hw_num_cus="compute units", hw_simds_per_cu="SIMDs of a compute unit", hw_total_simds="SIMDs of the device",
     hw_shader_engines="shader engines", hw_max_clock_mhz="peak clock, MHz",
     hw_max_waves_per_cu="waves that a compute unit holds", hw_wavefront_size="lanes of a wave",
@@ -207,12 +207,12 @@ _HARDWARE = raw(
 )  # fmt: skip
 
 REFERENCE = FeatureSet(
-    problem=(*_SHAPE, *_GEMM, *_HARDWARE),
-    candidate=_KERNEL,
-    pair=_TILES,
+    problem=(*_SHAPE, *_GEMM, *_HARDWARE_FEATURES),
+    candidate=_KERNEL_FEATURES,
+    pair=_TILE_FEATURES,
     problem_columns=_problem_columns,
     candidate_columns=_candidate_columns,
     add_pair_columns=_add_pair_columns,
     dtype=np.float64,
-    order=tuple(feature.name for feature in (*_SHAPE, *_KERNEL, *_GEMM, *_TILES, *_HARDWARE)),
+    order=tuple(feature.name for feature in (*_SHAPE, *_KERNEL_FEATURES, *_GEMM, *_TILE_FEATURES, *_HARDWARE_FEATURES)),
 )

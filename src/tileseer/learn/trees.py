@@ -21,7 +21,7 @@ UNIT = 2.0**-20
 """Scores of the formula and leaf values of trees are whole multiples of it: sums of them are exact in any order."""
 OF_THREADS = {"num_threads": "0", "force_col_wise": "1", "force_row_wise": "0"}
 """Parameters that change no tree, as a model text has them."""
-_OF_THREADS = re.compile(rf"^\[({'|'.join(OF_THREADS)}): \d+\]$", re.MULTILINE)
+_LINE_OF_THREADS = re.compile(rf"^\[({'|'.join(OF_THREADS)}): \d+\]$", re.MULTILINE)
 _UNREAD = re.compile(r"^(?:tree_sizes|leaf_weight|internal_value|internal_weight)=.*\n", re.MULTILINE)
 """Lines that no reader of ours needs; the first counts the bytes of the others."""
 TOGETHER, MANY = 50, 4096
@@ -54,7 +54,7 @@ def canonical(text: str) -> str:
 
     That is two fifths of the text; scores, contributions of features and counts of splits stay to the last bit.
     """
-    return _OF_THREADS.sub(lambda line: f"[{line[1]}: {OF_THREADS[line[1]]}]", _UNREAD.sub("", text))
+    return _LINE_OF_THREADS.sub(lambda line: f"[{line[1]}: {OF_THREADS[line[1]]}]", _UNREAD.sub("", text))
 
 
 def predict(booster: lightgbm.Booster, matrix: np.ndarray, threads: int, count: int | None = None) -> np.ndarray:

@@ -49,7 +49,7 @@ def fill_journal(batch: Batch, pairs: pa.Table, journal: Journal, budget_s: floa
 
     It is read here, after the wait for its writer: another workflow may have measured these very pairs meanwhile.
     """
-    missing = missing_pairs(pairs, read_journal(journal.path, batch.by, receipt.COUNTED)[0])
+    missing = missing_pairs(pairs, read_journal(journal.path, batch.by, receipt.COUNTED_COLUMNS)[0])
     if not missing.num_rows:
         return 0
     adopted = rows_of_neighbours(journal.path, missing, batch.by)

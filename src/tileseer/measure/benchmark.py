@@ -51,7 +51,7 @@ def measure_chunk(
         done = fill_journal(batch, pairs, journal, budget_s and budget_s * (1 - share))
         journal.compress()
         seconds = time.monotonic() - begin
-    rows, malformed = read_journal(session.journal, batch.by, receipt.COUNTED)
+    rows, malformed = read_journal(session.journal, batch.by, receipt.COUNTED_COLUMNS)
     rows = receipt.counted(rows, pairs)
     second = repeats.NOTHING
     if share:

@@ -22,10 +22,10 @@ from tileseer.measure.harness.emulated_driver import instance_text
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 
-_FORMAT = "verdict-4"
+_VERDICT_FORMAT = "verdict-4"
 # What is executed is the same in every try.
-_LIMITS = WorkerLimits(pair_s=900.0, tries=1)
-STATUSES = (
+_WORKER_LIMITS = WorkerLimits(pair_s=900.0, tries=1)
+VERDICT_STATUSES = (
     *("ok", "race", "unwritten_load", "wrong_result", "crash", "hang", "run_timeout"),
     *("not_executable", "unsupported", "compile_error", "skipped"),
 )
@@ -39,7 +39,7 @@ class KernelVerdict:
 
     kernel: str
     status: str
-    """One of ``STATUSES``: that of the first problem that is not right. ``unsupported`` if the kernel refuses all
+    """One of ``VERDICT_STATUSES``, of the first problem that is not right; ``unsupported`` if the kernel refuses all
     problems, or if its library has no form for it."""
     right: int = 0
     """Problems with the right result and without a race."""
@@ -95,7 +95,7 @@ class Emulation:
             pairs.sort(key=lambda pair: draws.of_name(f"{self.seed} {kernel.name} {_dims_text(*pair)}"))
         settings = [self.gpu.model_dump_json(), str(self.fewest), *(_dims_text(*pair) for pair in pairs)]
         code = digest_of_code("amdgpu_emulator", "tileseer/compile/instructions.py")
-        key = caches.key(_FORMAT, code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)
+        key = caches.key(_VERDICT_FORMAT, code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)
 
         def execute() -> bytes:
             return json.dumps(asdict(execute_kernel(kernel, driver, module, pairs, self.gpu, self.fewest))).encode()
@@ -122,7 +122,7 @@ def execute_kernel(
     instances: dict[str, tuple[int, int]] = {}
     failure = ("", "")
     # A worker of its own: what a kernel reads beside its tensors is the same in every run.
-    with Supervisor(str(driver.resolve()), limits=_LIMITS) as supervisor:
+    with Supervisor(str(driver.resolve()), limits=_WORKER_LIMITS) as supervisor:
         requests = [_request(kernel, module, *pair) for pair in pairs]
         chosen = (
             _chosen([supervisor.instances(request) for request in requests], fewest) if fewest else [*range(len(pairs))]

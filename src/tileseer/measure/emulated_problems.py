@@ -5,11 +5,11 @@ from typing import Any
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.problems.problem import Problem
 
-STEPS = (1, 2, 3, 4, 5, 6, 7, 8)
+REDUCTION_STEPS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Steps of the main loop along k, also of each slice of split-K: no loop at all, then each tail after a loop."""
 DEEP = {3: (1, 3), 4: (2, 2), 5: (1, 5)}
 """Steps of the main loop with groups, stride, padding or dilation: rows and columns of the filter."""
-SPLIT_K = 2
+SLICES = 2
 
 
 def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
@@ -19,7 +19,7 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
     common: dict[str, Any] = {"N": 1, "C": 64, "K": 64, "Hi": 6, "Wi": 6}
     filtered = {"Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
     shapes = [
-        *(_along_k(kernel, steps) for steps in STEPS),
+        *(_along_k(kernel, steps) for steps in REDUCTION_STEPS),
         common | filtered,
         common | {"Y": 3, "X": 3, "Hi": 9, "Wi": 7},
         common | filtered | {"stride_h": 2, "stride_w": 2, "Hi": 9, "Wi": 7},
@@ -35,7 +35,7 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
         shapes.append(common | filtered | {"G": more, "C": more, "K": more * vector})
     if kernel.ndim == 3:
         deep = {"Di": 4, "Z": 3, "pad_d": 1}
-        shapes[len(STEPS) :] = [
+        shapes[len(REDUCTION_STEPS) :] = [
             common | filtered | deep,
             common | filtered | deep | {"stride_d": 2, "stride_h": 2, "Di": 5},
             common | {"Di": 3, "Z": 2, "Y": 2, "dilation_d": 2},
@@ -44,9 +44,12 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
         ]
     shapes += [_deep(kernel, steps, few) for steps in DEEP]
     problems = [Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in shapes]
-    slices = (_along_k(kernel, SPLIT_K * steps) for steps in STEPS)
-    split = [*(Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in slices), problems[len(STEPS)]]
-    return [(problem, 1) for problem in problems] + [(problem, SPLIT_K) for problem in split]
+    slices = (_along_k(kernel, SLICES * steps) for steps in REDUCTION_STEPS)
+    split = [
+        *(Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in slices),
+        problems[len(REDUCTION_STEPS)],
+    ]
+    return [(problem, 1) for problem in problems] + [(problem, SLICES) for problem in split]
 
 
 def _along_k(kernel: GemmKernel, steps: int) -> dict[str, Any]:

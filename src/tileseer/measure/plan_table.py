@@ -16,7 +16,7 @@ from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.kernels.cudnn.kernel import PREFIX, Plan
+from tileseer.kernels.cudnn.kernel import CUDNN_PREFIX, Plan
 from tileseer.kernels.grammar import SPELLED
 from tileseer.kernels.kernel_table import chunk_of
 from tileseer.measure import support_table
@@ -61,7 +61,7 @@ def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, l
     with Progress("plans", len(problems), "problems") as progress:
         for problem in problems.to_dict("records"):
             direction = SPELLED.get(problem["variant"], problem["variant"])
-            prefix = f"{PREFIX}{direction}_{problem['dtype']}_{problem['ndim']}d_"
+            prefix = f"{CUDNN_PREFIX}{direction}_{problem['dtype']}_{problem['ndim']}d_"
             numbers = problem_numbers(problem, problem["variant"], split_k=1)
             names, reason = device.supervisor.offered(numbers, problem["dtype"], problem["ndim"])
             rows += [(prefix + name, problem["problem_key"], rank) for rank, name in enumerate(names)]

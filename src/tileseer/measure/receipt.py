@@ -22,7 +22,7 @@ from tileseer.measure.journal import MeasuredBy
 from tileseer.measure.pairs import IDENTITY, pair_text
 
 PASSING = ("throttled", "contended")
-COUNTED = (*IDENTITY, "status", "error", "latency_ms", "tflops", "non_zero", "samples", "latency_cv")
+COUNTED_COLUMNS = (*IDENTITY, "status", "error", "latency_ms", "tflops", "non_zero", "samples", "latency_cv")
 
 
 class Receipt(StrictModel):
@@ -82,7 +82,7 @@ def passing(rows: pa.Table) -> pa.ChunkedArray:
 
 def digest_rows(rows: pa.Table) -> str:
     """Return the SHA-256 of the rows' measurements as text; it does not depend on their order."""
-    ordered = rows.select(COUNTED).sort_by([(column, "ascending") for column in IDENTITY])
+    ordered = rows.select(COUNTED_COLUMNS).sort_by([(column, "ascending") for column in IDENTITY])
     text = io.BytesIO()
     pa_csv.write_csv(ordered, text, pa_csv.WriteOptions(quoting_style="none"))
     return hashlib.sha256(text.getvalue()).hexdigest()

@@ -23,7 +23,7 @@ from tileseer.measure.pairs import IDENTITY, pair_text
 FOLDER = "again"
 SHARE = 0.1
 """Of a budget, for repeat measurements."""
-FEW = 8
+LEAST_PAIRS_FOR_NOISE = 8
 """Pairs under which nothing is said about the noise between runs."""
 MEDIAN_DIFFERENCE = 0.9539
 """Median absolute difference of two normal numbers, in their standard deviations."""
@@ -97,7 +97,7 @@ def noise_between_runs(differences: Sequence[float]) -> float | None:
 
     Robust, from the median of the differences, because a few pairs differ by much more.
     """
-    if len(differences) < FEW:
+    if len(differences) < LEAST_PAIRS_FOR_NOISE:
         return None
     return float(np.median(np.abs(differences))) / MEDIAN_DIFFERENCE
 

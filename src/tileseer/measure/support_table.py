@@ -18,8 +18,10 @@ from tileseer.problems.operation import Operation
 SUPPORTED = ""
 NOT_BUILT = "build"
 """Verdict on pairs of a kernel that was not built."""
-_NAMES = pa.dictionary(pa.int32(), pa.string())
-SCHEMA = parquet.schema([("kernel_id", _NAMES), ("split_k", pa.int32()), ("problem_key", _NAMES), ("rule", _NAMES)])
+_NAME_TYPE = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = parquet.schema(
+    [("kernel_id", _NAME_TYPE), ("split_k", pa.int32()), ("problem_key", _NAME_TYPE), ("rule", _NAME_TYPE)]
+)
 """``rule`` is empty for a pair that can run, else the name of the first rule that refuses it."""
 RANK = pa.field("rank", pa.int32())
 """A further column where a library offers the candidates: the place of each in its own order, from 0."""

@@ -26,10 +26,10 @@ BUSY = 3
 """Rounds during which the device was throttled or contended, after which a problem is left for later."""
 FAR = 1.2
 """A candidate that is so many times slower than the best of the first round is timed once."""
-SECONDS = 5.0
+LONGEST_COMPARISON_SECONDS = 5.0
 """Longest comparison of one problem; the round that is under way is finished."""
 OK = STATUSES.index("ok")
-PASSING = tuple(STATUSES.index(status) for status in receipt.PASSING)
+PASSING_STATUS_NUMBERS = tuple(STATUSES.index(status) for status in receipt.PASSING)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def compare(measure: Callable[[np.ndarray], Times], count: int, differs: bool) -
         # The first round shows what runs. A device may do something of its own between two calls.
         order = np.tile(np.concatenate([running, running[::-1]]), TURNS) if len(logs) else running
         times = measure(order)
-        if np.isin(times.status, PASSING).any():
+        if np.isin(times.status, PASSING_STATUS_NUMBERS).any():
             busy += 1
             continue
         ok, rounds = times.status == OK, np.full((len(order) // len(running), count), np.nan)
@@ -69,7 +69,7 @@ def compare(measure: Callable[[np.ndarray], Times], count: int, differs: bool) -
         running = running[~failed[running]]
         if len(logs) == 1 and len(running):
             running = running[logs[0, running] <= logs[0, running].min() + math.log(FAR)]
-        is_late = len(logs) >= MOST or time.monotonic() - begin > SECONDS
+        is_late = len(logs) >= MOST or time.monotonic() - begin > LONGEST_COMPARISON_SECONDS
         if len(running) < 2 or (len(logs) > 1 and (is_late or _noise(logs[:, running]) < NOISE)):
             break
     mean = np.full(count, np.nan)

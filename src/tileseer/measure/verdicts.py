@@ -36,7 +36,7 @@ SCHEMA = parquet.schema(
     ]
 )
 """The fields of ``KernelVerdict``. An emulated GPU has no times."""
-COLUMNS = ("status", "kernel", "same_code_as", *SCHEMA.names[2:])
+VERDICT_COLUMNS = ("status", "kernel", "same_code_as", *SCHEMA.names[2:])
 """Of the table of an arch."""
 _NOT_EXECUTED = {"unsupported_by_ck": "unsupported", "pruned": "skipped", "resource_limit": "skipped"}
 """Verdict by the status of a build; any other one is ``compile_error``."""
@@ -73,7 +73,7 @@ def execute_chunk(
 
 
 def merge_chunks(chunks: Sequence[Path], known_aliases: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the rows (``COLUMNS``) of all kernels, by name; an alias has the verdict of its stand-in."""
+    """Return the rows (``VERDICT_COLUMNS``) of all kernels, by name; an alias has the verdict of its stand-in."""
     executed = {row["kernel"]: row for path in chunks for row in parquet.read_table(path, SCHEMA).to_pylist()}
     rows = {name: row | {"same_code_as": ""} for name, row in executed.items()}
     for path in known_aliases:
@@ -85,9 +85,9 @@ def merge_chunks(chunks: Sequence[Path], known_aliases: Sequence[Path]) -> list[
 
 def table_lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the tab-separated text of rows, with a header."""
-    yield "\t".join(COLUMNS)
+    yield "\t".join(VERDICT_COLUMNS)
     for row in rows:
-        yield "\t".join(str(row[name]) for name in COLUMNS)
+        yield "\t".join(str(row[name]) for name in VERDICT_COLUMNS)
 
 
 def count_verdicts(statuses: Sequence[str]) -> str:

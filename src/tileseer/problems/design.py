@@ -21,7 +21,7 @@ from tileseer.problems.layers import Layer
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problem_within
 
-PERCENTILES = (5, 95)
+EDGE_PERCENTILES = (5, 95)
 MAX_GFLOP = 1500.0
 MAX_TENSOR_MIB = 1900.0
 LEAST_LAYERS = 3
@@ -30,7 +30,7 @@ MULTIPLES = ((0.15, 1), (0.30, 2), (0.45, 4), (1.0, 8))
 """What channels are multiples of: up to each share of the points."""
 TRIES = 64
 """Sobol points tried for each one requested, before a kind gives up: most fall out for their size."""
-AXES = ("N", "C/G", "K/G", "G", "H", "W/H", "D")
+DESIGN_AXES = ("N", "C/G", "K/G", "G", "H", "W/H", "D")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def kind_of(dims: Sequence[int]) -> LayerKind:
 
 
 def coordinates(dims: np.ndarray) -> np.ndarray:
-    """Return log2 of the ``AXES`` of convolutions, float64 [n, 7]; ``dims`` is [n, 19] in the order of ``DIMS``."""
+    """Return log2 of the ``DESIGN_AXES`` of convolutions, float64 [n, 7]; ``dims`` is [n, 19] in ``DIMS``' order."""
     d = {name: dims[:, place].astype(np.float64) for place, name in enumerate(DIMS)}
     axes = (d["N"], d["C"] / d["G"], d["K"] / d["G"], d["G"], d["Hi"], d["Wi"] / d["Hi"], d["Di"])
     return np.log2(np.stack(axes, axis=1))
@@ -123,16 +123,16 @@ def _fill(
         return []
     points = coordinates(dims)
     points[:, 0] = 0.0
-    low, high = np.percentile(points, PERCENTILES, axis=0)
+    low, high = np.percentile(points, EDGE_PERCENTILES, axis=0)
     low[0], high[0] = np.log2(batches[[0, -1]])
     stream = int(hashlib.sha256(f"{seed}:{kind.name}".encode()).hexdigest()[:8], 16)
     # One more axis says how a point's channels are rounded.
     from scipy.stats import qmc  # Not above: it takes a second, and what draws no design needs none.
 
-    sobol = qmc.Sobol(len(AXES) + 1, scramble=True, rng=np.random.default_rng(stream))
+    sobol = qmc.Sobol(len(DESIGN_AXES) + 1, scramble=True, rng=np.random.default_rng(stream))
     problems: dict[str, Problem] = {}
     for point in sobol.random(2 ** math.ceil(math.log2(count * TRIES))):
-        values = dict(zip(AXES, np.exp2(low + point[:-1] * (high - low)), strict=True))
+        values = dict(zip(DESIGN_AXES, np.exp2(low + point[:-1] * (high - low)), strict=True))
         multiple = next(multiple for share, multiple in MULTIPLES if point[-1] <= share)
         problem = _problem(kind, values, multiple, operation)
         if problem is not None:
@@ -172,7 +172,7 @@ def _channels(value: float, multiple: int) -> int:
 def distances(problems: Sequence[Problem], training: Sequence[Problem]) -> np.ndarray:
     """Return the distance of each problem from the nearest of ``training`` of its kind, float64 [n] in octaves.
 
-    The distance is Euclidean over log2 of the ``AXES``: 1 is a factor of two along one of them. Problems of a kind
+    The distance is Euclidean over log2 of ``DESIGN_AXES``: 1 is a factor of two along one of them. Problems of a kind
     that is missing from training are infinitely far.
     """
     trained: dict[LayerKind, list[tuple[int, ...]]] = defaultdict(list)

@@ -27,7 +27,7 @@ LAYOUT_FLAGS = tuple(
     (f"-{letter}", f"--{word}_layout") for letter, word in zip("IfO", ("in", "fil", "out"), strict=True)
 )
 """Of MIOpenDriver, for input, filter and output; without them they are NCHW."""
-_DEPTH = ("Di", "Z", "stride_d", "pad_d", "dilation_d")
+_DEPTH_DIMS = ("Di", "Z", "stride_d", "pad_d", "dilation_d")
 
 PROFILER_OPERATIONS = {f"grouped_conv_{name}": v for name, v in zip(("fwd", *VARIANTS[1:]), VARIANTS, strict=True)}
 PROFILER_DTYPES = {0: "fp32", 1: "fp16", 2: "bf16"}
@@ -69,8 +69,8 @@ def layout_of(text: str) -> str:
 
 def _check_depth(program: str, ndim: int, dims: Mapping[str, int]) -> None:
     """Raise a ``UserError`` for 3D tensors without depth, whose dimensions are those of a 2D problem."""
-    flat = dict.fromkeys(_DEPTH, 1) | {"pad_d": 0}
-    if ndim == 3 and flat == flat | {name: dims[name] for name in _DEPTH if name in dims}:
+    flat = dict.fromkeys(_DEPTH_DIMS, 1) | {"pad_d": 0}
+    if ndim == 3 and flat == flat | {name: dims[name] for name in _DEPTH_DIMS if name in dims}:
         raise UserError(f"--problem: {program}: {NO_DEPTH}; write it as a 2D one")
 
 
@@ -80,9 +80,9 @@ def lines_of(problem: Problem) -> dict[str, str]:
 
 
 def _driver_line(problem: Problem) -> str:
-    flags = {name: flag for name, flag in SHORT_FLAGS.items() if problem.ndim == 3 or name not in _DEPTH}
+    flags = {name: flag for name, flag in SHORT_FLAGS.items() if problem.ndim == 3 or name not in _DEPTH_DIMS}
     # A shell would take the short flags of depth for its own.
-    flags |= {name: LONG_FLAGS[name] for name in _DEPTH if name in flags}
+    flags |= {name: LONG_FLAGS[name] for name in _DEPTH_DIMS if name in flags}
     words = [f"{flag} {getattr(problem, name)}" for name, flag in flags.items()]
     spatial = ["--spatial_dim 3"] if problem.ndim == 3 else []
     if problem.layout == LAYOUTS[1]:

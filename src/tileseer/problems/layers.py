@@ -21,18 +21,18 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, ndim_of
 from tileseer.problems.problem_csv import check_problems, of_distinct, read_csv, require_cells, whole_numbers
 
-SPLITS = ("train", "validation", "test")
+LAYER_SPLITS = ("train", "validation", "test")
 """What a layer may be used for; all layers of one family, at any batch size, have the same."""
-LAYOUTS = ("", "NCL", "NCHW", "NCDHW")
+LAYER_LAYOUTS = ("", "NCL", "NCHW", "NCDHW")
 """Tensor layout in the network, empty where it is not known; NCL is a 1D convolution, written as 2D with Hi = 1."""
-REQUIRED = ("network", "layer", *DIMS)
+REQUIRED_LAYER_COLUMNS = ("network", "layer", *DIMS)
 OPTIONAL = dict.fromkeys(("family", "run", "layout"), "")
 OPTIONAL |= {"directions": "+".join(VARIANTS), "occurrences": "1", "split": "test"}
 """Columns that a table may lack, and what it then means."""
 _OF_LAYERS = ("occurrences", "directions", "layout", "split", "family")
 """Columns in the order of the fields of ``Layer`` behind its dimensions."""
-FORMULA = ("=", "+", "-", "@")
-COLUMNS = ("network", "family", "run", "layer", "layout", "directions", "occurrences", "split", *DIMS)
+FORMULA_STARTS = ("=", "+", "-", "@")
+LAYER_COLUMNS = ("network", "family", "run", "layer", "layout", "directions", "occurrences", "split", *DIMS)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,9 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow([f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell for cell in row])
+        writer.writerow(
+            [f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell for cell in row]
+        )
     return buffer.getvalue()
 
 
@@ -112,7 +114,7 @@ def layers_csv(layers: Iterable[Layer]) -> str:
         (e.network, e.network_family, e.run, e.layer, e.layout, "+".join(e.directions), e.occurrences, e.split, *e.dims)
         for e in layers
     )
-    return csv_text(COLUMNS, rows)
+    return csv_text(LAYER_COLUMNS, rows)
 
 
 class Network(NamedTuple):
@@ -143,7 +145,7 @@ def check_layers(path: Path) -> None:
 def _checked_table(path: Path) -> pd.DataFrame:
     """Return the table with tuples of directions, and whole numbers that are valid convolutions."""
     table = _read_texts(path)
-    for name, allowed in (("split", SPLITS), ("layout", LAYOUTS)):
+    for name, allowed in (("split", LAYER_SPLITS), ("layout", LAYER_LAYOUTS)):
         words = ", ".join(word or "empty" for word in allowed)
         require_cells(path, table[name], table[name].isin(allowed), f"it must be one of {words}")
     directions = of_distinct(table["directions"], lambda texts: texts.str.split("+").map(tuple))
@@ -167,15 +169,16 @@ def read_networks(path: Path) -> dict[str, Network]:
 def _read_texts(path: Path) -> pd.DataFrame:
     """Return the table as text, with all columns."""
     table = read_csv(path)
-    fault = next((f"{name!r} is missing" for name in REQUIRED if name not in table), "")
-    fault = fault or next((f"{shown(name)} is not one of them" for name in table if name not in COLUMNS), "")
+    fault = next((f"{name!r} is missing" for name in REQUIRED_LAYER_COLUMNS if name not in table), "")
+    fault = fault or next((f"{shown(name)} is not one of them" for name in table if name not in LAYER_COLUMNS), "")
     if fault:
         raise UserError(
-            f"{path}, line 1: {fault}; the columns must be {','.join(REQUIRED)}, and may be {','.join(OPTIONAL)}, "
+            f"{path}, line 1: {fault}; the columns must be {','.join(REQUIRED_LAYER_COLUMNS)}, and may be "
+            f"{','.join(OPTIONAL)}, "
             "in any order"
         )
     table = table.assign(**{name: text for name, text in OPTIONAL.items() if name not in table})
-    for name in (name for name in COLUMNS if name not in DIMS):
+    for name in (name for name in LAYER_COLUMNS if name not in DIMS):
         printable = of_distinct(table[name], lambda texts: texts.map(str.isprintable))
         require_cells(path, table[name], printable, "it has characters that cannot be printed; remove them")
     for name in ("network", "layer"):

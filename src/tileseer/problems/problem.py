@@ -155,7 +155,7 @@ class Problem:
         return replace(self, layout=own) if own != self.layout else self
 
 
-_AXES = [
+_AXIS_FIELDS = [
     (image, extent, *(f"{name}_{axis}" for name in ("stride", "pad", "dilation")))
     for axis, image, extent in zip("dhw", ("Di", "Hi", "Wi"), "ZYX", strict=True)
 ]
@@ -167,7 +167,7 @@ def ndim_of(dims: Mapping[str, int]) -> int:
 
 
 def _output(dims: Mapping[str, Any]) -> Iterator[Any]:
-    for image, extent, stride, pad, dilation in _AXES:
+    for image, extent, stride, pad, dilation in _AXIS_FIELDS:
         yield (dims[image] + 2 * dims[pad] - dims[dilation] * (dims[extent] - 1) - 1) // dims[stride] + 1
 
 
@@ -178,7 +178,7 @@ def counted(dims: Mapping[str, Any]) -> dict[str, Any]:
     """
     inputs, outputs = dims["Di"] * dims["Hi"] * dims["Wi"], math.prod(_output(dims))
     return {
-        **{f"{image} + 2 {pad}": dims[image] + 2 * dims[pad] for image, _, _, pad, _ in _AXES},
+        **{f"{image} + 2 {pad}": dims[image] + 2 * dims[pad] for image, _, _, pad, _ in _AXIS_FIELDS},
         "N Di Hi Wi": dims["N"] * inputs,
         "N Do Ho Wo": dims["N"] * outputs,
         "C Di Hi Wi": dims["C"] * inputs,

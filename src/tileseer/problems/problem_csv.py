@@ -10,10 +10,10 @@ from tileseer.core.errors import UserError, shown
 from tileseer.problems.problem import DIMS, INT32_MAX, Problem
 from tileseer.problems.problem_rows import wrong_rows
 
-REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
-DEFAULTS = {name: 0 if name.startswith("pad") else 1 for name in DIMS if name not in REQUIRED}
+REQUIRED_DIMS = ("N", "C", "K", "Hi", "Wi", "Y", "X")
+DEFAULT_DIMS = {name: 0 if name.startswith("pad") else 1 for name in DIMS if name not in REQUIRED_DIMS}
 """What a column means that is absent or empty: one group, no depth, stride 1, no padding, no dilation."""
-FLAT = {"stride_d": 1, "pad_d": 0, "dilation_d": 1}
+DIMS_WITHOUT_DEPTH = {"stride_d": 1, "pad_d": 0, "dilation_d": 1}
 """Depth columns that mean nothing without depth: the reference's library calls a problem 3D by Di and Z alone."""
 FIRST_LINE = 2
 """Line of the first row of a CSV with a header."""
@@ -39,23 +39,25 @@ def read_csv(path: Path) -> pd.DataFrame:
 def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the 19 dimensions of each row, int64, and remarks on what was assumed.
 
-    ``REQUIRED`` columns have to be there; the others have ``DEFAULTS``. A row without depth (``Di`` and ``Z`` 1) is
+    ``REQUIRED_DIMS`` have to be there, others have ``DEFAULT_DIMS``. A row without depth (``Di`` and ``Z`` 1) is
     2D whatever its other depth columns say. ``UserError`` names file, line, column and value.
     """
-    missing = [name for name in REQUIRED if name not in table]
+    missing = [name for name in REQUIRED_DIMS if name not in table]
     if missing:
-        raise UserError(f"{path}: column {missing[0]} is missing; needed: {', '.join(REQUIRED)}")
+        raise UserError(f"{path}: column {missing[0]} is missing; needed: {', '.join(REQUIRED_DIMS)}")
     remarks = []
-    absent = [name for name in DEFAULTS if name not in table]
+    absent = [name for name in DEFAULT_DIMS if name not in table]
     if absent:
-        said = ", ".join(f"{name}={DEFAULTS[name]}" for name in absent)
+        said = ", ".join(f"{name}={DEFAULT_DIMS[name]}" for name in absent)
         remarks.append(f"{path}: columns that are absent have their defaults: {said}")
-    texts = table.assign(**dict.fromkeys(absent, "")).replace({name: {"": str(DEFAULTS[name])} for name in DEFAULTS})
+    texts = table.assign(**dict.fromkeys(absent, "")).replace(
+        {name: {"": str(DEFAULT_DIMS[name])} for name in DEFAULT_DIMS}
+    )
     dims = pd.DataFrame({name: whole_numbers(path, texts[name]) for name in DIMS})
     flat = (dims["Di"] == 1) & (dims["Z"] == 1)
-    odd = flat & pd.concat([dims[name] != value for name, value in FLAT.items()], axis=1).any(axis=1)
+    odd = flat & pd.concat([dims[name] != value for name, value in DIMS_WITHOUT_DEPTH.items()], axis=1).any(axis=1)
     if odd.any():
-        dims.loc[odd, list(FLAT)] = list(FLAT.values())
+        dims.loc[odd, list(DIMS_WITHOUT_DEPTH)] = list(DIMS_WITHOUT_DEPTH.values())
         remarks.append(
             f"{path}: {int(odd.sum())} rows without depth (Di = Z = 1) have a depth stride, padding or dilation: "
             "taken as 2D"

@@ -96,7 +96,7 @@ def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
 def _of_line(line: str, operations: Sequence[Operation], layout: str) -> list[Problem]:
     """Return the problems of a line, of those ``operations`` that it is for."""
     variant, dtype, dims = driver_lines.parse_line(line)
-    missing = [name for name in problem_csv.REQUIRED if name not in dims]
+    missing = [name for name in problem_csv.REQUIRED_DIMS if name not in dims]
     if missing:
         raise UserError(f"a line without {', '.join(missing)}")
     chosen = [one for one in operations if one.dtype == dtype and variant in (None, one.variant)]

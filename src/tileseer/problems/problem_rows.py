@@ -18,7 +18,7 @@ def _from_to(first: str, last: str) -> slice:
 
 _LEAST = np.array([0 if name.startswith("pad") else 1 for name in DIMS])
 _GROUPS, _CHANNELS = _from_to("G", "G"), _from_to("C", "K")
-_AXES = [
+_AXIS_COLUMNS = [
     _from_to(f"{first}{depth}", f"{first}{width}")
     for first, depth, width in (("", "Di", "Wi"), ("", "Z", "X"), ("pad_", "d", "w"), ("dilation_", "d", "w"))
 ]
@@ -30,7 +30,7 @@ def wrong_rows(values: np.ndarray) -> np.ndarray:
     wrong = ((values < _LEAST) | (values > INT32_MAX)).any(axis=1)
     wide = values.astype(np.int64)
     wrong |= (wide[:, _CHANNELS] % np.maximum(wide[:, _GROUPS], 1) != 0).any(axis=1)
-    image, extent, padding, dilation = (wide[:, axes] for axes in _AXES)
+    image, extent, padding, dilation = (wide[:, axes] for axes in _AXIS_COLUMNS)
     wrong |= (image + 2 * padding - dilation * (extent - 1) - 1 < 0).any(axis=1)
     if not wrong.any():
         # Products of floats do not overflow; those of one problem are quicker as Python's integers.

@@ -15,8 +15,8 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS, Problem
 from tileseer.problems.problem_table import ProblemEntry
 
-_WORDS = vocabulary(Problem, {"variant": VARIANTS, "dtype": DTYPES, "layout": LAYOUTS})
-FIELDS = {name: words for name, words in _WORDS.items() if name != "layout"}
+_VOCABULARY = vocabulary(Problem, {"variant": VARIANTS, "dtype": DTYPES, "layout": LAYOUTS})
+FILTER_FIELDS = {name: words for name, words in _VOCABULARY.items() if name != "layout"}
 """What a filter of problems may read; the kernels that are measured here have one layout."""
 
 
@@ -94,7 +94,7 @@ def _check_listed(path: Path) -> None:
 
 
 def _condition(settings: ProblemsSettings) -> Filter | None:
-    return parse_filter(settings.filter, FIELDS, "problems.filter") if settings.filter else None
+    return parse_filter(settings.filter, FILTER_FIELDS, "problems.filter") if settings.filter else None
 
 
 def _is_table(path: Path) -> bool:

@@ -26,7 +26,7 @@ DRIFT = 0.01
 """A pair was measured on a drifted device if the sentinel's time had changed by more than this share."""
 LABEL = ("pipeline", "tile", "waves", "flags")
 """Columns that name a candidate in short."""
-_LAYOUT = re.compile(r"n[gcdhw]+")
+_LAYOUT_WORD = re.compile(r"n[gcdhw]+")
 """A layout in a name: it says no more than the number of dimensions beside it."""
 
 
@@ -98,7 +98,7 @@ def labels(candidates: pd.DataFrame) -> pd.DataFrame:
             table[column] = ["x".join(map(str, row)) for row in sizes]
     flags = []
     for words, label in zip(names, records(table), strict=True):
-        rest = [word for word in words if not _LAYOUT.fullmatch(word)]
+        rest = [word for word in words if not _LAYOUT_WORD.fullmatch(word)]
         for word in (*label.pipeline.split("_"), label.tile, label.waves):
             if word in rest:
                 rest.remove(word)

@@ -9,7 +9,7 @@ from tileseer.problems.problem import EXAMPLE
 from tileseer.report.losses import advice
 from tileseer.report.results import Results
 from tileseer.report.tables import Badge, Row, together, without_defaults
-from tileseer.serve.model_page import MEANINGS, measuring_command
+from tileseer.serve.model_page import MEANING_OF_KIND, measuring_command
 from tileseer.serve.verdict import faults, verdict_of
 
 FEW = 3
@@ -89,7 +89,7 @@ def worst(results: Results) -> Iterable[Row]:
 
 def worth(results: Results) -> str:
     """What the times are worth, in a sentence."""
-    return MEANINGS[results.device_kind].format(device=results.device)
+    return MEANING_OF_KIND[results.device_kind].format(device=results.device)
 
 
 def following(results: Results) -> list[Step]:

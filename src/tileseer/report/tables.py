@@ -6,7 +6,7 @@ from functools import partial, wraps
 
 from tileseer.learn.model_schema import Summary
 from tileseer.learn.validation_report import Validation
-from tileseer.problems.problem_csv import DEFAULTS
+from tileseer.problems.problem_csv import DEFAULT_DIMS
 from tileseer.report.results import OperationResult, Results
 
 
@@ -33,7 +33,7 @@ Row = Mapping[str, Cell]
 NARROW, LONG = 7, 120
 """Columns, and characters of a cell, of a table that shares its row of the page with another one."""
 TOP_FEATURES = 5
-USUAL = frozenset(f"{name}={value}" for name, value in DEFAULTS.items() if name != "G")
+USUAL = frozenset(f"{name}={value}" for name, value in DEFAULT_DIMS.items() if name != "G")
 """Dimensions of a problem that a reader expects and that are not printed."""
 
 

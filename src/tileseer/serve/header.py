@@ -19,11 +19,11 @@ from tileseer.serve.selector import Selector
 from tileseer.serve.symbols import BOOL, FLOAT32, FLOAT64, INT64, Operand, Symbol
 
 TEMPLATE = "selector.hpp.j2"
-LANES = 8
+CANDIDATES_TOGETHER = 8
 """Candidates whose features are stored together."""
 WALKERS = 12
 """Walks down trees side by side: what hides the latency of the loads."""
-START = "start"
+START_SYMBOL = "start"
 CONTENT = "content_of_this_header"
 """Placeholder for the digest of everything else, which names the inline namespace."""
 LARGEST = 2**16 - 1
@@ -31,7 +31,7 @@ LARGEST = 2**16 - 1
 WITHOUT_FORMULAS = ("reference",)
 """Feature sets that the header cannot compute to the last bit: they have logarithms and codes without an order."""
 
-TYPES = {BOOL: "bool", INT64: "std::int64_t", FLOAT32: "float", FLOAT64: "double"}
+CPP_TYPES = {BOOL: "bool", INT64: "std::int64_t", FLOAT32: "float", FLOAT64: "double"}
 _BINARY = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
     "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|",
@@ -59,7 +59,7 @@ def render_header(template: Path, selector: Selector) -> str:
         begin, first = sum(map(len, places)), int((ndims < ndim).sum())
         pools.append((ndim, begin, first, len(own)))
         # Whole groups of lanes: the last candidate fills up.
-        places.append(np.concatenate([own, own[-1:].repeat(-len(own) % LANES)]))
+        places.append(np.concatenate([own, own[-1:].repeat(-len(own) % CANDIDATES_TOGETHER)]))
     spread = model.with_pool(np.concatenate(places))
     dims = [(name, 0 if name.startswith("pad") else 1) for name in DIMS]
     layouts = model.spec.layouts or []
@@ -81,14 +81,14 @@ def render_header(template: Path, selector: Selector) -> str:
         "layouts": [" || ".join(f"p.layout == {code}" for code in codes) or "true" for codes in by_ndim]
         * bool(layouts),
         "largest_dim": INT32_MAX,
-        "lanes": LANES,
+        "lanes": CANDIDATES_TOGETHER,
         "walkers": WALKERS,
         "unit": literal(UNIT),
         "candidates": list(zip(*rows, strict=True)),
         "pools": pools,
         "stages": [(cut.trees, round(cut.margin / UNIT)) for cut in selector.cuts],
         "known": list(zip(known_dims, position[selector.known["row"].to_numpy()].tolist(), strict=True)),
-        **_features_and_trees(spread, max(map(len, places)) // LANES),
+        **_features_and_trees(spread, max(map(len, places)) // CANDIDATES_TOGETHER),
         **_rules(spread),
     }
     text = fill_cpp_template(template, **content)
@@ -104,7 +104,7 @@ def _features_and_trees(model: Model, groups: int) -> dict[str, object]:
     prior, start = model.spec.formula, start_value(model)
     if start is not None:
         # The formula's time comes after the features that the trees read.
-        row[START], of_pairs[START] = len(row), start
+        row[START_SYMBOL], of_pairs[START_SYMBOL] = len(row), start
     body, paired = writer.loop(of_pairs)
     single = {name: writer.problem(value) for name, value in table.moving.items() if not value.paired}
     listed = sorted({number for number, _ in table.lists})
@@ -123,7 +123,7 @@ def _features_and_trees(model: Model, groups: int) -> dict[str, object]:
         "single": sorted((row[name], text) for name, text in single.items()),
         "paired": sorted((row[name], text) for name, text in paired.items()),
         "fixed": sorted((row[name], [literal(value) for value in values]) for name, values in table.fixed.items()),
-        "start": None if prior is None else (row[START], literal(prior.weight)),
+        "start": None if prior is None else (row[START_SYMBOL], literal(prior.weight)),
         **_forest(table.trees, table.splits(len(row)), len(row) + len(table.lists)),
     }
 
@@ -162,10 +162,10 @@ def _forest(trees: Sequence[Tree], splits: Sequence[Sequence[Split]], rows: int)
                 shape.append(number[of_tree[child]])
                 queue += [int(tree.left[child]), int(tree.right[child])]
         sizes.append(len(queue))
-    if max(sizes) > LARGEST or max(map(abs, leaves)) > INT32_MAX or (rows + 2) * LANES > LARGEST:
+    if max(sizes) > LARGEST or max(map(abs, leaves)) > INT32_MAX or (rows + 2) * CANDIDATES_TOGETHER > LARGEST:
         raise UserError("serving: the trees are too large for the C++ selector; train smaller ones")
     return {
-        "splits": [(row * LANES, literal(np.float32(threshold))) for row, threshold in distinct],
+        "splits": [(row * CANDIDATES_TOGETHER, literal(np.float32(threshold))) for row, threshold in distinct],
         "shape": shape,
         "leaves": leaves,
         "tree_sizes": sizes,
@@ -199,7 +199,7 @@ class Writer:
         key = (values.dtype, values.tobytes())
         if key not in self._names:
             self._names[key] = f"{self._prefix}_{len(self.tables)}"
-            kind = "std::int32_t" if values.dtype == INT64 else TYPES[values.dtype]
+            kind = "std::int32_t" if values.dtype == INT64 else CPP_TYPES[values.dtype]
             self.tables.append((kind, self._names[key], [literal(value) for value in values]))
         return self._names[key]
 
@@ -223,7 +223,7 @@ class Writer:
         key = (value.operation, value.dtype, *operands)
         if key not in written:
             written[key] = f"{'pair' if value.paired else 'value'}_{len(written)}"
-            body.append(f"const {TYPES[value.dtype]} {written[key]} = {_expression(value, operands)};")
+            body.append(f"const {CPP_TYPES[value.dtype]} {written[key]} = {_expression(value, operands)};")
         return written[key]
 
 
@@ -237,7 +237,7 @@ def _expression(value: Symbol, operands: Sequence[str]) -> str:
     if name == "where":
         return "{} ? {} : {}".format(*operands)
     if name == "cast":
-        return f"static_cast<{TYPES[value.dtype]}>({operands[0]})"
+        return f"static_cast<{CPP_TYPES[value.dtype]}>({operands[0]})"
     if name in _CALLS:
         return f"{_CALLS[name]}({', '.join(operands)})"
     if name in ("negative", "invert") and (name == "negative" or value.dtype == BOOL):

@@ -22,7 +22,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.miopen.find_db import DIRECTIONS, Entry, Key, UnusableError, parse_entry, read_lines
+from tileseer.kernels.miopen.find_db import DIRECTION_OF_LETTER, Entry, Key, UnusableError, parse_entry, read_lines
 from tileseer.kernels.miopen.library import MIOPEN
 from tileseer.kernels.miopen.solvers import algorithm_prefix, algorithm_word
 from tileseer.kernels.miopen.workspace import workspace
@@ -34,7 +34,7 @@ from tileseer.problems.problem import DIMS, LAYOUTS, Problem
 from tileseer.serve.borrowing import Borrowed
 from tileseer.serve.selector import Ranked, Selector
 
-LETTERS = {variant: letter for letter, variant in DIRECTIONS.items()}
+LETTERS = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
 DECIMAL_UNTIL = 64
 """Compute units up to which file names have their number in decimal, behind an underscore; above, it is hexadecimal."""
 OLDEST = 3
@@ -60,7 +60,7 @@ class FileName(NamedTuple):
     @classmethod
     def parse(cls, path: Path) -> Self:
         """Read the name of a user find-db; ``UserError`` if it is none."""
-        match = _NAME.fullmatch(path.name)
+        match = _UFDB_NAME.fullmatch(path.name)
         units = match and (int(match["decimal"]) if match["decimal"] else int(match["hex"], 16))
         if not match or not units or (units <= DECIMAL_UNTIL) != bool(match["decimal"]):
             raise UserError(
@@ -70,7 +70,7 @@ class FileName(NamedTuple):
         return cls(match["arch"], match["features"], units, match["build"])
 
 
-_NAME = re.compile(
+_UFDB_NAME = re.compile(
     r"(?P<arch>gfx(?:1[0-9a-f]{3}|[0-9a-f]{3}))(?P<features>(?:_(?:no)?sramecc)?(?:_xnack)?)"
     r"(?:_(?P<decimal>[1-9][0-9]*)|(?P<hex>[1-9a-f][0-9a-f]*))\.HIP\.(?P<build>[0-9]+_[0-9]+_[0-9]+_[^.]+)\.ufdb\.txt",
     re.ASCII,

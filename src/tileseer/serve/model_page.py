@@ -16,7 +16,7 @@ from tileseer.problems.problem import EXAMPLE
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.verdict import verdict_words
 
-MEANINGS = {
+MEANING_OF_KIND = {
     "simulated": "Simulated: a formula made these times, no GPU. Measure your GPU before you rely on the picks.",
     "recorded": "Recorded: the times were measured before on {device} and replayed here.",
     "measured": "Measured on {device}.",
@@ -43,7 +43,7 @@ def measuring_command(arch: str) -> str | None:
 
 def meaning(index: Index) -> str:
     """What the times of the models are worth, in a sentence."""
-    return MEANINGS[index.device_kind].format(device=index.device)
+    return MEANING_OF_KIND[index.device_kind].format(device=index.device)
 
 
 def model_page(models: Path, index: Index, template: Path, recordings: Mapping[str, Recording | None]) -> str:

@@ -24,25 +24,25 @@ from tileseer.problems import problem_csv
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS
 
-TEXT = pa.dictionary(pa.int32(), pa.string())
+TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
     [
         ("problem_idx", pa.int64()),
-        ("kernel", TEXT),
-        ("variant", TEXT),
-        ("dtype", TEXT),
+        ("kernel", TEXT_TYPE),
+        ("variant", TEXT_TYPE),
+        ("dtype", TEXT_TYPE),
         ("ndim", pa.int32()),
         *((name, pa.int32()) for name in DIMS),
-        ("candidate", TEXT),
-        ("assumed", TEXT),
+        ("candidate", TEXT_TYPE),
+        ("assumed", TEXT_TYPE),
         ("in_pool", pa.bool_()),
         ("supported", pa.bool_()),
-        ("rule", TEXT),
+        ("rule", TEXT_TYPE),
         ("score", pa.float64()),
         ("rank", pa.int32()),
-        ("model_operation", TEXT),
-        ("arch", TEXT),
-        ("device_kind", TEXT),
+        ("model_operation", TEXT_TYPE),
+        ("arch", TEXT_TYPE),
+        ("device_kind", TEXT_TYPE),
     ]
 )
 """``kernel`` as it was given, ``candidate`` as it was understood with what was ``assumed``; ``rule`` refuses the pair
@@ -52,9 +52,9 @@ one."""
 
 UNKNOWN_LAYOUT = "unknown_layout"
 """The rule that refuses what a model was not trained for: other layouts, and 3D tensors without depth."""
-UNKNOWN = 255
+UNKNOWN_LAYOUT_NUMBER = 255
 """Its number; those of a library's rules are small."""
-FLAT = "3D without depth"
+WITHOUT_DEPTH = "3D without depth"
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _layouts(table: pd.DataFrame, deep: np.ndarray) -> pd.Series:
     distinct = {text: set(text.replace("G", "").replace("D", "").split("-")) for text in texts.unique()}
     one = {text: next(iter(parts)) if len(parts) == 1 else text for text, parts in distinct.items()}
     flat = (texts.str.contains("D") | (table.get("ndim", "2") == "3")) & ~deep
-    return texts.map(one).mask(flat, FLAT)
+    return texts.map(one).mask(flat, WITHOUT_DEPTH)
 
 
 def _identity(rows: pd.DataFrame) -> list[str]:
@@ -225,7 +225,7 @@ def _score_pairs(models: Path, pairs: ScoredPairs, threads: int) -> tuple[pa.Tab
         folder = models / index.operations[model].folder
         scored = _scored(folder, pairs, Operation.parse(str(own)), rows, threads)
         values.loc[rows.index, list(scored)] = pd.DataFrame(scored, rows.index)
-    refused = values["problem"][values["rule"] == UNKNOWN]
+    refused = values["problem"][values["rule"] == UNKNOWN_LAYOUT_NUMBER]
     if len(refused):
         strange = sorted(set(pairs.dims["layout"].iloc[refused]))
         remarks.append(f"problems of a layout that the model does not know have no score: {', '.join(strange)}")
@@ -283,7 +283,7 @@ def _scored(
     score = replace(model, pool=pool).score_pairs(problems, problem, name, threads)
     return {
         "score": np.where(unknown, np.nan, score),
-        "rule": np.where(unknown, UNKNOWN, verdicts[problem, name]),
+        "rule": np.where(unknown, UNKNOWN_LAYOUT_NUMBER, verdicts[problem, name]),
         "in_pool": in_pool[name],
         "model": model.spec.operation,
     }
@@ -337,7 +337,7 @@ def _operation(named: Named) -> str:
 
 
 def _is_3d(dims: pd.DataFrame) -> np.ndarray:
-    flat = pd.Series({"Di": 1, "Z": 1, **problem_csv.FLAT})
+    flat = pd.Series({"Di": 1, "Z": 1, **problem_csv.DIMS_WITHOUT_DEPTH})
     return (dims[list(flat.index)] != flat).any(axis=1).to_numpy()
 
 
@@ -357,7 +357,7 @@ def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -
         dtype="category",
     ).assign(ndim=[one.kernel.ndim for one in pairs.kernels])
     rules = dict(enumerate(["", *(rule.name for rule in library_of_arch(index.arch).rules.rules)]))
-    rule = values["rule"].map(rules | {UNKNOWN: UNKNOWN_LAYOUT})
+    rule = values["rule"].map(rules | {UNKNOWN_LAYOUT_NUMBER: UNKNOWN_LAYOUT})
     texts: dict[str, Any] = {"rule": rule, "arch": index.arch, "device_kind": index.device_kind}
     scored = values.assign(
         supported=values["rule"] == 0, rank=values["rank"].fillna(0), model_operation=values["model"], **texts
@@ -365,5 +365,5 @@ def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -
     of_problems = ["problem_idx", *_identity(pairs.dims)]
     parts = kernels.iloc[values["name"]], pairs.dims.iloc[values["problem"]][of_problems], scored
     table = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
-    schema = SCHEMA.append(pa.field("layout", TEXT)) if "layout" in of_problems else SCHEMA
+    schema = SCHEMA.append(pa.field("layout", TEXT_TYPE)) if "layout" in of_problems else SCHEMA
     return pa.Table.from_pandas(table, schema, preserve_index=False).replace_schema_metadata(None)

@@ -27,15 +27,15 @@ from tileseer.problems.problem import DIMS, Problem, problem_frame
 TEMPLATES = Path("workflow/templates")
 PROJECT = "shipped"
 API = Path("config/ck_api.yaml")
-SOURCES = "kernels"
+SOURCE_FOLDER = "kernels"
 NATIVE = ("launcher.hpp", "tileseer_conv.h", "gpu_api.hpp", "reference.hpp")
-EMULATED = ("emulated_device.hpp", "hip_stand_in.cpp")
+EMULATED_FILES = ("emulated_device.hpp", "hip_stand_in.cpp")
 RUNTIMES = {"hipcc": ("hip", "hip/hip_runtime_api.h"), "nvcc": ("cuda", "cuda_runtime_api.h")}
-TYPES = {"fp16": "Fp16", "bf16": "Bf16", "fp32": "Fp32"}
+CPP_TYPE_OF_DTYPE = {"fp16": "Fp16", "bf16": "Bf16", "fp32": "Fp32"}
 PLAIN = {name: 0 if name.startswith("pad") else 1 for name in DIMS}
 """Dimensions of a 1x1 convolution."""
 _FILTER = "shape.filter[0] * shape.filter[1] * shape.filter[2]"
-DIRECTIONS: dict[str, dict[str, Any]] = {
+TEXT_OF_DIRECTION: dict[str, dict[str, Any]] = {
     "forward": {
         "meaning": "y = x convolved with w.",
         "tensors": "const void* x, const void* w, void* y",
@@ -71,7 +71,7 @@ LAYERS = (
     {"G": 16, "C": 16, "K": 16, **_FILTERED},
 )
 """Small layers, of which main.cpp runs the first that has a kernel."""
-DEPTH = {"Di": 3, "Z": 3, "pad_d": 1}
+DEPTH_OF_EXAMPLE = {"Di": 3, "Z": 3, "pad_d": 1}
 
 
 def emitter_of(arch: str, level: str) -> Emitter | None:
@@ -132,8 +132,8 @@ def _kernel_files(kernels: Sequence[Kernel], emitter: Emitter, arch: str) -> dic
     files, library = {}, library_of_arch(arch)
     for kernel in kernels:
         header = emitter.header_file(kernel)
-        files[f"{SOURCES}/{header}"] = emitter.kernel_files(kernel, arch)[header]
-        files[f"{SOURCES}/{kernel.name}{emitter.source_suffix}"] = _cpp(
+        files[f"{SOURCE_FOLDER}/{header}"] = emitter.kernel_files(kernel, arch)[header]
+        files[f"{SOURCE_FOLDER}/{kernel.name}{emitter.source_suffix}"] = _cpp(
             "kernel.cpp", name=kernel.name, header=header, launcher=emitter.launcher, family=library.name,
             variant=kernel.variant.upper(), ndim=kernel.ndim, dtype=kernel.dtype.upper(),
         )  # fmt: skip
@@ -153,19 +153,19 @@ def _copies(launcher: str, vendor: compiler.Vendor) -> dict[str, str]:
     sources["src/tuned.hpp"] = own.with_name("serving") / "tuned.hpp"
     sources |= {f"src/{name}": measuring / name for name in (*NATIVE, launcher)}
     if vendor is compiler.HIPCC:
-        sources |= {f"emulated/{name}": measuring / name for name in EMULATED}
+        sources |= {f"emulated/{name}": measuring / name for name in EMULATED_FILES}
         sources["emulated/emulated_program.cpp"] = own / "emulated_program.cpp"
     return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
 
 
 def _operation(name: str, model: Model, sure: Mapping[str, int]) -> dict[str, Any]:
     operation = Operation.parse(name)
-    own = DIRECTIONS[operation.variant]
+    own = TEXT_OF_DIRECTION[operation.variant]
     return {
         **own,
         "name": name,
         "direction": operation.variant.upper(),
-        "type": TYPES[operation.dtype],
+        "type": CPP_TYPE_OF_DTYPE[operation.dtype],
         "order": ", ".join((*own["read"], own["result"])),
         "layers": _layers(model, operation, sure),
     }
@@ -174,7 +174,7 @@ def _operation(name: str, model: Model, sure: Mapping[str, int]) -> dict[str, An
 def _layers(model: Model, operation: Operation, sure: Mapping[str, int]) -> list[dict[str, int]]:
     """Small layers that kernels of the model run, one per dimensionality; dimensions that are not those of 1x1."""
     layers = []
-    for depth in ({}, DEPTH):
+    for depth in ({}, DEPTH_OF_EXAMPLE):
         shapes = [{**layer, **depth} for layer in LAYERS]
         problems = [Problem.from_dims(operation.variant, operation.dtype, N=1, **shape) for shape in shapes]
         runs = np.isfinite(model.predict(problem_frame(problems)).max(axis=1, initial=-np.inf))

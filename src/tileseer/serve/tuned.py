@@ -24,7 +24,7 @@ from tileseer.core.errors import UserError, printed
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.problem import DIMS, INT32_MAX
 
-HEADER = "\t".join((*DIMS, "candidate", "time_ms", "timed", "device", "device_kind"))
+TUNED_HEADER = "\t".join((*DIMS, "candidate", "time_ms", "timed", "device", "device_kind"))
 
 
 class Choice(NamedTuple):
@@ -63,7 +63,7 @@ def read_choices(path: Path) -> list[Choice]:
         header, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except FileNotFoundError:
         return []
-    if header != HEADER:
+    if header != TUNED_HEADER:
         raise UserError(
             f"{path}: line 1: the columns are not those of tuned choices; move the file away and tune again"
         )
@@ -90,7 +90,7 @@ def remember(path: Path, choices: Iterable[Choice]) -> None:
         before = read_choices(path)
         seen = {_subject(choice) for choice in before}
         after = [*before, *(choice for choice in choices if _subject(choice) not in seen)]
-        atomic.write_text(path, "".join(f"{line}\n" for line in (HEADER, *map(_line, after))))
+        atomic.write_text(path, "".join(f"{line}\n" for line in (TUNED_HEADER, *map(_line, after))))
 
 
 def _subject(choice: Choice) -> tuple[object, ...]:

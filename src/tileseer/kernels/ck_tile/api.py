@@ -14,8 +14,8 @@ from tileseer.core.tables import StrictModel, validate_table
 from tileseer.core.yaml_files import read_yaml
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import (
-    FIELDS,
-    LAYOUTS,
+    KERNEL_FIELDS,
+    LAYOUTS_OF_NDIM,
     PIPELINES,
     SCHEDULERS,
     SPECIALIZATIONS,
@@ -160,7 +160,7 @@ class Lack(StrictModel):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        unknown = set(self.kernel) - {*FIELDS, *TRIPLES, OWN_VECTORS}
+        unknown = set(self.kernel) - {*KERNEL_FIELDS, *TRIPLES, OWN_VECTORS}
         if unknown:
             raise ValueError(f"kernel: a kernel has no field {sorted(unknown)}")
         return self
@@ -216,7 +216,7 @@ class CkApi(StrictModel):
     def _complete(self) -> Self:
         words = {
             "dtypes": DTYPES,
-            "layouts": LAYOUTS,
+            "layouts": LAYOUTS_OF_NDIM,
             "specializations": SPECIALIZATIONS,
             "schedulers": SCHEDULERS,
             "streamk": STREAMK[1:],

@@ -15,8 +15,8 @@ from tileseer.config.operations import DTYPES, ELEMENT_BYTES
 from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.grammar import Part
 
-PREFIX = "grouped_conv_fwd_depthwise_"
-LAYOUT = "ngchw"
+DEPTHWISE_PREFIX = "grouped_conv_fwd_depthwise_"
+DEPTHWISE_LAYOUT = "ngchw"
 NDIM = 2
 VARIANT = "forward"
 BLOCK_THREADS = 64
@@ -48,9 +48,9 @@ class DepthwiseConfig(Kernel):
     block: ClassVar[int] = BLOCK_THREADS
     choices: ClassVar[Mapping[str, Sequence[Any]]] = {"dtype": DTYPES}
     parts: ClassVar[Sequence[Part]] = (
-        Part(PREFIX, PREFIX),
+        Part(DEPTHWISE_PREFIX, DEPTHWISE_PREFIX),
         Part("a data type", "{dtype}_"),
-        Part(f"{LAYOUT}_{NDIM}d", f"{LAYOUT}_{NDIM}d"),
+        Part(f"{DEPTHWISE_LAYOUT}_{NDIM}d", f"{DEPTHWISE_LAYOUT}_{NDIM}d"),
         Part("the tile (height x width, as _16x16)", "_{tile_h}x{tile_w}"),
         Part("the filter (as _f3)", "_f{filter_size}"),
         Part("the stride (as _s2x2)", "_s{stride_h}x{stride_w}"),

@@ -33,7 +33,7 @@ WRAPPERS = "dispatcher_wrappers"
 REGISTERED_NDIMS = (2, 3)
 """Dimensionalities that the dispatcher's backend can build a convolution for; other kernels have no wrapper."""
 
-_ARCH = re.compile(r"gfx[0-9a-f]{3,4}", re.ASCII)
+_GFX_ARCH = re.compile(r"gfx[0-9a-f]{3,4}", re.ASCII)
 _COMMON_LEAVES = ("name", "arch")
 _GEMM_LEAVES = (*SIZES, "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge", "blocks_per_cu")
 """What a template only prints of an implicit-GEMM kernel; its other fields make the form of its text."""
@@ -79,7 +79,7 @@ class CkTileEmitter(Emitter):
 
     def header(self, kernel: Kernel, arch: str) -> str:
         """The kernel's header for ``arch`` (gfx...)."""
-        return self._filled(_KINDS[kernel.kind].header, kernel, arch)
+        return self._filled(_TEMPLATE_OF_KIND[kernel.kind].header, kernel, arch)
 
     def paths(self, kernel: Kernel) -> list[str]:
         """The files of one kernel: header, unit and, for 2D and 3D, the dispatcher's wrapper."""
@@ -89,7 +89,7 @@ class CkTileEmitter(Emitter):
     def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
         """Path to text of the files of one kernel; see ``paths``."""
         paths = self.paths(kernel)
-        templates = (_KINDS[kernel.kind].header, *FURTHER_TEMPLATES)[: len(paths)]
+        templates = (_TEMPLATE_OF_KIND[kernel.kind].header, *FURTHER_TEMPLATES)[: len(paths)]
         texts = [self._filled(template, kernel, arch) for template in templates]
         return dict(zip(paths, texts, strict=True))
 
@@ -144,7 +144,7 @@ class CkTileEmitter(Emitter):
         """Text of the kernel's form with the kernel's values."""
         if fault := form_fault(kernel, self._api):
             raise UserError(f"{kernel.name}: {fault}")
-        kind = _KINDS[kernel.kind]
+        kind = _TEMPLATE_OF_KIND[kernel.kind]
         key = (template, attrgetter(*kind.form)(kernel))
         if key not in self._skeletons:
             text = self._render(template, **self._form_context(kernel, kind))
@@ -204,7 +204,7 @@ def _gemm_context(kernel: KernelConfig, api: CkApi) -> dict[str, object]:
 
 def _checked(arch: str) -> str:
     # The arch becomes part of C++ text.
-    if not _ARCH.fullmatch(arch):
+    if not _GFX_ARCH.fullmatch(arch):
         raise UserError(f"arch {arch!r} is no GPU target of the form gfx950")
     return arch
 
@@ -243,7 +243,7 @@ class _Kind:
     """(kernel, API) to what the templates of the kind read."""
 
 
-_KINDS = {
+_TEMPLATE_OF_KIND = {
     KernelConfig.kind: _Kind("kernel.hpp.j2", _GEMM_LEAVES, _GEMM_FORM, registry_key.gemm_key, _gemm_context),
     DepthwiseConfig.kind: _Kind(
         "depthwise.hpp.j2", _DEPTHWISE_LEAVES, _DEPTHWISE_FORM, registry_key.depthwise_key, _depthwise_context

@@ -10,7 +10,7 @@ from tileseer.kernels.ck_tile.kernel import PIPELINES, SCHEDULERS, SPECIALIZATIO
 from tileseer.kernels.features import gemm
 from tileseer.kernels.features.table import CODE, Feature, column, raw
 
-ALIASES = {"compv1": "basic_v1", "compv2": "basic_v2"}
+PIPELINE_ALIASES = {"compv1": "basic_v1", "compv2": "basic_v2"}
 """Two names of one kernel must not look like two kernels."""
 
 _CANDIDATE = (
@@ -60,7 +60,7 @@ def _codes(values: pd.Series, choices: tuple[str, ...]) -> np.ndarray:
     code = {name: float(position) for position, name in enumerate(choices)}
     # A pool has few distinct words; looking each row up by itself would cost more than all its other features.
     number, words = pd.factorize(values)
-    return np.array([code[ALIASES.get(word, word)] for word in words], np.float64)[number]
+    return np.array([code[PIPELINE_ALIASES.get(word, word)] for word in words], np.float64)[number]
 
 
 TILESEER = replace(gemm.feature_set(_CANDIDATE, candidate_columns), with_code="compiled")

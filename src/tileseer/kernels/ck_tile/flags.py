@@ -61,13 +61,13 @@ DEFECTS = (
         ),
     ),
 )
-NUMBERS = {"half_zero_output": "B7", "streamk_async_fp32": "B8", "async_layout": "B8", "narrow_warp_tile": "B16"}
+DEFECT_NUMBERS = {"half_zero_output": "B7", "streamk_async_fp32": "B8", "async_layout": "B8", "narrow_warp_tile": "B16"}
 """Of the defects in docs/internals/reference.md."""
 PIPELINE_REPLACED = "pipeline_replaced"
 """Flag of a kernel of an instance file that asks for another pipeline (B26)."""
 DEPTHWISE_FAULT = "depthwise_fault"
 ILLEGAL = tuple(rule.name for rule in LEGALITY)
-NAMES = (*(rule.name for rule in DEFECTS), PIPELINE_REPLACED, DEPTHWISE_FAULT, *ILLEGAL)
+FLAG_NAMES = (*(rule.name for rule in DEFECTS), PIPELINE_REPLACED, DEPTHWISE_FAULT, *ILLEGAL)
 """Of all flags."""
 
 
@@ -83,6 +83,6 @@ def is_included(name: str, included: Collection[str]) -> bool:
 
 def check_flags(names: Collection[str]) -> None:
     """Refuse a flag that does not exist."""
-    unknown = sorted(set(names) - {ALL, *NAMES})
+    unknown = sorted(set(names) - {ALL, *FLAG_NAMES})
     if unknown:
-        raise UserError(f"unknown flag {unknown[0]!r}; use {ALL} or some of {', '.join(NAMES)}")
+        raise UserError(f"unknown flag {unknown[0]!r}; use {ALL} or some of {', '.join(FLAG_NAMES)}")

@@ -16,10 +16,10 @@ from tileseer.kernels import gemm_kernel as gemm
 from tileseer.kernels.ck_tile import pipelines
 from tileseer.kernels.grammar import Part
 
-PREFIX = "grouped_conv_"
-LAYOUTS = {1: ("nwgc", "nhwgc"), 2: ("nhwgc",), 3: ("ndhwgc", "nhwgc")}
+CK_TILE_PREFIX = "grouped_conv_"
+LAYOUTS_OF_NDIM = {1: ("nwgc", "nhwgc"), 2: ("nhwgc",), 3: ("ndhwgc", "nhwgc")}
 """Layout labels by dimensionality; the first is the true one, the others occur in foreign rule sets."""
-LABELS = tuple(dict.fromkeys(label for labels in LAYOUTS.values() for label in labels))
+LABELS = tuple(dict.fromkeys(label for labels in LAYOUTS_OF_NDIM.values() for label in labels))
 PIPELINES = tuple(pipelines.TABLE)
 EPILOGUES = ("cshuffle", "default")
 SCHEDULERS = ("intrawave", "interwave")
@@ -68,11 +68,12 @@ class KernelConfig(gemm.GemmKernel):
     pad_k: bool = True
 
     choices: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "variant": VARIANTS, "dtype": DTYPES, "pipeline": PIPELINES, "epilogue": EPILOGUES, "ndim": tuple(LAYOUTS),
+        "variant": VARIANTS, "dtype": DTYPES, "pipeline": PIPELINES, "epilogue": EPILOGUES,
+        "ndim": tuple(LAYOUTS_OF_NDIM),
         "scheduler": SCHEDULERS, "specialization": SPECIALIZATIONS, "streamk": STREAMK, "layout": LABELS,
     }  # fmt: skip
     parts: ClassVar[Sequence[Part]] = (
-        Part(PREFIX, PREFIX),
+        Part(CK_TILE_PREFIX, CK_TILE_PREFIX),
         Part("a direction", "{variant}_"),
         Part("a data type", "{dtype}_"),
         Part("a layout", "{layout}_"),
@@ -95,8 +96,8 @@ class KernelConfig(gemm.GemmKernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layout not in LAYOUTS[self.ndim]:
-            raise UserError(f"kernel: layout {self.layout!r} does not fit ndim {self.ndim!r}; known: {LAYOUTS}")
+        if self.layout not in LAYOUTS_OF_NDIM[self.ndim]:
+            raise UserError(f"kernel: layout {self.layout!r} does not fit ndim {self.ndim!r}; known: {LAYOUTS_OF_NDIM}")
         if self.streamk_persistent and self.streamk == "none":
             raise UserError("kernel: streamk_persistent is set without a streamk strategy")
 
@@ -116,10 +117,10 @@ class KernelConfig(gemm.GemmKernel):
     @property
     def built_as(self) -> KernelConfig:
         """The kernel with the label of its true layout; foreign rule sets label 3D ``nhwgc``."""
-        label = LAYOUTS[self.ndim][0]
+        label = LAYOUTS_OF_NDIM[self.ndim][0]
         return self if self.layout == label else replace(self, layout=label)
 
 
 KERNEL = KernelConfig
-FIELDS = tuple(gemm.field_types(KernelConfig))
+KERNEL_FIELDS = tuple(gemm.field_types(KernelConfig))
 parse, frame = KernelConfig.parse, KernelConfig.frame

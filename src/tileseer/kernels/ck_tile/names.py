@@ -24,10 +24,10 @@ from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target
 from tileseer.kernels.ck_tile import depthwise
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
-from tileseer.kernels.ck_tile.kernel import DEFAULT_VECTORS, LAYOUTS, PIPELINES, SCHEDULERS, KernelConfig
+from tileseer.kernels.ck_tile.kernel import DEFAULT_VECTORS, LAYOUTS_OF_NDIM, PIPELINES, SCHEDULERS, KernelConfig
 from tileseer.kernels.grammar import COUNT
 
-TILES = {
+TILE_WAVES = {
     (16, 64, 64): ((1, 4, 1), (16, 16, 16)),
     (32, 64, 64): ((2, 2, 1), (16, 16, 16)),
     (64, 64, 64): ((4, 1, 1), (16, 16, 16)),
@@ -53,18 +53,18 @@ of three kernels (``config/recorded/gfx950_mi355x/SOURCE.md``)."""
 OLDER_CHANNELS = 16
 """Multiple to which what timed such names pads the channels of a group: odd channels take the time of the next one."""
 
-_SIZES = rf"{COUNT}x{COUNT}x{COUNT}"
+_THREE_COUNTS = rf"{COUNT}x{COUNT}x{COUNT}"
 _VARIANT, _DTYPE, _NDIM = rf"(?P<variant>{'|'.join(VARIANTS)})", rf"(?P<dtype>{'|'.join(DTYPES)})", r"(?P<ndim>[23])d"
 _PIPELINE = rf"(?P<pipeline>{'|'.join(PIPELINES)})"
 _SCHEDULER = (
     rf"_(?P<scheduler>{'|'.join(SCHEDULERS)})(?:_gm(?P<gm>{COUNT}))?(?P<dsb>_dsb)?(?P<si>_si)?(?P<two>_2stage)?"
 )
 _BENCHMARK = re.compile(
-    f"grouped_conv_{_VARIANT}_{_DTYPE}_{_NDIM}_(?P<tile>{_SIZES})_{_PIPELINE}(?:{_SCHEDULER})?", re.ASCII
+    f"grouped_conv_{_VARIANT}_{_DTYPE}_{_NDIM}_(?P<tile>{_THREE_COUNTS})_{_PIPELINE}(?:{_SCHEDULER})?", re.ASCII
 )
 """With a scheduler and what may follow it, or in the older form."""
-_LIBRARY = re.compile(
-    f"(?:lib)?dispatcher_conv_{_VARIANT}_{_NDIM}_{_DTYPE}_(?P<tile>{_SIZES})_(?P<wave>{_SIZES})_(?P<warp>{_SIZES})"
+_LIBRARY_NAME = re.compile(
+    f"(?:lib)?dispatcher_conv_{_VARIANT}_{_NDIM}_{_DTYPE}_(?P<tile>{_THREE_COUNTS})_(?P<wave>{_THREE_COUNTS})_(?P<warp>{_THREE_COUNTS})"
     f"_{_PIPELINE}{_SCHEDULER}",
     re.ASCII,
 )
@@ -72,12 +72,12 @@ _LIBRARY = re.compile(
 
 def parse_kernel(text: str) -> KernelConfig | DepthwiseConfig:
     """Kernel called ``text``, of any kind; any other text is a ``UserError``."""
-    return DepthwiseConfig.parse(text) if text.startswith(depthwise.PREFIX) else KernelConfig.parse(text)
+    return DepthwiseConfig.parse(text) if text.startswith(depthwise.DEPTHWISE_PREFIX) else KernelConfig.parse(text)
 
 
 def complete_name(name: str, arch: str) -> tuple[KernelConfig | DepthwiseConfig, str]:
     """Kernel that a name of any of the schemes stands for on ``arch``, and what was assumed for it."""
-    match = _BENCHMARK.fullmatch(name) or _LIBRARY.fullmatch(name)
+    match = _BENCHMARK.fullmatch(name) or _LIBRARY_NAME.fullmatch(name)
     if match:
         return _complete(match.groupdict(), arch)
     try:
@@ -87,7 +87,7 @@ def complete_name(name: str, arch: str) -> tuple[KernelConfig | DepthwiseConfig,
         raise UserError(f"{reason}; nor is it a name of the reference's benchmark or of its libraries") from error
     # The generator calls 3D kernels nhwgc as well; they are ndhwgc.
     built = kernel.built_as
-    return built, "" if built == kernel else f"layout={LAYOUTS[kernel.ndim][0]}"
+    return built, "" if built == kernel else f"layout={LAYOUTS_OF_NDIM[kernel.ndim][0]}"
 
 
 def _complete(groups: dict[str, Any], arch: str) -> tuple[KernelConfig, str]:
@@ -99,7 +99,7 @@ def _complete(groups: dict[str, Any], arch: str) -> tuple[KernelConfig, str]:
     if groups.get("wave"):
         wave, warp = _sizes(groups["wave"]), _sizes(groups["warp"])
     else:
-        wave, warp = TILES.get(tile, OTHER_TILES)
+        wave, warp = TILE_WAVES.get(tile, OTHER_TILES)
         if wave[0] * wave[1] > 4 and target(arch) not in LARGE_BLOCKS:
             wave = FIRST_WAVES
         assumed |= {"waves": _text(wave), "warp_tile": _text(warp)}
@@ -110,7 +110,7 @@ def _complete(groups: dict[str, Any], arch: str) -> tuple[KernelConfig, str]:
     if scheduler == "interwave" and pipeline in INTRAWAVE_ONLY:
         scheduler = assumed["scheduler"] = "intrawave"
     ndim = int(groups["ndim"])
-    words = (groups["variant"], groups["dtype"], LAYOUTS[ndim][0], ndim, pipeline, "cshuffle", scheduler)
+    words = (groups["variant"], groups["dtype"], LAYOUTS_OF_NDIM[ndim][0], ndim, pipeline, "cshuffle", scheduler)
     options = {"double_smem_buffer": "dsb", "split_image": "si", "two_stage": "two"}
     sizes: list[Any] = [*tile, *wave, *warp, *DEFAULT_VECTORS]
     flags: dict[str, Any] = {field: bool(groups.get(word)) for field, word in options.items()}

@@ -7,12 +7,12 @@ from typing import Any
 
 from tileseer.core.templates import quoted
 from tileseer.kernels.ck_tile.api import CkApi
-from tileseer.kernels.ck_tile.depthwise import LAYOUT, DepthwiseConfig
+from tileseer.kernels.ck_tile.depthwise import DEPTHWISE_LAYOUT, DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.kernels.gemm_kernel import SIZES
 
 DEPTHWISE_BLOCKS_PER_CU = 2
-_SIZES = tuple(size.replace("warp_tile", "warp") for size in SIZES)
+_KEY_SIZES = tuple(size.replace("warp_tile", "warp") for size in SIZES)
 _VECTORS = ("vector_size_a", "vector_size_b", "vector_size_c")
 
 Key = dict[str, Any]
@@ -32,7 +32,7 @@ def gemm_key(k: KernelConfig, api: CkApi) -> Key:
     """Field to value for an implicit-GEMM kernel."""
     return {
         **_operation(k, api.layouts[k.ndim].label, api),
-        **dict(zip(_SIZES, (getattr(k, size) for size in SIZES), strict=True)),
+        **dict(zip(_KEY_SIZES, (getattr(k, size) for size in SIZES), strict=True)),
         "pipeline": k.pipeline,
         "scheduler": k.scheduler,
         "epilogue": k.epilogue,
@@ -53,8 +53,8 @@ def depthwise_key(k: DepthwiseConfig, api: CkApi) -> Key:
     """The same for a depthwise kernel; its sizes take the GEMM's places (docs/internals/kernels.md)."""
     sizes = (k.tile_h, k.tile_w, k.filter_size, k.stride_h, k.stride_w, 0, k.pad, k.pad, k.batches)
     return {
-        **_operation(k, LAYOUT, api),
-        **dict(zip(_SIZES, sizes, strict=True)),
+        **_operation(k, DEPTHWISE_LAYOUT, api),
+        **dict(zip(_KEY_SIZES, sizes, strict=True)),
         "pipeline": "depthwise",
         "scheduler": "none",
         "epilogue": "none",

@@ -11,7 +11,7 @@ from tileseer.core.tables import StrictModel
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import flags
 from tileseer.kernels.ck_tile.api import with_own_vectors
-from tileseer.kernels.ck_tile.kernel import LAYOUTS, KernelConfig
+from tileseer.kernels.ck_tile.kernel import LAYOUTS_OF_NDIM, KernelConfig
 from tileseer.kernels.ck_tile.legality import LEGALITY, legality_columns
 from tileseer.kernels.enumeration import Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
 from tileseer.kernels.rules import broken_rules
@@ -89,7 +89,7 @@ def _combinations(
     for ndim, tile, options in product(ndims, tiles, rows.options):
         if options.pipeline in tile.not_with:
             continue
-        words = (operation.variant, operation.dtype, LAYOUTS[ndim][0], ndim, options.pipeline, sweep.epilogue)
+        words = (operation.variant, operation.dtype, LAYOUTS_OF_NDIM[ndim][0], ndim, options.pipeline, sweep.epilogue)
         sizes: list[Any] = [*tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors]
         fields = options.model_dump(exclude={"pipeline", "schedulers"})
         for scheduler, *values in product(options.schedulers, *fields.values()):

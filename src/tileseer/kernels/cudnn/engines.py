@@ -15,11 +15,11 @@ SPLIT_K, TILE, BLOCK_K, TILE_K, STAGES = 0, 2, 5, 13, 14
 SPLIT_K_SLICES, WORKSPACE, CLUSTER_M, CLUSTER_N = 17, 25, 27, 28
 """Knobs by cuDNN's numbers (``cudnnBackendKnobType_t``)."""
 
-_FIRST: dict[int, int] = {}
+_FIRST_ENGINE: dict[int, int] = {}
 for _engine, _tiles in ENGINES.items():
-    _FIRST[_engine] = sum(ENGINES[other] + 2 for other in _FIRST)
+    _FIRST_ENGINE[_engine] = sum(ENGINES[other] + 2 for other in _FIRST_ENGINE)
 
 
 def tile_code(engine: int, tile: int | None) -> int:
     """One number for an engine and its tile; a tile beyond the table has the engine's last number."""
-    return _FIRST[engine] + (0 if tile is None else 1 + min(tile, ENGINES[engine]))
+    return _FIRST_ENGINE[engine] + (0 if tile is None else 1 + min(tile, ENGINES[engine]))

@@ -6,10 +6,10 @@ import pandas as pd
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.cudnn import engines
 from tileseer.kernels.cudnn.kernel import Plan
-from tileseer.kernels.features.library_problem import PROBLEM, problem_columns
+from tileseer.kernels.features.library_problem import LIBRARY_PROBLEM, problem_columns
 from tileseer.kernels.features.table import Feature, FeatureSet, column, raw
 
-NUMBERS = {
+KNOB_NUMBERS = {
     "block_k": engines.BLOCK_K,
     "tile_k": engines.TILE_K,
     "stages": engines.STAGES,
@@ -18,16 +18,16 @@ NUMBERS = {
     "cluster_n": engines.CLUSTER_N,
 }
 """Features that are the setting of a knob."""
-NONE = -1
+NO_KNOB = -1
 """Setting of a knob that an engine does not have."""
 
-CANDIDATE = (
+CUDNN_CANDIDATE = (
     Feature("engine", "code", "cuDNN's number of the engine", column("engine"), categorical=True),
     Feature("tile", "code", "engine and setting of knob 2, its tile", column("tile"), categorical=True),
     *raw(
         "1",
         split="slices of the reduction: knob 0 or 17, whichever is larger, at least 1",
-        **{name: f"setting of knob {knob}, {NONE} without" for name, knob in NUMBERS.items()},
+        **{name: f"setting of knob {knob}, {NO_KNOB} without" for name, knob in KNOB_NUMBERS.items()},
     ),
 )
 
@@ -42,9 +42,9 @@ def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str,
             max(1, plan.settings.get(engines.SPLIT_K, 1), plan.settings.get(engines.SPLIT_K_SLICES, 1))
             for plan in plans
         ],
-        **{name: [plan.settings.get(knob, NONE) for plan in plans] for name, knob in NUMBERS.items()},
+        **{name: [plan.settings.get(knob, NO_KNOB) for plan in plans] for name, knob in KNOB_NUMBERS.items()},
     }
     return {name: np.array(values, np.float64) for name, values in columns.items()}
 
 
-CUDNN = FeatureSet(PROBLEM, CANDIDATE, (), problem_columns, candidate_columns)
+CUDNN_FEATURES = FeatureSet(LIBRARY_PROBLEM, CUDNN_CANDIDATE, (), problem_columns, candidate_columns)

@@ -11,7 +11,7 @@ from tileseer.kernels.cudnn.engines import ENGINES
 from tileseer.kernels.gemm_kernel import OPERATION_CHOICES, OPERATION_PARTS, Kernel
 from tileseer.kernels.grammar import Part
 
-PREFIX = "cudnn_conv_"
+CUDNN_PREFIX = "cudnn_conv_"
 KNOB = r"k(?:0|[1-9]\d*)=-?(?:0|[1-9]\d*)"
 
 
@@ -30,7 +30,7 @@ class Plan(Kernel):
     choices: ClassVar[Mapping[str, Sequence[Any]]] = {**OPERATION_CHOICES, "engine": tuple(ENGINES)}
     patterns: ClassVar[Mapping[str, str]] = {"knobs": f"{KNOB}(?:_{KNOB})*"}
     parts: ClassVar[Sequence[Part]] = (
-        Part(PREFIX, PREFIX),
+        Part(CUDNN_PREFIX, CUDNN_PREFIX),
         *OPERATION_PARTS,
         Part("an engine of cuDNN", "eng{engine}"),
         Part("its knobs", "_{knobs}", optional=True),

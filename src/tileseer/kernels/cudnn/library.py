@@ -20,7 +20,7 @@ CUDNN = Library(
     "*_cudnn",
     Plan,
     CUDNN_SUPPORT,
-    {"cudnn": features.CUDNN},
+    {"cudnn": features.CUDNN_FEATURES},
     offered=True,
     measured_with=("cuda", "config/cudnn.yaml"),
     use="nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",

@@ -12,10 +12,10 @@ from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.emitter import Emitter
 
 ELEMENTS = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t"}
-LAYOUTS = {2: "cutlass::layout::TensorNHWC", 3: "cutlass::layout::TensorNDHWC"}
-OPERATORS = {"forward": "Fprop", "bwd_data": "Dgrad", "bwd_weight": "Wgrad"}
+CPP_LAYOUTS = {2: "cutlass::layout::TensorNHWC", 3: "cutlass::layout::TensorNDHWC"}
+CPP_OPERATORS = {"forward": "Fprop", "bwd_data": "Dgrad", "bwd_weight": "Wgrad"}
 
-_ARCH = re.compile(r"sm_[0-9]{2,3}a?", re.ASCII)
+_SM_ARCH = re.compile(r"sm_[0-9]{2,3}a?", re.ASCII)
 
 
 class CutlassEmitter(Emitter):
@@ -38,10 +38,10 @@ class CutlassEmitter(Emitter):
     def header(self, kernel: CutlassKernel, arch: str) -> str:
         """The kernel's header for ``arch`` (sm_...)."""
         # The arch becomes part of C++ text.
-        if not _ARCH.fullmatch(arch):
+        if not _SM_ARCH.fullmatch(arch):
             raise UserError(f"arch {arch!r} is no CUDA target of the form sm_90")
         grouped = "Group" if kernel.group_mode != "none" else ""
-        operator = OPERATORS[kernel.variant]
+        operator = CPP_OPERATORS[kernel.variant]
         folder = "cutlass/conv/kernel"
         stem = f"default_conv{kernel.ndim}d_{'group_' if grouped else ''}{operator.lower()}"
         return self._render(
@@ -52,7 +52,7 @@ class CutlassEmitter(Emitter):
             header=f"{folder}/{stem}.h",
             builder=f"DefaultConv{kernel.ndim}d{grouped}{operator}",
             element=ELEMENTS[kernel.dtype],
-            layout=LAYOUTS[kernel.ndim],
+            layout=CPP_LAYOUTS[kernel.ndim],
             swizzle=_swizzle(kernel),
             iterator=f"k{kernel.iterator.capitalize()}",
             stride_support="kUnity" if kernel.strides == "unity" else "kStrided",

@@ -27,7 +27,7 @@ def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str,
     return gemm.with_loads(columns, candidates, hardware)
 
 
-CUTLASS = gemm.feature_set((*gemm.TILES, *gemm.SPLIT_K, *gemm.BUILT, *OWN), candidate_columns)
+CUTLASS_FEATURES = gemm.feature_set((*gemm.TILES, *gemm.SPLIT_K, *gemm.BUILT, *OWN), candidate_columns)
 
 
 def in_reference_words(candidates: pd.DataFrame) -> pd.DataFrame:

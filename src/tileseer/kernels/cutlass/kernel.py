@@ -16,17 +16,17 @@ from tileseer.core.errors import UserError
 from tileseer.kernels import gemm_kernel as gemm
 from tileseer.kernels.grammar import Part
 
-PREFIX = "cutlass_conv_"
+CUTLASS_PREFIX = "cutlass_conv_"
 HALF_TYPES = ("fp16", "bf16")
-LAYOUTS = {2: "nhwc", 3: "ndhwc"}
+LAYOUT_OF_NDIM = {2: "nhwc", 3: "ndhwc"}
 ITERATORS = ("optimized", "analytic")
 SWIZZLES = (1, 4, 8)
 STRIDES = ("any", "unity", "strided")
 """``any`` forward and for the weight gradient; an input gradient is written for stride 1 or for every stride."""
 GROUPS = ("none", "single", "multiple")
 """Groups that one block computes; ``none``: the kernel knows no groups."""
-VECTOR_WIDTHS = (1, 2, 4, 8)
-INSTRUCTION = (16, 8, 16)
+CUTLASS_VECTOR_WIDTHS = (1, 2, 4, 8)
+INSTRUCTION_SHAPE = (16, 8, 16)
 """The tensor-core instruction of 16-bit operands that the CUTLASS 2.x templates use (m, n, k)."""
 
 
@@ -56,12 +56,13 @@ class CutlassKernel(gemm.GemmKernel):
     group_mode: str = "none"
 
     choices: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "variant": VARIANTS, "dtype": HALF_TYPES, "ndim": tuple(LAYOUTS), "layout": tuple(LAYOUTS.values()),
+        "variant": VARIANTS, "dtype": HALF_TYPES, "ndim": tuple(LAYOUT_OF_NDIM),
+        "layout": tuple(LAYOUT_OF_NDIM.values()),
         "iterator": ITERATORS, "swizzle": SWIZZLES, "strides": STRIDES, "group_mode": GROUPS,
-        "vec_a": VECTOR_WIDTHS, "vec_b": VECTOR_WIDTHS, "vec_c": VECTOR_WIDTHS,
+        "vec_a": CUTLASS_VECTOR_WIDTHS, "vec_b": CUTLASS_VECTOR_WIDTHS, "vec_c": CUTLASS_VECTOR_WIDTHS,
     }  # fmt: skip
     parts: ClassVar[Sequence[Part]] = (
-        Part(PREFIX, PREFIX),
+        Part(CUTLASS_PREFIX, CUTLASS_PREFIX),
         Part("a direction", "{variant}_"),
         Part("a data type", "{dtype}_"),
         Part("a layout", "{layout}_"),
@@ -86,7 +87,7 @@ class CutlassKernel(gemm.GemmKernel):
     @property
     def layout(self) -> str:
         """Order of the tensors' dimensions."""
-        return LAYOUTS[self.ndim]
+        return LAYOUT_OF_NDIM[self.ndim]
 
     @property
     def pipeline(self) -> str:

@@ -24,7 +24,7 @@ CUTLASS = Library(
     "sm_*",
     CutlassKernel,
     CUTLASS_SUPPORT,
-    {"cutlass": features.CUTLASS},
+    {"cutlass": features.CUTLASS_FEATURES},
     vendor="cudnn",
     sweep=CutlassSweep,
     rule_set="cutlass.yaml",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.cutlass.kernel import INSTRUCTION, CutlassKernel, shared_bytes
+from tileseer.kernels.cutlass.kernel import INSTRUCTION_SHAPE, CutlassKernel, shared_bytes
 from tileseer.kernels.rules import (
     OPERATION,
     THREADS_FIT,
@@ -26,7 +26,9 @@ def legality_columns(kernels: Sequence[CutlassKernel], arch: str, specs: ArchSpe
     """What the rules read of Q kernels, [Q] each."""
     columns = kernel_columns(kernels, arch, specs)
     columns["shared_bytes"] = shared_bytes(columns)
-    columns["has_instruction"] = columns["has_warp_tile"] & [kernel.warp_tile == INSTRUCTION for kernel in kernels]
+    columns["has_instruction"] = columns["has_warp_tile"] & [
+        kernel.warp_tile == INSTRUCTION_SHAPE for kernel in kernels
+    ]
     return columns
 
 
@@ -40,7 +42,7 @@ LEGALITY = (
     Rule(
         "instruction_on_arch",
         f"({{warp_tile_m}}, {{warp_tile_n}}, {{warp_tile_k}}) is no {{dtype}} matrix instruction of CUTLASS 2.x on "
-        f"{{arch}}, which is {INSTRUCTION}",
+        f"{{arch}}, which is {INSTRUCTION_SHAPE}",
         lambda p, k: k["has_instruction"],
     ),
     TILE_DIVIDES,

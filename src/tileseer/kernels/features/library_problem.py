@@ -35,7 +35,7 @@ def _power(name: str) -> Feature:
 
 
 PROBLEM_TILES: Tiles = {"group_c": (8, 32, 64), "group_k": (8, 32, 64), "batch_pixels": (256,)}
-PROBLEM = (
+LIBRARY_PROBLEM = (
     *gemm.PROBLEM,
     *raw(
         "1",

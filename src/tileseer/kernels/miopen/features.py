@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.features.library_problem import PROBLEM, Tiles, fits, problem_columns
+from tileseer.kernels.features.library_problem import LIBRARY_PROBLEM, Tiles, fits, problem_columns
 from tileseer.kernels.features.table import Columns, Feature, FeatureSet, column, raw
 from tileseer.kernels.miopen.solvers import SOLVERS
 
@@ -17,7 +17,7 @@ SOLVER_TILES: Tiles = {
     "batch_pixels": (32, 64, 128),
 }
 _OF_SOLVERS = (
-    *PROBLEM,
+    *LIBRARY_PROBLEM,
     *raw(
         "1",
         X="filter width",
@@ -41,7 +41,7 @@ def _largest(p: Columns, what: str) -> np.ndarray:
     return np.maximum(np.maximum(p[f"{what}_d"], p[f"{what}_h"]), p[f"{what}_w"])
 
 
-_CANDIDATE = (Feature("solver", "code", "MIOpen's number of the solver", column("number"), categorical=True),)
+_SOLVER_FEATURES = (Feature("solver", "code", "MIOpen's number of the solver", column("number"), categorical=True),)
 
 
 def _solvers(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
@@ -49,6 +49,6 @@ def _solvers(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarr
     return {"number": np.array([SOLVERS[name].number for name in candidates["solver"]], np.float64)}
 
 
-_LAYOUT = raw("code", layout="0: NCHW, 1: NHWC, of all tensors and also with depth")
-MIOPEN = FeatureSet(_OF_SOLVERS, _CANDIDATE, (), problem_columns, _solvers, with_layout="miopen_layouts")
-MIOPEN_LAYOUTS = FeatureSet((*_OF_SOLVERS, *_LAYOUT), _CANDIDATE, (), problem_columns, _solvers)
+_LAYOUT_FEATURE = raw("code", layout="0: NCHW, 1: NHWC, of all tensors and also with depth")
+MIOPEN_FEATURES = FeatureSet(_OF_SOLVERS, _SOLVER_FEATURES, (), problem_columns, _solvers, with_layout="miopen_layouts")
+MIOPEN_LAYOUTS = FeatureSet((*_OF_SOLVERS, *_LAYOUT_FEATURE), _SOLVER_FEATURES, (), problem_columns, _solvers)

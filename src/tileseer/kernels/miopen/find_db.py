@@ -21,19 +21,19 @@ from tileseer.problems.problem import LAYOUTS, Problem
 
 LONGEST_LINE, LARGEST = 2**20, 2**28
 """Bytes of a line and of a database, unpacked; MIOpen's largest database has a fifth of that."""
-DIRECTIONS = {"F": "forward", "B": "bwd_data", "W": "bwd_weight"}
-DATA_TYPES = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
+DIRECTION_OF_LETTER = {"F": "forward", "B": "bwd_data", "W": "bwd_weight"}
+DTYPE_OF_WORD = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
 Word = TypeVar("Word")
 Meaning = TypeVar("Meaning")
 FIRST, LAST = LAYOUTS
-WORDS = {("NCHW",): (2, FIRST), ("NCDHW",): (3, FIRST), ("NHWC",) * 3: (2, LAST), ("NDHWC",) * 3: (3, LAST)}
+LAYOUT_WORDS = {("NCHW",): (2, FIRST), ("NCDHW",): (3, FIRST), ("NHWC",) * 3: (2, LAST), ("NDHWC",) * 3: (3, LAST)}
 """Dimensionality and layout of each form of the layout."""
-_NUMBER = r"(?:0|[1-9][0-9]*)"
-_SIZES = rf"{_NUMBER}(?:-{_NUMBER})"
-_AXES = rf"{_NUMBER}(?:x{_NUMBER}){{1,2}}"
+_WHOLE_NUMBER = r"(?:0|[1-9][0-9]*)"
+_SIZE_PAIR = rf"{_WHOLE_NUMBER}(?:-{_WHOLE_NUMBER})"
+_AXIS_NUMBERS = rf"{_WHOLE_NUMBER}(?:x{_WHOLE_NUMBER}){{1,2}}"
 FORM = re.compile(
-    rf"(?P<first>{_SIZES}{{2,3}})-(?P<filter>{_AXES})-(?P<second>{_SIZES}{{3,4}})-(?P<pads>{_AXES})-"
-    rf"(?P<strides>{_AXES})-(?P<dilations>{_AXES})-(?P<bias>{_NUMBER})-(?P<layouts>[A-Za-z]\w*(?:-[A-Za-z]\w*){{0,2}})-"
+    rf"(?P<first>{_SIZE_PAIR}{{2,3}})-(?P<filter>{_AXIS_NUMBERS})-(?P<second>{_SIZE_PAIR}{{3,4}})-(?P<pads>{_AXIS_NUMBERS})-"
+    rf"(?P<strides>{_AXIS_NUMBERS})-(?P<dilations>{_AXIS_NUMBERS})-(?P<bias>{_WHOLE_NUMBER})-(?P<layouts>[A-Za-z]\w*(?:-[A-Za-z]\w*){{0,2}})-"
     rf"(?P<dtype>[A-Z0-9]+)-(?P<direction>[FBW])(?:_g(?P<groups>[2-9]|[1-9][0-9]+))?",
     re.ASCII,
 )
@@ -83,14 +83,14 @@ class Key:
         """The key of a problem; without a layout it is NCHW."""
         ndim = problem.ndim
         images = (problem.C, *problem.dims[4:7][-ndim:]), (problem.K, *problem.output[-ndim:])
-        first, second = images if problem.variant == DIRECTIONS["F"] else images[::-1]
+        first, second = images if problem.variant == DIRECTION_OF_LETTER["F"] else images[::-1]
         pads, strides, dilations = (
-            tuple(getattr(problem, f"{name}_{axis}") for axis in "dhw"[-ndim:]) for name in _STEPS
+            tuple(getattr(problem, f"{name}_{axis}") for axis in "dhw"[-ndim:]) for name in _STEP_FIELDS
         )
         return cls(
             first, (problem.Z, problem.Y, problem.X)[-ndim:], second, problem.N, pads, strides, dilations, bias=0,
-            layouts=_word(WORDS, (ndim, problem.layout or FIRST)), dtype=_word(DATA_TYPES, problem.dtype),
-            direction=_word(DIRECTIONS, problem.variant), groups=problem.G,
+            layouts=_word(LAYOUT_WORDS, (ndim, problem.layout or FIRST)), dtype=_word(DTYPE_OF_WORD, problem.dtype),
+            direction=_word(DIRECTION_OF_LETTER, problem.variant), groups=problem.G,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -102,20 +102,22 @@ class Key:
     def problem(self) -> Problem:
         """The problem, whose key is this one; ``UnusableError`` if the key is of none that we have."""
         layouts = "-".join(self.layouts)
-        if self.layouts not in WORDS:
-            raise UnusableError(f"layout {layouts}: problems here are {', '.join('-'.join(one) for one in WORDS)}")
-        if self.dtype not in DATA_TYPES:
-            raise UnusableError(f"data type {self.dtype}: problems here are {', '.join(DATA_TYPES)}")
-        ndim, layout = WORDS[self.layouts]
+        if self.layouts not in LAYOUT_WORDS:
+            raise UnusableError(
+                f"layout {layouts}: problems here are {', '.join('-'.join(one) for one in LAYOUT_WORDS)}"
+            )
+        if self.dtype not in DTYPE_OF_WORD:
+            raise UnusableError(f"data type {self.dtype}: problems here are {', '.join(DTYPE_OF_WORD)}")
+        ndim, layout = LAYOUT_WORDS[self.layouts]
         if len(self.filter) != ndim or self.bias:
             raise UnusableError("the key has another form")
         first, second = (self.first, self.second) if self.direction == "F" else (self.second, self.first)
         dims = {"N": self.batch, "C": first[0], "K": second[0], "G": self.groups}
         dims |= dict(zip(("Di", "Hi", "Wi")[-ndim:], first[1:], strict=True))
         dims |= dict(zip(("Z", "Y", "X")[-ndim:], self.filter, strict=True))
-        for name, values in zip(_STEPS, (self.pads, self.strides, self.dilations), strict=True):
+        for name, values in zip(_STEP_FIELDS, (self.pads, self.strides, self.dilations), strict=True):
             dims |= {f"{name}_{axis}": value for axis, value in zip("dhw"[-ndim:], values, strict=True)}
-        variant, dtype = DIRECTIONS[self.direction], DATA_TYPES[self.dtype]
+        variant, dtype = DIRECTION_OF_LETTER[self.direction], DTYPE_OF_WORD[self.dtype]
         try:
             problem = Problem.from_dims(variant, dtype, **dims).with_layout(layout if layout == LAST else "")
         except UserError as error:
@@ -127,7 +129,7 @@ class Key:
         return problem
 
 
-_STEPS = ("pad", "stride", "dilation")
+_STEP_FIELDS = ("pad", "stride", "dilation")
 
 
 def _word(words: Mapping[Word, Meaning], meaning: Meaning) -> Word:

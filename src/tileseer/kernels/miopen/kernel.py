@@ -10,7 +10,7 @@ from tileseer.kernels.gemm_kernel import OPERATION_CHOICES, OPERATION_PARTS, Ker
 from tileseer.kernels.grammar import Part
 from tileseer.kernels.miopen.solvers import SOLVERS, Facts
 
-PREFIX = "miopen_conv_"
+MIOPEN_PREFIX = "miopen_conv_"
 
 
 @dataclass(frozen=True, order=True)
@@ -26,7 +26,7 @@ class Solver(Kernel):
     short: ClassVar[str] = "solver"
     choices: ClassVar[Mapping[str, Sequence[Any]]] = {**OPERATION_CHOICES, "solver": tuple(SOLVERS)}
     parts: ClassVar[Sequence[Part]] = (
-        Part(PREFIX, PREFIX),
+        Part(MIOPEN_PREFIX, MIOPEN_PREFIX),
         *OPERATION_PARTS,
         Part("a solver", "{solver}"),
     )

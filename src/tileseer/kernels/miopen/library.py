@@ -11,7 +11,7 @@ MIOPEN = Library(
     "*_miopen",
     Solver,
     MIOPEN_SUPPORT,
-    {"miopen": features.MIOPEN, "miopen_layouts": features.MIOPEN_LAYOUTS},
+    {"miopen": features.MIOPEN_FEATURES, "miopen_layouts": features.MIOPEN_LAYOUTS},
     layout="NCHW",
     use="nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",
     borrowed=Loss("an MI210's models on an MI250, unseen layers; 0.0 to 6.1 points by operation", 1.7, 8.6),

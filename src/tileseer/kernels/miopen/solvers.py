@@ -161,13 +161,13 @@ SOLVERS = {
     "ConvHipImplicitGemmGroupWrwXdlops": Facts(156, "implicit_gemm", "", nhwc=True),
 }
 """By name."""
-_DIRECTIONS = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
+_NAME_OF_DIRECTION = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
 _ALGORITHMS = {"implicit_gemm": "ImplicitGEMM", "gemm": "GEMM", "fft": "FFT"}
 
 
 def algorithm_prefix(direction: str) -> str:
     """How the algorithms of a direction begin."""
-    return f"miopenConvolution{_DIRECTIONS[direction]}Algo"
+    return f"miopenConvolution{_NAME_OF_DIRECTION[direction]}Algo"
 
 
 def algorithm_word(solver: str, direction: str) -> str | None:

@@ -16,7 +16,7 @@ ALIGNMENT = 256
 LARGEST_GEMM = 7_287_183_769
 """Bytes from which the GEMM solvers do not run."""
 FLOAT = 4
-NONE = (
+WITHOUT_WORKSPACE = (
     "ConvAsm1x1UV2", "ConvAsm3x3U", "ConvAsm5x10u2v2b1", "ConvAsm5x10u2v2f1", "ConvAsm7x7c3h224w224k64u2v2p3q3f1",
     "ConvAsmBwdWrW3x3", "ConvAsmImplicitGemmGTCDynamicBwdXdlops", "ConvAsmImplicitGemmGTCDynamicFwdXdlops",
     "ConvBinWinograd3x3U", "ConvBinWinogradRxS", "ConvBinWinogradRxSf2x3", "ConvBinWinogradRxSf2x3g1",
@@ -34,7 +34,7 @@ NONE_IN_FP32 = ("ConvHipImplicitGemmBwdDataV1R1", "ConvMlirIgemmWrWXdlops")
 
 def workspace(solver: str, problem: Problem) -> int | None:
     """Bytes that a solver needs for a problem; None if there is no formula, or it cannot run."""
-    if solver in NONE or (solver in NONE_IN_FP32 and problem.dtype == "fp32"):
+    if solver in WITHOUT_WORKSPACE or (solver in NONE_IN_FP32 and problem.dtype == "fp32"):
         return 0
     return FORMULAS[solver](problem) if solver in FORMULAS else None
 

@@ -26,8 +26,8 @@ Name = Literal[
 ]  # fmt: skip
 Places = Annotated[list[int], BeforeValidator(lambda value: [value] if isinstance(value, int) else value)]
 
-_INSTANCE = re.compile(r"(\w+)<(.*)>", re.ASCII | re.DOTALL)
-_FLAGS = {"0": False, "1": True, "false": False, "true": True}
+_TEMPLATE_INSTANCE = re.compile(r"(\w+)<(.*)>", re.ASCII | re.DOTALL)
+_BOOL_OF_WORD = {"0": False, "1": True, "false": False, "true": True}
 _SIZE = r"([1-9]\d*)"
 _EXPLICIT: dict[str, tuple[str, str]] = {
     "vectors": ("VmemReadVec", rf"{_SIZE}x{_SIZE}xSeq\({_SIZE}(?:,\3)*\)"),
@@ -99,7 +99,7 @@ class Line:
 
     def __init__(self, text: str, where: str, rules: BuilderRules) -> None:
         self.where = where
-        match = _INSTANCE.fullmatch(text)
+        match = _TEMPLATE_INSTANCE.fullmatch(text)
         if not match or match[1] not in rules.kinds:
             classes = ", ".join(rules.kinds)
             raise UserError(f"{where}: this is no instance of a known class: {text[:60]!r}; known: {classes}")
@@ -123,7 +123,7 @@ class Line:
 
     def flag(self, name: str) -> bool:
         """A yes or no; absent: no."""
-        return self.word(name, _FLAGS, "false")
+        return self.word(name, _BOOL_OF_WORD, "false")
 
     def sizes(self, name: str, least: int = 1) -> tuple[int, ...]:
         """Whole numbers; none if they are absent."""

@@ -23,7 +23,7 @@ COUNTED = (
     "arch_filtered_unique_names",
     "of_which_depthwise",
 )
-BUILT = "built"
+BUILT_COLUMN = "built"
 """Unique names without a flag: our own column, not part of a comparison."""
 ALL = "all"
 JOINT_NDIMS = (2, 3)
@@ -48,7 +48,7 @@ class CountedCell(NamedTuple):
         )
 
 
-COLUMNS = (*CountedCell._fields, *COUNTED, BUILT)
+COUNT_COLUMNS = (*CountedCell._fields, *COUNTED, BUILT_COLUMN)
 
 
 def counted_cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[CountedCell]:
@@ -67,7 +67,9 @@ def count_kernels(items: Sequence[ListedKernel]) -> dict[str, int]:
     every, passed = ([item.name for item in kept] for kept in (items, [item for item in items if not item.rule]))
     depthwise = sum(isinstance(item.kernel, DepthwiseConfig) for item in items)
     values = (len(every), len(set(every)), len(passed), len(set(passed)), depthwise)
-    return dict(zip(COUNTED, values, strict=True)) | {BUILT: len({item.name for item in items if not item.flags})}
+    return dict(zip(COUNTED, values, strict=True)) | {
+        BUILT_COLUMN: len({item.name for item in items if not item.flags})
+    }
 
 
 def read_reference(path: Path) -> dict[CountedCell, dict[str, int]]:

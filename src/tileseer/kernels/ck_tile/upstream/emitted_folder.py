@@ -14,7 +14,7 @@ from tileseer.core.errors import UserError
 from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.gemm_kernel import Kernel
 
-MANIFEST = "MANIFEST"
+MANIFEST_FILE = "MANIFEST"
 _TEMPORARY = ".writing"
 
 
@@ -28,7 +28,7 @@ def emit_folder(
     collections = emitter.collection_files(kernels, arch, chunk_size)
     expected = {path for kernel in kernels for path in emitter.paths(kernel)} | set(collections)
     before = _listed(folder)
-    for parent in {(folder / path).parent for path in (MANIFEST, *expected)}:
+    for parent in {(folder / path).parent for path in (MANIFEST_FILE, *expected)}:
         parent.mkdir(parents=True, exist_ok=True)
     # An emission that is interrupted leaves a manifest that covers what it wrote.
     _write_manifest(folder, before | expected)
@@ -57,14 +57,14 @@ def _write_changed(folder: Path, path: str, text: str) -> bool:
 def _listed(folder: Path) -> set[str]:
     """The paths of the manifest; a folder without one has none."""
     try:
-        paths = set((folder / MANIFEST).read_text(encoding="utf-8").splitlines())
+        paths = set((folder / MANIFEST_FILE).read_text(encoding="utf-8").splitlines())
     except FileNotFoundError:
         return set()
     for path in paths:
         if path.startswith("/") or ".." in Path(path).parts:
-            raise UserError(f"{folder / MANIFEST}: {path!r} is no path below this folder; delete the folder")
+            raise UserError(f"{folder / MANIFEST_FILE}: {path!r} is no path below this folder; delete the folder")
     return paths
 
 
 def _write_manifest(folder: Path, paths: Iterable[str]) -> None:
-    _write_changed(folder, MANIFEST, "".join(f"{path}\n" for path in sorted(paths)))
+    _write_changed(folder, MANIFEST_FILE, "".join(f"{path}\n" for path in sorted(paths)))

@@ -63,5 +63,5 @@ def _gemm(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> Iterator[RuleVer
     for group, rules in groups.items():
         reasons = dict(broken_rules(rules, columns)[0])
         for rule in rules:
-            number = f" ({flags.NUMBERS[rule.name]})" if rules is flags.DEFECTS else ""
+            number = f" ({flags.DEFECT_NUMBERS[rule.name]})" if rules is flags.DEFECTS else ""
             yield RuleVerdict(group, rule.name + number, rule.name not in reasons, reasons.get(rule.name, ""))

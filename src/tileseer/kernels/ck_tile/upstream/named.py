@@ -21,7 +21,7 @@ from tileseer.core.tables import read_yaml_table
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import depthwise, flags
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
-from tileseer.kernels.ck_tile.kernel import LAYOUTS, KernelConfig
+from tileseer.kernels.ck_tile.kernel import LAYOUTS_OF_NDIM, KernelConfig
 from tileseer.kernels.ck_tile.upstream import builder_set, full_set, sampling
 from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules
 from tileseer.kernels.ck_tile.upstream.full_set import Cell
@@ -36,9 +36,9 @@ from tileseer.kernels.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTE
 from tileseer.kernels.rules import BrokenRule, broken_rules
 
 AnyKernel = KernelConfig | DepthwiseConfig
-KINDS = (KernelConfig, DepthwiseConfig)
+KERNEL_KINDS = (KernelConfig, DepthwiseConfig)
 """Of kernels that a rule set may have, for filter expressions."""
-COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
+LISTED_COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
 """``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``.
 
 ``built_as`` is the name with the label of the true layout, under which the kernel is emitted.
@@ -83,7 +83,7 @@ class ListedKernel:
         return flags.ALL in included or all(flag.name in included for flag in self.flags)
 
     def record(self, arch: str) -> dict[str, Any]:
-        """The columns of a list, ``COLUMNS``, then the kind of the kernel and its fields."""
+        """The columns of a list, ``LISTED_COLUMNS``, then the kind of the kernel and its fields."""
         return {
             "kernel": self.name,
             "arch": arch,
@@ -139,7 +139,7 @@ def kernels_of_fields(
 ) -> list[KernelConfig]:
     """The kernel of ``fields`` for each direction, dimensionality and data type."""
     return [
-        KernelConfig(variant=variant, dtype=dtype, layout=LAYOUTS[ndim][0], ndim=ndim, **fields)
+        KernelConfig(variant=variant, dtype=dtype, layout=LAYOUTS_OF_NDIM[ndim][0], ndim=ndim, **fields)
         for variant, ndim, dtype in product(variants, ndims, dtypes)
     ]
 

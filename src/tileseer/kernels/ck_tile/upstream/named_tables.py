@@ -20,7 +20,7 @@ Pipeline = Literal[PIPELINES]  # type: ignore[valid-type]
 CLASS_OF: dict[str, Class] = {dtype: "float" if dtype == "fp32" else "half" for dtype in DTYPES}
 """The tables tell two classes of data types apart."""
 
-_SCHEDULERS = {"": ("intrawave",), "/interwave": ("interwave",), "/both": ("interwave", "intrawave")}
+_SCHEDULERS_OF_SUFFIX = {"": ("intrawave",), "/interwave": ("interwave",), "/both": ("interwave", "intrawave")}
 
 
 def _sizes(text: Any) -> Any:
@@ -37,10 +37,10 @@ def _pipelines(rows: Any) -> Any:
     traits: list[tuple[str, str]] = []
     for row in map(str, rows):
         pipeline, slash, choice = row.partition("/")
-        if pipeline not in PIPELINES or slash + choice not in _SCHEDULERS:
+        if pipeline not in PIPELINES or slash + choice not in _SCHEDULERS_OF_SUFFIX:
             known = ", ".join(PIPELINES)
             raise ValueError(f"{row!r}: write PIPELINE, PIPELINE/interwave or PIPELINE/both; known: {known}")
-        traits += [(pipeline, scheduler) for scheduler in _SCHEDULERS[slash + choice]]
+        traits += [(pipeline, scheduler) for scheduler in _SCHEDULERS_OF_SUFFIX[slash + choice]]
     return tuple(traits)
 
 

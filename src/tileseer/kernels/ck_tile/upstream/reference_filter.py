@@ -19,7 +19,7 @@ from tileseer.kernels.ck_tile.legality import (
 )
 from tileseer.kernels.rules import Columns, Rule, broken_rules
 
-OPERATORS = {"forward": "conv_fwd", "bwd_data": "conv_bwd_data", "bwd_weight": "conv_bwd_weight"}
+OPERATOR_OF_VARIANT = {"forward": "conv_fwd", "bwd_data": "conv_bwd_data", "bwd_weight": "conv_bwd_weight"}
 """The limits of the 2D operators are used for every dimensionality."""
 BACKWARD_PIPELINES = ("compv3", "mem")
 UNKNOWN_TO_ARCH_FILTER = "basic_async_v1"
@@ -31,7 +31,7 @@ def filter_columns(kernels: Sequence[KernelConfig], arch: str, specs: ArchSpecs)
     """What the rules read of Q kernels, [Q] each; ``covered``: waves x warp tile, with one wave along k assumed."""
     k = legality_columns(kernels, arch, specs)
     waves = set(specs.arch(arch).waves)
-    limits = {variant: specs.operator_limits(OPERATORS[variant]) for variant in set(k["variant"])}
+    limits = {variant: specs.operator_limits(OPERATOR_OF_VARIANT[variant]) for variant in set(k["variant"])}
     for i, axis in enumerate("mnk"):
         k[f"least_{axis}"] = np.array([limits[one.variant].min_tile[i] for one in kernels])
         k[f"step_{axis}"] = np.array([limits[one.variant].alignment[i] for one in kernels])

@@ -17,7 +17,7 @@ REQUESTED_VARIANTS = (*VARIANTS, DEPTHWISE)
 
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
-DEFAULTS: dict[str, Any] = {
+DEFAULT_FIELDS: dict[str, Any] = {
     "tile_m": 128, "tile_n": 128, "tile_k": 64, "wave_m": 2, "wave_n": 2, "wave_k": 1,
     "warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16, "vec_a": 4, "vec_b": 8, "vec_c": 8,
     "pipeline": "compv4", "scheduler": "intrawave", "epilogue": "cshuffle", "specialization": "default",
@@ -40,7 +40,7 @@ def _options(field: str) -> list[str]:
     return list(dict.fromkeys((f"--{_OTHER_WORDS.get(first, first)}{dash}{rest}", f"--{own}")))
 
 
-_OPTIONS = {field: _options(field) for field in DEFAULTS}
+_OPTIONS = {field: _options(field) for field in DEFAULT_FIELDS}
 _HELP = {"wave": "waves per block", "tile": "block tile", "warp": "warp tile", "vec": "elements a vector access"}
 
 
@@ -54,7 +54,7 @@ def boolean(text: str) -> bool:
 def add_field_options(parser: argparse._ActionsContainer) -> None:
     """Declare the options; each has None where it is not given."""
     for field, names in _OPTIONS.items():
-        default = DEFAULTS[field]
+        default = DEFAULT_FIELDS[field]
         if isinstance(default, bool) or default is None:
             shown = "on with compv4 and comp_async" if default is None else str(default).lower()
             form: dict[str, Any] = {"type": boolean, "nargs": "?", "const": True, "metavar": "true|false"}
@@ -78,7 +78,7 @@ def option_of(field: str) -> str:
 
 def kernel_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Fields of ``KernelConfig`` except variant, dtype, layout and ndim, with the defaults filled in."""
-    values = DEFAULTS | fields
+    values = DEFAULT_FIELDS | fields
     if values["double_smem_buffer"] is None:
         values["double_smem_buffer"] = values["pipeline"] in ALWAYS_DOUBLE_LDS
     enabled = values.pop("streamk_enabled")
