@@ -31,7 +31,7 @@ from tileseer.compile import build
 from tileseer.core import parquet
 from tileseer.measure import journal, receipt, support_table
 from tileseer.measure.device import STATUSES
-from tileseer.measure.pairs import IDENTITY
+from tileseer.measure.journal import IDENTITY
 from tileseer.problems import problem_table
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.problems.problem_table import ProblemEntry

@@ -32,7 +32,7 @@ from tileseer.compile.hipcc import DEVICE_PASS, HipccToolchain, device_files
 from tileseer.compile.machine_code import KernelCode
 from tileseer.config.compile import CkSettings, CompileSettings
 from tileseer.config.operations import DTYPES, VARIANTS
-from tileseer.core import draws, parquet
+from tileseer.core import content_hash, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError, reports_user_errors
@@ -224,7 +224,7 @@ def _rule(failed: list[dict[str, Any]], passed: list[dict[str, Any]]) -> Rule:
 
 def drawn(cases: Iterable[Case], count: int, seed: int) -> list[Case]:
     """Random kernels, ``count`` an arch. One case less changes one of them."""
-    by_draw = sorted(cases, key=lambda case: draws.of_name(f"{seed} {case.arch} {case.kernel.name}"))
+    by_draw = sorted(cases, key=lambda case: content_hash.of_name(f"{seed} {case.arch} {case.kernel.name}"))
     return [case for arch in ARCHS for case in [case for case in by_draw if case.arch == arch][:count]]
 
 

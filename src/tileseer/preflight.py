@@ -15,8 +15,7 @@ from tileseer.compile import registry, source_trees
 from tileseer.compile.compiler import find_compiler
 from tileseer.config.compile import LIBRARIES
 from tileseer.config.config import Config
-from tileseer.config.operations import OPERATIONS
-from tileseer.config.rule_set_names import RULE_SETS
+from tileseer.config.operations import OPERATIONS, RULE_SETS
 from tileseer.core.errors import UserError, shown
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.gpus.hardware import Hardware, hardware_of_arch, read_products

@@ -10,8 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileseer.config.operations import DTYPES, VARIANTS
-from tileseer.config.rule_set_names import TABLE_SETS
+from tileseer.config.operations import DTYPES, TABLE_SETS, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import depthwise, flags, kernel

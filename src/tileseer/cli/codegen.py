@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
-from tileseer.config.operations import DTYPES, VARIANTS
-from tileseer.config.rule_set_names import BUILDER_SETS, RULE_SETS, TABLE_SETS
+from tileseer.config.operations import BUILDER_SETS, DTYPES, RULE_SETS, TABLE_SETS, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress

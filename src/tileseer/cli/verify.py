@@ -7,7 +7,7 @@ from typing import Any
 
 from tileseer.cli import options
 from tileseer.config.benchmark import Timing
-from tileseer.core import draws
+from tileseer.core import content_hash
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
@@ -84,7 +84,7 @@ def _emulated(args: argparse.Namespace) -> int:
     names = _list(args.path)
     if args.sample:
         # By the hash of the name: more kernels are the same ones and others.
-        names = sorted(sorted(names, key=draws.of_name)[: args.sample])
+        names = sorted(sorted(names, key=content_hash.of_name)[: args.sample])
     kernels = [_executable(name, args.arch) for name in names]
     workshop = emulation.Workshop(
         args.arch, find_file(args.config / "ck_api.yaml"), find_file(Path("workflow/templates")),

@@ -12,13 +12,19 @@ from tileseer.config.inputs import ConfigsSettings, ProblemsSettings
 from tileseer.config.model import ModelSettings, ServingSettings
 from tileseer.config.names import ConfiguredArch
 from tileseer.config.operations import OPERATION_PATTERN
-from tileseer.config.publish import PublishSettings
 from tileseer.config.section import Section, SourcePath
 from tileseer.core.tables import validate_table
 
 _OF_THE_MACHINE: dict[str, Any] = {
     "cache": True, "lock": True, "ck": {"root"}, "cutlass": {"root"}, "compile": {"compiler"}
 }  # fmt: skip
+
+
+class PublishSettings(Section):
+    """What publishing may replace."""
+
+    replace: bool = False
+    """Whether models of measured times may be replaced by models of recorded or simulated times."""
 
 
 class Config(Section):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tileseer.config.rule_set_names import RULE_SETS
+from tileseer.config.operations import RULE_SETS
 from tileseer.config.section import Section, SourcePath
 
 RuleSet = Literal[RULE_SETS] | SourcePath  # type: ignore[valid-type]

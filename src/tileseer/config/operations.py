@@ -1,4 +1,4 @@
-"""The words that operations are written with."""
+"""The words that operations and rule sets are named with. Free of heavy imports."""
 
 from typing import Literal, get_args
 
@@ -10,3 +10,8 @@ DTYPES = tuple(ELEMENT_BYTES)
 OPERATION_PATTERN = f"(?:{'|'.join(VARIANTS)})_(?:{'|'.join(DTYPES)})"
 OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
 """What is learnt of an arch that was not recorded, unless ``operations`` says otherwise."""
+TABLE_SETS = ("default", "full", "full-tests", "tiny")
+"""Rule sets of the reference generator that are tables of ``config/rule_sets``."""
+BUILDER_SETS = ("profiler", "tests")
+"""Those that are read from a Composable Kernel checkout."""
+RULE_SETS = (*TABLE_SETS, *BUILDER_SETS)

@@ -4,6 +4,7 @@ The generator is a 64-bit mixer, the finalizer of SplitMix64 (Steele et al. 2014
 number or the chunking of rows.
 """
 
+import hashlib
 from functools import cache
 from statistics import NormalDist
 
@@ -40,6 +41,11 @@ def text(string: str) -> int:
     for byte in string.encode():
         value = ((value ^ byte) * 1099511628211) & (2**59 - 1)
     return value
+
+
+def of_name(name: str) -> int:
+    """Return 64 bits of a name; one more name leaves those of all others as they are."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
 
 
 def normal(bits: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.core import draws, parquet
+from tileseer.core import content_hash, parquet
 from tileseer.kernels.gemm_kernel import Kernel, field_types
 from tileseer.kernels.libraries import library_of_kernels
 
@@ -18,7 +18,7 @@ _ARROW_TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
 def chunk_of(kernel: str, chunks: int) -> int:
     """Chunk of a kernel by the hash of its name: one more kernel changes one chunk."""
-    return draws.of_name(kernel) % chunks
+    return content_hash.of_name(kernel) % chunks
 
 
 def kernel_schema(kind: type[Kernel]) -> pa.Schema:

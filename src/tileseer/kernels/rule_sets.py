@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.config.inputs import ConfigsSettings
-from tileseer.config.rule_set_names import BUILDER_SETS, RULE_SETS
+from tileseer.config.operations import BUILDER_SETS, RULE_SETS
 from tileseer.core.errors import UserError
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import libraries

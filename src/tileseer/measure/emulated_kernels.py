@@ -11,7 +11,7 @@ from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
 from tileseer.config.benchmark import Timing
 from tileseer.core import cache as caches
-from tileseer.core import draws
+from tileseer.core import content_hash
 from tileseer.core.code_digest import digest_of_code
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
@@ -92,7 +92,7 @@ class Emulation:
         assert isinstance(kernel, GemmKernel)
         pairs = supported_problems(kernel, tiny_problems(kernel))
         if self.fewest:
-            pairs.sort(key=lambda pair: draws.of_name(f"{self.seed} {kernel.name} {_dims_text(*pair)}"))
+            pairs.sort(key=lambda pair: content_hash.of_name(f"{self.seed} {kernel.name} {_dims_text(*pair)}"))
         settings = [self.gpu.model_dump_json(), str(self.fewest), *(_dims_text(*pair) for pair in pairs)]
         code = digest_of_code("amdgpu_emulator", "tileseer/compile/instructions.py")
         key = caches.key(_VERDICT_FORMAT, code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)

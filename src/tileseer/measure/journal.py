@@ -53,6 +53,13 @@ MALFORMED = pa.schema([("journal", pa.string()), ("line", pa.int64()), ("reason"
 LONGEST_SHOWN = 500
 BLOCKS = 4
 """Blocks of lines that make one row group: the memory for it does not depend on the size of the journal."""
+IDENTITY = ("kernel_id", "split_k", "problem_key")
+"""Columns that name a measured pair, in every table of the benchmark stage."""
+
+
+def pair_text(rows: pa.Table) -> pa.ChunkedArray:
+    """Return the name of the pair of each row."""
+    return pc.binary_join_element_wise(*(rows[column].cast(pa.string()) for column in IDENTITY), "/")
 
 
 class MeasuredBy(NamedTuple):

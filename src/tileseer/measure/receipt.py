@@ -18,8 +18,7 @@ from pydantic import Field
 from tileseer.core import documents
 from tileseer.core.atomic import write_text
 from tileseer.core.tables import StrictModel, validate_table
-from tileseer.measure.journal import MeasuredBy
-from tileseer.measure.pairs import IDENTITY, pair_text
+from tileseer.measure.journal import IDENTITY, MeasuredBy, pair_text
 
 PASSING = ("throttled", "contended")
 COUNTED_COLUMNS = (*IDENTITY, "status", "error", "latency_ms", "tflops", "non_zero", "samples", "latency_cv")

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tileseer.config.benchmark import Timing
 from tileseer.measure import journal
 from tileseer.measure.device import Device
-from tileseer.measure.pairs import IDENTITY, pair_text
+from tileseer.measure.journal import IDENTITY, pair_text
 
 FOLDER = "again"
 SHARE = 0.1

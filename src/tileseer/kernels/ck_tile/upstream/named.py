@@ -14,8 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self, cast
 
-from tileseer.config.operations import DTYPES, Variant
-from tileseer.config.rule_set_names import BUILDER_SETS, RULE_SETS
+from tileseer.config.operations import BUILDER_SETS, DTYPES, RULE_SETS, Variant
 from tileseer.core.errors import UserError
 from tileseer.core.tables import read_yaml_table
 from tileseer.gpus.arch import ArchSpecs
