@@ -109,10 +109,9 @@ lock:
 	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu --extra dev -o envs/requirements-dev.lock
 	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
 
-# The picture of the stages, as Snakemake knows them, without the files of settings: needs graphviz.
+# The picture of the stages, as Snakemake knows them: needs graphviz.
 rule-graph: $(READY_DEV)
 	$(RUN) snakemake --cores 1 --quiet all --rulegraph -- results/models/gfx950 results/reports/gfx950.html | \
-	    awk '/"stage_file"/ {n = $$1 + 0; next} !($$2 == "->" && $$1 == n)' | \
 	    dot -Grankdir=LR -Tsvg | sed '/^<!--/d; /^ -->/d' > docs/pipeline.svg
 
 # Every figure of the documentation: blocks of pages, the table of results, generated pages, pictures. It reads results/ and

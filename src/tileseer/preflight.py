@@ -26,6 +26,7 @@ from tileseer.kernels.enumeration import parse_kernel_filter
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn.learner import class_of
 from tileseer.measure.device import refuse_unless_emulated
+from tileseer.measure.harness.telemetry import refuse_other_gpus
 from tileseer.problems import training_set
 
 TOOLCHAIN_OF_DEVICE = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
@@ -160,6 +161,7 @@ def _check_device(settings: Config) -> None:
         )
     if toolchain != "none" and not library.offered:
         registry.refuse_other_toolchain(settings.compile, arch)
+    refuse_other_gpus(device, arch)
 
 
 def _check_kernels(faults: _Faults, settings: Config, named_sets: Path) -> None:

@@ -25,9 +25,11 @@ def source(path):
 
 
 # Jobs import this package, also where it is not installed.
-os.environ["PYTHONPATH"] = ":".join(
-    filter(None, [str(places.PACKAGE.parent), os.environ.get("PYTHONPATH")])
-)
+os.environ |= {
+    "PYTHONPATH": ":".join(
+        filter(None, [str(places.PACKAGE.parent), os.environ.get("PYTHONPATH")])
+    )
+}
 SCRIPTS = shlex.quote(source("workflow/scripts"))
 NATIVE, TEMPLATES = source("workflow/native"), source("workflow/templates")
 RULE_SETS = source("config/rule_sets")

@@ -29,7 +29,7 @@ rule compile:
         toolchain=TOOLCHAIN,
         machine=machine,
         product=product,
-        native=str(NATIVE),
+        native=lambda wildcards: NATIVE,
     message:
         "Compile {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
@@ -82,7 +82,7 @@ rule libraries:
         code=code("libraries"),
         toolchain=TOOLCHAIN,
         machine=machine,
-        native=str(NATIVE),
+        native=lambda wildcards: NATIVE,
         device=DEVICE,
     message:
         "Link the kernels of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
@@ -109,7 +109,7 @@ rule driver:
         code=code("libraries"),
         toolchain=TOOLCHAIN,
         machine=machine,
-        native=str(NATIVE),
+        native=lambda wildcards: NATIVE,
         device=DEVICE,
     message:
         "Build the measuring driver for {wildcards.arch}"

@@ -25,7 +25,7 @@ rule configs:
         settings=settings("configs"),
         code=code("configs"),
         machine=machine,
-        rule_sets=str(RULE_SETS),
+        rule_sets=lambda wildcards: RULE_SETS,
     message:
         "Enumerate the kernels of {wildcards.operation} for {wildcards.arch}"
     shell:

@@ -22,7 +22,7 @@ rule headers:
         "../../envs/tileseer.yaml"
     params:
         code=code("headers"),
-        templates=str(TEMPLATES),
+        templates=lambda wildcards: TEMPLATES,
         level=CK_LEVEL,
     message:
         "Emit the C++ of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
@@ -48,7 +48,7 @@ rule sources:
         "../../envs/tileseer.yaml"
     params:
         code=code("sources"),
-        templates=str(TEMPLATES),
+        templates=lambda wildcards: TEMPLATES,
         level=CK_LEVEL,
     message:
         "Unpack the C++ of {wildcards.operation} for {wildcards.arch}"

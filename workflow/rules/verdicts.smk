@@ -21,7 +21,7 @@ rule verdicts:
         code=code("verdicts"),
         toolchain=TOOLCHAIN,
         machine=machine,
-        native=str(NATIVE),
+        native=lambda wildcards: NATIVE,
     message:
         "Execute {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:

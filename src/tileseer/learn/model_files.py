@@ -133,12 +133,13 @@ def parse_index(models: Path) -> Index:
 def _checked_index(models: Path) -> Index:
     index = parse_index(models)
     present = file_digests(models)
+    again = f"publish the models again, by snakemake -f {models}"
     for name, digest in index.sha256.items():
         if name not in present:
             # No path arithmetic: an absolute name in the index would leave the directory out of the message.
-            raise UserError(f"{models}/{name}: the file is missing, which index.json lists; publish the models again")
+            raise UserError(f"{models}/{name}: the file is missing, which index.json lists; {again}")
         if present[name] != digest:
-            raise UserError(f"{models / name}: the content does not match index.json; publish the models again")
+            raise UserError(f"{models / name}: the content does not match index.json; {again}")
     extra = sorted(set(present) - set(index.sha256))
     if extra:
         raise UserError(f"{models / extra[0]}: the file is not listed in index.json; remove it or publish again")
