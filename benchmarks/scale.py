@@ -39,7 +39,7 @@ from tileseer.problems.problem_table import ProblemEntry
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow")
 ARCH, OPERATION = "gfx950", "forward_bf16"
-TARGET = f"results/datasets/{ARCH}/{OPERATION}.parquet"
+TARGET = f"results/datasets/{ARCH}/{OPERATION}/pairs.parquet"
 PROBLEMS = 1_000
 PAIRS_A_CHUNK = 100_000
 STAND_IN = """\
@@ -117,10 +117,10 @@ def dataset(pairs: int, pairs_a_chunk: int) -> dict[str, float]:
         command = [
             sys.executable, str(ROOT / "workflow/scripts/dataset.py"), "--arch", ARCH, "--operation", OPERATION,
             "--problems", "problems.parquet", *(word for kind in files for word in (f"--{kind}", *files[kind])),
-            "--dataset", "dataset.parquet", "--quarantine", "quarantine.tsv",
+            "--dataset", "dataset",
         ]  # fmt: skip
         spent = used(command, folder, os.environ)
-        size = (folder / "dataset.parquet").stat().st_size
+        size = sum(path.stat().st_size for path in (folder / "dataset").iterdir())
     return {"measurements": pairs, "chunks": chunks, "dataset_mib": size / 2**20} | spent
 
 

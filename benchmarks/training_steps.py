@@ -26,7 +26,7 @@ Run = tuple[str, str]
 
 def times_of(results: Path, arch: str, operation: str) -> dict[Run, tuple[float, float]]:
     """Microseconds of the fastest candidates and of the picks of each training run, in one direction."""
-    dataset = Dataset.read(results / "datasets" / arch / f"{operation}.parquet")
+    dataset = Dataset.read(results / "datasets" / arch / operation)
     fastest = pd.Series(best_us(dataset), dataset.problems["problem_key"])
     uses = read_uses(results / "problems" / f"{operation}.uses.parquet")
     uses["us"] = uses["problem_key"].map(fastest) * uses["occurrences"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tileseer.dataset.provenance import DatasetProvenance, Recording
+from tileseer.dataset.provenance import Recording
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn.model_files import Index
@@ -24,7 +24,6 @@ FOLDER = Path(__file__).parents[1] / "docs/generated/schemas"
 FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("receipt.json", Receipt, "`results/benchmark/ARCH/OPERATION/CHUNK.json`"),
     ("recording.json", Recording, "a recording, such as `config/recorded/sm_90/recording.json`"),
-    ("dataset.json", DatasetProvenance, "metadata of `results/datasets/ARCH/OPERATION.parquet`, entry `tileseer`"),
     ("feature_spec.json", FeatureSpec, "training folder, published model, baseline"),
     ("train_manifest.json", Manifest, "training folder, published model"),
     ("feature_importances_tflops.json", Importances, "training folder, published model"),

@@ -130,7 +130,7 @@ def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
 
 def _check_recording(settings: Config, gpu: Hardware | None) -> None:
     # Not above: Arrow's tables take time that an arch without a recording does not need.
-    from tileseer.dataset import recording
+    from tileseer.dataset import tables as recording
 
     folder = Path(settings.replays[settings.arch])
     if not (folder / recording.FILE).exists():

@@ -99,19 +99,20 @@ def measured(variant="forward"):
 
 
 def timed(problem_table, candidate_table, operation, gpu=None, arch="gfx950"):
-    """All pairs of the two tables with the simulated device's times."""
+    """The pairs of the two tables that the simulated device could try, with its times."""
     pairs = np.indices((len(problem_table), len(candidate_table)), dtype=np.int32)
     rows, columns = (index.ravel() for index in pairs)
     device = SimulatedDevice(gpu or product(), coefficients(), seed=1)
     times = device.measure(problem_table, candidate_table, rows, columns)
     flops = implicit_gemm(problem_table, problem_table["variant"].iloc[0])["flops"].to_numpy()
     unknown = np.full(len(rows), np.nan)
-    return Dataset(
+    every = Dataset(
         arch=arch, operation=str(operation), device=device.name, device_kind=device.kind,
         problems=problem_table, candidates=candidate_table, problem=rows, candidate=columns,
         status=times.status, latency_ms=times.latency_ms, tflops=flops[rows] / (times.latency_ms * 1e9),
         sentinel=times.sentinel, relative_error=unknown, rank=unknown,
     )  # fmt: skip
+    return every.only(times.status != STATUSES.index("unsupported"))
 
 
 def table_of(tflops, split, *, ndim=None, networks=None, statuses=None):

@@ -1,15 +1,13 @@
 """Models of the small world of ``learning_samples``, trained, judged, served and published."""
 
 import json
-from functools import partial
 
 import dataset_files
 import learning_samples as samples
 import pandas as pd
 
 from tileseer.config.model import ServingParameters
-from tileseer.core import documents, parquet
-from tileseer.dataset import recording
+from tileseer.core import documents
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.learn import model_files
@@ -19,7 +17,6 @@ from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.training import settings_for
 from tileseer.learn.validation import Context, report_of, validate_model
 from tileseer.learn.validation_report import Validation
-from tileseer.problems.operation import Operation
 from tileseer.problems.problem_table import USES
 from tileseer.serve import publication, serving
 from tileseer.serve.evaluation import Evaluation, LayerEvaluation
@@ -85,11 +82,8 @@ def publish_results(results, worlds):
     parts = []
     for world in worlds:
         own = results / "parts" / world.operation
-        path = results / "datasets" / world.arch / f"{world.operation}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        change = partial(pd.DataFrame.assign, tflops=world.tflops)
-        dataset_files.dataset(path, change, operation=world.operation, device=world.device, world=world)
-        data = Dataset.read(path)
+        path = results / "datasets" / world.arch / world.operation
+        data = Dataset.read(dataset_files.dataset(path, device=world.device, world=world))
         trained = samples.train(data, samples.product(), samples.changed(min_child_samples=2))
         trained.save(own / "training")
         serving.serve_model(data, trained.model, SMALL_SERVING).save(own / "serving")
@@ -111,19 +105,15 @@ def let_the_hashes_fit(models):
 def train_on_recording(path, product, operation, one_in, arch=None, **changed):
     """Train on one in so many problems of a recording, which ``path`` then has as a dataset; return both."""
     device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", product)
-    folder = samples.CONFIG / "recorded" / (arch or device.arch)
-    table = recording.recorded_dataset(folder, Operation.parse(operation), device)
-    numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(table.filter(numbers % one_in == 0), path)
-    data = Dataset.read(path)
+    data = Dataset.read(dataset_files.part_of_recording(path, arch or device.arch, operation, one_in))
+    data = data.with_estimates(device, samples.coefficients())
     settings = settings_for(samples.SMALL.model_copy(update=changed or {"min_child_samples": 5}), data)
     return data, samples.train(data, device, settings, coefficients=samples.coefficients())
 
 
 def publish_recording(folder, product, operation, one_in, arch):
     """Publish a model of one in so many problems of a recording without validation; return its dataset."""
-    data, trained = train_on_recording(folder / "dataset.parquet", product, operation, one_in, arch)
+    data, trained = train_on_recording(folder / "dataset", product, operation, one_in, arch)
     trained.save(folder / "training")
     scored = left_out(data, recipe_of(trained.model, 1))
     report = report_of(scored, trained.model.hardware, Context())

@@ -117,57 +117,49 @@ STAGES = (
     Stage(
         "dataset",
         f"--arch gfx950 {OPERATION} --problems made/problems.parquet --build made/build.parquet "
-        "--support made/support.parquet --receipts made/receipt.json --dataset made/dataset.parquet "
-        "--quarantine made/quarantine.tsv",
+        "--support made/support.parquet --receipts made/receipt.json --dataset made/dataset",
         (),
         (
             "made/problems.parquet", "made/build.parquet", "made/support.parquet", "made/receipt.json",
             "journals/0.1.parquet",
         ),
-        ("made/dataset.parquet", "made/quarantine.tsv"),
+        ("made/dataset",),
     ),
     Stage(
         "model",
-        f"--dataset made/dataset.parquet {PRODUCT} --coefficients config/simulated_device.yaml --output made/training",
-        ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/dataset.parquet",), ("made/training",), MODEL,
+        f"--dataset made/dataset {PRODUCT} --coefficients config/simulated_device.yaml --output made/training",
+        ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/dataset",), ("made/training",), MODEL,
     ),
     Stage(
         "validation",
-        "--dataset made/dataset.parquet --training made/training --layers config/layers.csv "
+        "--dataset made/dataset --training made/training --layers config/layers.csv "
         "--coefficients config/simulated_device.yaml --uses made/uses.parquet --validation made/validation.json",
-        (LAYERS, "config/simulated_device.yaml"), ("made/dataset.parquet", "made/training", "made/uses.parquet"),
+        (LAYERS, "config/simulated_device.yaml"), ("made/dataset", "made/training", "made/uses.parquet"),
         ("made/validation.json",),
     ),
     Stage(
         "serving",
-        "--dataset made/dataset.parquet --training made/training --validation made/validation.json --uses "
+        "--dataset made/dataset --training made/training --validation made/validation.json --uses "
         "made/uses.parquet --api config/ck_api.yaml "
         "--template {root}/workflow/templates/serving/selector.hpp.j2 --coefficients config/simulated_device.yaml "
         "--output made/serving",
         ("config/ck_api.yaml", "config/simulated_device.yaml"),
-        ("made/dataset.parquet", "made/training", "made/validation.json", "made/uses.parquet"),
+        ("made/dataset", "made/training", "made/validation.json", "made/uses.parquet"),
         ("made/serving",), SERVING,
     ),
     Stage(
         "publish",
         "--training made/training --validation made/validation.json --serving made/serving --arch gfx950 "
-        "--operations forward_bf16 --made-from made/dataset.parquet made/problems.parquet --workflow {root} "
+        "--operations forward_bf16 --made-from made/dataset/problems.parquet made/problems.parquet --workflow {root} "
         "--template {root}/workflow/templates/models.md.j2 --models made/models",
-        (), ("made/training", "made/validation.json", "made/serving", "made/dataset.parquet"), ("made/models",),
+        (), ("made/training", "made/validation.json", "made/serving", "made/dataset"), ("made/models",),
     ),
     Stage(
         "report",
-        "--validation made/validation.json --training made/training --dataset made/dataset.parquet "
+        "--validation made/validation.json --training made/training --dataset made/dataset "
         "--kernels made/serving/kernels.json --evaluation made/serving/evaluation.json "
         "--template {root}/workflow/templates/report.html.j2 --page made/report.html",
-        (), ("made/validation.json", "made/dataset.parquet"), ("made/report.html",),
-    ),
-    Stage(
-        "recorded",
-        f"{OPERATION} --tables recording/recording.json --hardware config/hardware.yaml --product sm_90_h200 "
-        "--coefficients config/simulated_device.yaml --dataset made/recorded.parquet",
-        ("recording/recording.json", "config/hardware.yaml", "config/simulated_device.yaml"), (),
-        ("made/recorded.parquet",),
+        (), ("made/validation.json", "made/dataset"), ("made/report.html",),
     ),
 )  # fmt: skip
 
@@ -177,7 +169,6 @@ def lay_out(folder: Path) -> None:
     (folder / "config").mkdir(parents=True)
     for name in TABLES:
         shutil.copy(ROOT / "config" / name, folder / "config" / name)
-    shutil.copytree(ROOT / "config/recorded/sm_90", folder / "recording", ignore=shutil.ignore_patterns("bwd_*"))
     rules = yaml.safe_load((ROOT / "config/rule_sets/sweep.yaml").read_text())
     rules["tiles"] = rules["tiles"][:1]
     rules["variants"]["forward"]["options"] = rules["variants"]["forward"]["options"][2:3]

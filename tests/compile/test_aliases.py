@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataset_files
 import learning_samples as samples
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from kernel_samples import a_kernel
@@ -13,13 +13,12 @@ from published_models import SMALL_SERVING
 from tileseer.compile import aliases
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
+from tileseer.dataset.tables import KERNELS
 from tileseer.gpus import hardware
 from tileseer.learn import training as stage
 from tileseer.learn.model import Model
 from tileseer.measure import support_table
-from tileseer.problems.operation import Operation
 from tileseer.serve import serving as serving
 from tileseer.serve.scoring import with_other_names
 
@@ -88,18 +87,16 @@ def test_pairs_of_an_alias_are_those_of_its_stand_in():
 
 def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):
     device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", "gfx950_mi355x")
-    folder = samples.CONFIG / "recorded/gfx950_mi355x"
-    table = recording.recorded_dataset(folder, Operation.parse("forward_bf16"), device)
-    rows = table.to_pandas().astype({"kernel": str, "alias_of": str})
-    first, second = sorted(rows["kernel"].unique())[:2]
-    own = rows[rows["kernel"] != second]
-    again = own[own["kernel"] == first].assign(kernel=second, alias_of=first)
-    for name, frame in (("own", own), ("both", pd.concat([own, again]).sort_values(["problem_key", "kernel"]))):
-        parquet.write_table(
-            pa.Table.from_pandas(frame, table.schema, preserve_index=False), tmp_path / f"{name}.parquet"
-        )
-    data, alone = (Dataset.read(tmp_path / f"{name}.parquet") for name in ("both", "own"))
-    assert second not in set(data.candidates["kernel"]) and len(data.candidates) == 12
+    world = samples.measured()
+    folder = dataset_files.dataset(tmp_path / "own", device=device.name)
+    alone = Dataset.read(folder)
+    first = alone.candidates["kernel"][0]
+    rows = parquet.read_table(folder / "kernels.parquet").to_pylist()
+    second = a_kernel(num_groups_to_merge=2).name
+    rows.append(rows[0] | {"kernel": second, "kernel_id": "0", "alias_of": first})
+    parquet.write_table(pa.Table.from_pylist(rows, KERNELS), folder / "kernels.parquet")
+    data = Dataset.read(folder)
+    assert second not in set(data.candidates["kernel"]) and len(data.candidates) == len(world.candidates)
     assert (data.candidates.set_index("kernel")["aliases"] != "").sum() == 1
     assert data.candidates.set_index("kernel")["aliases"][first] == second
     assert (data.candidate == alone.candidate).all()

@@ -11,7 +11,7 @@
 | list of kernels | score | bytes, lines | test_foreign_names.py |
 | journal | benchmark, dataset | bytes | also as lines: test_journal.py |
 | receipts, Parquet, bundles, training, reports | stages | whole files | test_whole_files.py, test_bundle.py |
-| recording | recorded | bytes, values, names | test_bad_folders.py |
+| recording | model to report | bytes, values, names | test_bad_folders.py |
 | model directory | score, provenance | bytes, values, names | test_bad_folders.py |
 | zoo file, ONNX | crawl | | test_bad_problems.py, tests/crawl |
 | objects of a compiler, cache entries | compile | | test_compiler_faults.py, test_cache.py |
@@ -57,7 +57,7 @@ INPUTS = {
     "verify": (f"{MODELS}/index.json",),
     "bench": ("config/arch_specs.json", "config/hardware.yaml", "config/simulated_device.yaml"),
 }
-EXPENSIVE = {"model", "validation", "serving", "report", "recorded"}
+EXPENSIVE = {"model", "validation", "serving", "report"}
 """Stages whose work takes long: they get damage that is certain to be refused."""
 
 
@@ -72,7 +72,7 @@ def world(tmp_path_factory):
         patch.chdir(folder)
         patch.setattr(tempfile, "tempdir", str(place / "tmp"))
         for stage in STAGES:
-            if stage.name not in ("report", "recorded"):
+            if stage.name != "report":
                 assert stage.run() == 0, stage.name
         for name in ("default.yaml", "full.yaml", "builder.yaml", "sweep.yaml", "cutlass.yaml"):
             Path("config/rule_sets").mkdir(exist_ok=True)
@@ -333,9 +333,9 @@ def test_an_interrupt_and_an_input_without_end_are_one_line(command, error, ende
     assert shown.startswith(said) and shown.count("\n") == 1
 
 
-def test_a_dataset_whose_name_is_no_text(world):
+def test_a_table_whose_name_is_no_text(world):
     path = world / os.fsdecode(b"made/\xff\xfe.parquet")
-    shutil.copy(world / "made/dataset.parquet", path)
+    shutil.copy(world / "made/problems.parquet", path)
     try:
         with pytest.raises(UserError, match="rename it"):
             parquet.read_table(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from tileseer.compile.base import CompileUnit
 from tileseer.compile.none import NoToolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import assembly, schema
+from tileseer.dataset import assembly
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
@@ -86,12 +85,11 @@ def chunk(tmp_path):
 
 
 def assembled(files, problems):
-    """Return the dataset of chunks, as it is in its file, and the quarantine."""
-    path = files[0].receipt.with_name("dataset.parquet")
-    rows, quarantine = assembly.write_dataset(files, problems, "gfx950", "forward_bf16", path)
-    table = parquet.read_table(path)
-    assert table.num_rows == rows
-    return table, quarantine
+    """Return the pairs of the dataset of chunks, the dataset, and the quarantine."""
+    folder = files[0].receipt.with_name("dataset")
+    pairs, quarantine = assembly.write_dataset(files, problems, "gfx950", "forward_bf16", folder)
+    assert parquet.read_table(folder / "pairs.parquet").equals(pairs)
+    return pairs.to_pandas(), Dataset.read(folder), quarantine
 
 
 def measured(chunk, budget_s=None, batch_pairs=100):
@@ -110,39 +108,24 @@ def measured(chunk, budget_s=None, batch_pairs=100):
     return files
 
 
-def test_every_pair_has_a_row_and_says_what_became_of_it(chunk):
-    table, quarantine = assembled([measured(chunk)], chunk[3])
+def test_every_tried_pair_has_a_row_and_says_what_became_of_it(chunk):
+    pairs, data, quarantine = assembled([measured(chunk)], chunk[3])
     assert not quarantine.num_rows
-    rows = pd.DataFrame(table.to_pylist())
-    assert len(rows) == 12 and table.schema.equals(schema.SCHEMA)
-    assert rows.value_counts(["status", "reason"]).to_dict() == {
-        ("ok", ""): 5,
-        ("crash", "crash"): 1,
-        ("compile_error", "error: no such type"): 3,
-        ("unsupported", "vector"): 3,
+    assert pairs["status"].tolist() == [STATUSES[code] for code in data.status]
+    assert pairs[["status", "reason"]].astype(str).value_counts().to_dict() == {("ok", ""): 5, ("crash", "crash"): 1}
+    assert (pairs["sentinel"] == DRIFT).all() and (data.sentinel == DRIFT).all()
+    assert (data.arch, data.operation, data.device, data.device_kind) == ("gfx950", "forward_bf16", "toy", "recorded")
+    kernels = parquet.read_table(chunk[1].receipt.with_name("dataset") / "kernels.parquet").to_pandas()
+    assert kernels.value_counts(["build_status", "build_reason"]).to_dict() == {
+        ("ok", ""): 3,
+        ("compile_error", "error: no such type"): 1,
     }
-    assert (rows["tflops"].notna() == (rows["status"] == "ok")).all()
-    sent = rows["status"].isin(["ok", "crash"])
-    assert (rows["sentinel"][sent] == DRIFT).all() and rows["sentinel"][~sent].isna().all()
-    ok = rows[rows["status"] == "ok"]
-    flops = 2.0 * ok["C"] * 64 * 64
-    assert np.allclose(ok["tflops"], flops / ok["latency_ms"] * 1e-9)
-
-
-def test_what_is_loaded_is_what_was_assembled(chunk, tmp_path):
-    table, _ = assembled([measured(chunk)], chunk[3])
-    parquet.write_table(table, tmp_path / "d.parquet")
-    m = Dataset.read(tmp_path / "d.parquet")
-    assert (m.arch, m.operation, m.device, m.device_kind) == ("gfx950", "forward_bf16", "toy", "recorded")
-    assert (len(m.problems), len(m.candidates)) == (3, 4)
-    names = m.candidates["kernel"].to_numpy()[m.candidate]
-    assert names.tolist() == table["kernel"].to_pylist()
-    np.testing.assert_array_equal(m.sentinel, table["sentinel"].to_numpy())
-    assert m.problems["problem_key"].to_numpy()[m.problem].tolist() == table["problem_key"].to_pylist()
-    assert [STATUSES[code] for code in m.status] == table["status"].to_pylist()
-    provenance = json.loads(parquet.read_table(tmp_path / "d.parquet").schema.metadata[b"tileseer"])
-    assert provenance["device_kind"] == "recorded"
-    assert provenance["rows_by_status"] == {"ok": 5, "crash": 1, "compile_error": 3, "unsupported": 3}
+    # Two problems with three kernels that were built; the third problem has three channels, which no kernel takes.
+    assert (len(data.problems), len(data.candidates), len(data.problem)) == (3, 3, 6)
+    of_candidate = pd.Index(chunk[0].candidates["kernel"]).get_indexer(data.candidates["kernel"])
+    assert np.allclose(data.latency_ms[data.ok], 1e-3 * (of_candidate[data.candidate] + 1.0)[data.ok])
+    flops = 2.0 * data.problems["C"].to_numpy() * 64 * 64
+    assert np.allclose(data.tflops[data.ok], (flops[data.problem] / data.latency_ms * 1e-9)[data.ok])
 
 
 def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
@@ -150,45 +133,40 @@ def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
     path = chunk[4]
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:2], "half a li\n", *lines[2:]]))
-    table, quarantine = assembled([files], chunk[3])
-    assert table.num_rows == 12
+    pairs, _, quarantine = assembled([files], chunk[3])
+    assert len(pairs) == 6
     told = {"journal": str(path), "line": 3, "reason": "its checksum does not fit", "text": "half a li"}
     assert quarantine.to_pylist() == [told]
 
 
-def test_a_spent_budget_leaves_pairs_skipped_and_a_larger_one_goes_on(chunk):
+def test_a_spent_budget_leaves_pairs_out_and_a_larger_one_goes_on(chunk):
     # Every pair costs the toy device a second; a batch is one pair.
     chunk[0].device.seconds = 1.0
-    table, _ = assembled([measured(chunk, 2.0, 1)], chunk[3])
-    rows = pd.DataFrame(table.to_pylist())
-    assert rows.value_counts(["status", "reason"])[("skipped", "beyond the budget")] == 4
-    assert (rows.loc[rows["status"] == "skipped", "samples"] == 0).all()
-    assert len(chunk[4].read_text().splitlines()) == 1 + 2
-    table, _ = assembled([measured(chunk)], chunk[3])
-    assert "skipped" not in table["status"].to_pylist()
+    pairs, _, _ = assembled([measured(chunk, 2.0, 1)], chunk[3])
+    assert len(pairs) == 2 and len(chunk[4].read_text().splitlines()) == 1 + 2
+    pairs, _, _ = assembled([measured(chunk)], chunk[3])
+    assert len(pairs) == 6
     assert len(chunk[4].read_text().splitlines()) == 1 + 6
 
 
 def test_a_kernel_with_a_wrong_result_has_no_times(chunk):
     chunk[0].device.status = "wrong_result"
-    table, _ = assembled([measured(chunk)], chunk[3])
-    rows = pd.DataFrame(table.to_pylist())
-    wrong = rows[rows["status"] == "wrong_result"]
-    assert len(wrong) == 2 and wrong["kernel"].nunique() == 1
-    assert sorted(wrong["reason"]) == [assembly.WRONG_ELSEWHERE, "wrong_result"]
-    assert wrong["latency_ms"].isna().all() and wrong["tflops"].isna().all()
-    assert (rows["status"] == "ok").sum() == 4
+    _, data, _ = assembled([measured(chunk)], chunk[3])
+    wrong = data.status == STATUSES.index("wrong_result")
+    assert wrong.sum() == 2 and len(set(data.candidate[wrong])) == 1
+    assert np.isnan(data.latency_ms[wrong]).all() and np.isnan(data.tflops[wrong]).all()
+    assert np.count_nonzero(data.ok) == 4
     journal_rows = journal.read_journal(chunk[4])[0]
     assert journal_rows["status"].to_pylist().count("ok") == 5, "the journal keeps what was measured"
 
 
 def test_a_pair_on_a_throttled_device_is_measured_again_by_the_next_run(chunk):
     chunk[0].device.status = "throttled"
-    table, _ = assembled([measured(chunk)], chunk[3])
-    assert table["status"].to_pylist().count("throttled") == 1
+    pairs, _, _ = assembled([measured(chunk)], chunk[3])
+    assert pairs["status"].tolist().count("throttled") == 1
     chunk[0].device.status = "ok"
-    table, _ = assembled([measured(chunk)], chunk[3])
-    assert table["status"].to_pylist().count("ok") == 6
+    pairs, _, _ = assembled([measured(chunk)], chunk[3])
+    assert pairs["status"].tolist() == ["ok"] * 6
     assert len(chunk[4].read_text().splitlines()) == 1 + 6 + 1
 
 
@@ -200,14 +178,3 @@ def test_a_journal_that_does_not_fit_its_receipt_stops_the_stage(chunk, damage):
     path.write_text("".join(lines[:-1]) if damage == "lost" else path.read_text().replace(",0.002,", ",0.003,"))
     with pytest.raises(UserError, match=r"journal\.csv: .*delete the receipt and run again"):
         assembled([files], chunk[3])
-
-
-def test_a_file_that_is_no_dataset_is_refused(tmp_path):
-    parquet.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
-    with pytest.raises(UserError, match=r"x\.parquet: there is no column kernel: another table"):
-        Dataset.read(tmp_path / "x.parquet")
-    (tmp_path / "y.parquet").write_bytes(b"PAR1 half a file")
-    with pytest.raises(UserError, match=r"y\.parquet: this is no readable Parquet file"):
-        Dataset.read(tmp_path / "y.parquet")
-    with pytest.raises(UserError, match=r"z\.parquet: there is no such file"):
-        Dataset.read(tmp_path / "z.parquet")

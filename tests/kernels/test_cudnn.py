@@ -7,15 +7,16 @@ import learning_samples as samples
 import numpy as np
 import pytest
 from compiled_selector import OWN_CHOICE, compiled_selector
+from dataset_files import part_of_recording
 from hypothesis import given
 from hypothesis import strategies as st
 from published_models import SMALL_SERVING
 
 from tileseer.config.operations import DTYPES, VARIANTS
-from tileseer.core import documents, parquet
+from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
+from tileseer.dataset.tables import read_recording
 from tileseer.gpus import hardware
 from tileseer.kernels import libraries
 from tileseer.kernels.cudnn.engines import ENGINES, tile_code
@@ -24,7 +25,7 @@ from tileseer.kernels.cudnn.kernel import Plan
 from tileseer.kernels.names import read_kernel_name
 from tileseer.learn import model_files, own_choice, ranking
 from tileseer.learn import training as model_stage
-from tileseer.problems.operation import Operation
+from tileseer.measure.device import STATUSES
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve import serving as stage
 from tileseer.serve.selector import NO_CANDIDATE, Selector
@@ -69,11 +70,8 @@ def test_features_say_engine_tile_and_slices():
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """A part of the recording as measurements, and its file."""
-    table = recording.recorded_dataset(FOLDER, Operation.parse(OPERATION), H200)
-    numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
-    path = tmp_path_factory.mktemp("cudnn") / "dataset.parquet"
-    parquet.write_table(table.filter(numbers % 6 == 0), path)
-    return Dataset.read(path), path
+    folder = part_of_recording(tmp_path_factory.mktemp("cudnn") / "dataset", "sm_90_cudnn", OPERATION, 6)
+    return Dataset.read(folder), folder
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +90,10 @@ def with_margin(model, margin):
 
 
 def test_a_dataset_has_what_the_library_offered(measured):
-    pairs = parquet.read_table(FOLDER / OPERATION / "pairs.parquet")
-    table = recording.recorded_dataset(FOLDER, Operation.parse(OPERATION), H200)
-    assert table.num_rows == pairs.num_rows and table["rank"].null_count == 0
-    statuses = table.select(["kernel", "status"]).to_pandas().astype(str).groupby("kernel")["status"].agg(set)
-    wrong = statuses[statuses.map(lambda found: "wrong_result" in found)]
-    assert len(wrong) and not any("ok" in found for found in wrong)
+    data = Dataset.read(FOLDER / OPERATION)
+    assert not np.isnan(data.rank).any()
+    wrong = np.unique(data.candidate[data.status == STATUSES.index("wrong_result")])
+    assert len(wrong) and not np.isin(data.candidate[data.ok], wrong).any()
     own = own_choice.library_choices(measured[0])
     times = np.full((len(measured[0].problems), len(measured[0].candidates)), np.inf)
     times[measured[0].problem, measured[0].candidate] = measured[0].rank
@@ -154,7 +150,7 @@ def test_the_own_choice_is_a_candidate_of_the_model(measured, trained):
         scored = ranking.rank_held_out(with_margin(trained.model, margin), measured[0])
         kept.append(np.mean(scored.picks == own_choice.library_choices(measured[0])[scored.rows]))
     assert kept[0] < kept[1] < kept[2] == 1
-    assert trained.model.spec.library == recording.read_recording(FOLDER).library
+    assert trained.model.spec.library == read_recording(FOLDER).library
 
 
 def test_a_layer_whose_first_plan_was_wrong_is_left_to_the_library_and_has_no_figure(measured, trained):

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from dataset_files import part_of_recording
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import recording
+from tileseer.dataset import tables
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
@@ -231,77 +231,64 @@ def small_recording(folder: Path, drop: int = 0) -> Path:
     return copy
 
 
-def test_a_replayed_dataset_has_the_recorded_times(tmp_path):
-    operation = Operation.parse("forward_bf16")
-    table = recording.recorded_dataset(small_recording(tmp_path, drop=5), operation, H200)
-    about = json.loads(table.schema.metadata[b"tileseer"])
-    assert about["device_kind"] == "recorded" and about["device"] == "sm_90_h200"
-    assert about["recording"]["provenance"]["gpu"].startswith("4 x NVIDIA H200")
-    rows = table.to_pandas()
-    counts = rows["status"].value_counts()
+def test_a_recording_is_a_dataset_with_its_times(tmp_path):
+    folder = small_recording(tmp_path, drop=5)
+    data = Dataset.read(folder / "forward_bf16")
+    assert (data.device_kind, data.device) == ("recorded", "sm_90_h200")
     pairs = parquet.read_table(RECORDED / "forward_bf16/pairs.parquet").to_pandas()
-    assert counts["ok"] == len(pairs) - 5 and counts["skipped"] == 5
+    assert data.ok.all() and len(data.problem) == len(pairs) - 5
     # One pair, looked up by hand.
     problems = parquet.read_table(RECORDED / "forward_bf16/problems.parquet").to_pandas()
     names = parquet.read_table(RECORDED / "forward_bf16/kernels.parquet")["kernel"].to_pylist()
     pair = pairs.iloc[1234]
-    key, kernel = problems["problem_key"][pair["problem"]], names[pair["kernel"]]
-    row = rows[(rows["problem_key"] == key) & (rows["kernel"] == kernel)].iloc[0]
-    assert row["latency_ms"] == pytest.approx(pair["median_us"] / 1000)
-    assert row["samples"] == pair["samples"] and row["reason"] == ""
-    assert rows[rows["status"] == "unsupported"]["reason"].isin([rule.name for rule in rules.SUPPORT_RULES]).all()
-    assert pd.isna(rows[rows["status"] != "ok"]["latency_ms"]).all()
+    of_problem = (data.problems["problem_key"] == problems["problem_key"][pair["problem"]]).to_numpy()
+    of_kernel = (data.candidates["kernel"] == names[pair["kernel"]]).to_numpy()
+    (row,) = np.flatnonzero(of_problem[data.problem] & of_kernel[data.candidate])
+    assert data.latency_ms[row] == pytest.approx(pair["median_us"] / 1000)
 
 
 def test_a_recorded_sentinel_is_in_the_dataset_and_an_old_recording_has_none(tmp_path):
-    operation, folder = Operation.parse("forward_bf16"), small_recording(tmp_path)
-    path = folder / "forward_bf16/pairs.parquet"
-    pairs = pq.read_table(path)
-    pairs = pairs.drop_columns([name for name in ("sentinel",) if name in pairs.column_names])
+    folder = small_recording(tmp_path) / "forward_bf16"
+    path = folder / "pairs.parquet"
+    pairs = pq.read_table(path).drop_columns(["sentinel"])
     pq.write_table(pairs, path)
-    without = recording.recorded_dataset(folder, operation, H200)["sentinel"]
-    assert without.null_count == len(without)
+    assert np.isnan(Dataset.read(folder).sentinel).all()
     drift = 1 + np.arange(pairs.num_rows, dtype=np.float32) / pairs.num_rows
     pq.write_table(pairs.append_column("sentinel", pa.array(drift)), path)
-    rows = recording.recorded_dataset(folder, operation, H200)
-    known = rows.filter(pc.is_valid(rows["sentinel"]))
-    assert np.sort(known["sentinel"].to_numpy()) == pytest.approx(drift)
+    assert np.sort(Dataset.read(folder).sentinel) == pytest.approx(drift)
 
 
 def test_the_noise_between_runs_of_a_recording_is_the_least_error_of_its_times(tmp_path):
-    operation, folder = Operation.parse("forward_bf16"), small_recording(tmp_path)
+    folder = small_recording(tmp_path)
     about = json.loads((folder / "recording.json").read_text())
     about["between_runs"] = {"forward_bf16": {"relative": 0.0125, "pairs": 200, "source": "two machines"}}
     (folder / "recording.json").write_text(json.dumps(about))
-    parquet.write_table(recording.recorded_dataset(folder, operation, H200), tmp_path / "d.parquet")
-    found = Dataset.read(tmp_path / "d.parquet")
-    assert found.between_runs == 0.0125
-    assert found.relative_error[found.status == 0].min() == 0.0125
+    found = Dataset.read(folder / "forward_bf16")
+    assert found.between_runs == found.relative_error[found.ok].min() == 0.0125
     about["between_runs"]["forward_bf16"]["relative"] = 0
     (folder / "recording.json").write_text(json.dumps(about))
     with pytest.raises(UserError, match="relative"):
-        recording.read_recording(folder)
+        Dataset.read(folder / "forward_bf16")
 
 
 def test_what_is_wrong_with_a_recording_is_said(tmp_path):
     folder = small_recording(tmp_path)
     with pytest.raises(UserError, match="bwd_data_fp16 was not recorded"):
-        recording.recorded_dataset(folder, Operation.parse("bwd_data_fp16"), H200)
+        tables.check_recording(folder, "bwd_data_fp16", H200)
+    with pytest.raises(UserError, match="is no dataset of one operation; give the folder of one of bwd_data_bf16"):
+        Dataset.read(folder / "bwd_data_fp16")
     other = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     with pytest.raises(UserError, match=r"benchmark\.products gives gfx950_mi355x"):
-        recording.recorded_dataset(folder, Operation.parse("forward_bf16"), other)
+        tables.check_recording(folder, "forward_bf16", other)
     (folder / "recording.json").write_text("{")
     with pytest.raises(UserError, match="is not JSON"):
-        recording.read_recording(folder)
+        Dataset.read(folder / "forward_bf16")
     with pytest.raises(UserError, match="no such file"):
-        recording.read_recording(tmp_path / "nowhere")
+        Dataset.read(tmp_path / "nowhere/forward_bf16")
 
 
 def test_the_simulated_device_times_every_pair_that_ran_and_is_no_blind_guess(tmp_path):
-    table = recording.recorded_dataset(RECORDED, Operation.parse("forward_bf16"), H200)
-    keys = table["problem_key"].combine_chunks().cast(pa.string())
-    parquet.write_table(table.filter(pc.starts_with(keys, "0")), tmp_path / "recorded.parquet")
-    recorded = Dataset.read(tmp_path / "recorded.parquet")
+    recorded = Dataset.read(part_of_recording(tmp_path / "part", "sm_90", "forward_bf16", 16))
     assert len(recorded.problems) > 50
     few = recorded.only(recorded.ok)
     device = SimulatedDevice(H200, COEFFICIENTS, seed=1)

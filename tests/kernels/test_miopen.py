@@ -17,7 +17,8 @@ from tileseer.cli import main
 from tileseer.config.model import TrainingParameters
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.dataset import find_db, recording
+from tileseer.dataset import find_db
+from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.kernels import candidates, libraries
 from tileseer.kernels.libraries import check_support
@@ -210,13 +211,12 @@ def test_the_import_is_a_recording_that_the_workflow_replays(tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert (told["problems"], told["times"], told["refused"]) == (2, 4, {"no KEY=VALUES": 1})
     assert (folder / "refused.tsv").read_text().splitlines()[1].endswith("\t2\tno KEY=VALUES\tbroken line")
-    product = hardware.read_hardware(CONFIG / "hardware.yaml", told["device"])
-    table = recording.recorded_dataset(folder, Operation("forward", "fp16"), product).to_pandas()
-    assert dict(zip(table["kernel"], table["latency_ms"], strict=True)) == {
+    data = Dataset.read(folder / "forward_fp16")
+    assert dict(zip(data.candidates["kernel"][data.candidate], data.latency_ms, strict=True)) == {
         "miopen_conv_fwd_fp16_2d_GemmFwdRest": 0.25,
         "miopen_conv_fwd_fp16_2d_ConvBinWinogradRxSf3x2": 0.125,
     }
-    assert set(table["split"]) == {"train"} and table["problem_key"].tolist() == [LAYER.key] * 2
+    assert data.problems[["split", "problem_key"]].to_numpy().tolist() == [["train", LAYER.key]]
     assert run(path, "--arch", "gfx942", "--output", folder) == 2
     assert "exists already" in capsys.readouterr().err
 
@@ -227,15 +227,14 @@ def test_a_layer_in_two_layouts_is_imported_as_two_problems(tmp_path, capsys):
     path.write_text(f"{NEW}{last}=ConvHipImplicitGemmFwdXdlops:0.0625,0,miopenConvolutionFwdAlgoImplicitGEMM\n")
     assert run(path, "--arch", "gfx942", "--output", folder, "--json") == 0
     assert json.loads(capsys.readouterr().out)["problems"] == 2
-    product = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx942_mi300x")
-    table = recording.recorded_dataset(folder, Operation("forward", "fp16"), product).to_pandas()
-    ran = table[table["status"] == "ok"]
-    assert dict(zip(ran["layout"], ran["problem_key"], strict=True)) == {
+    data = Dataset.read(folder / "forward_fp16")
+    assert dict(zip(data.problems["layout"], data.problems["problem_key"], strict=True)) == {
         "": LAYER.key,
         "NHWC": LAYER.with_layout("NHWC").key,
     }
     # MIOpen runs the one solver on NHWC alone, the others on NCHW alone.
-    assert table.loc[table["status"] == "unsupported", "reason"].tolist() == ["layout"] * 3
+    able = check_support(data.problems, data.candidates, "forward") == 0
+    assert able.sum() == len(data.problem) == 3 and able[data.problem, data.candidate].all()
 
 
 @pytest.mark.parametrize(
@@ -261,16 +260,10 @@ def test_a_file_that_is_no_database_leaves_nothing(tmp_path, capsys, name, conte
 
 @pytest.mark.parametrize("operation", ["forward_fp16", "bwd_weight_fp32"])
 def test_the_shipped_recording_is_replayed_and_no_limit_refuses_what_ran(operation):
-    product = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx942_mi300x")
-    table = recording.recorded_dataset(CONFIG / "recorded" / ARCH, Operation.parse(operation), product).to_pandas()
-    ran = table[table["status"] == "ok"]
-    assert ran["problem_key"].nunique() > 1000 and ran.groupby("problem_key", observed=True).size().max() <= 6
-    pool = candidates.with_fields(pd.DataFrame({"kernel": sorted(ran["kernel"].unique()), "split_k": 1}))
-    distinct = ran.drop_duplicates("problem_key")
-    verdicts = check_support(distinct, pool, operation.rpartition("_")[0])
-    place = pd.Index(distinct["problem_key"]).get_indexer(ran["problem_key"])
-    assert (verdicts[place, pd.Index(pool["kernel"]).get_indexer(ran["kernel"])] == 0).all()
-    assert (verdicts > 0).any()
+    data = Dataset.read(CONFIG / "recorded" / ARCH / operation)
+    assert data.ok.all() and len(data.problems) > 1000 and np.bincount(data.problem).max() <= 6
+    verdicts = check_support(data.problems, data.candidates, operation.rpartition("_")[0])
+    assert (verdicts[data.problem, data.candidate] == 0).all() and (verdicts > 0).any()
 
 
 def test_features_know_the_problem_and_the_solver():

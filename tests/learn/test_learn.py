@@ -9,7 +9,6 @@ import pytest
 from published_models import train_on_recording
 
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import SKIPPED
 from tileseer.learn import boosting, cross_validation, model, rows
 
 BAD = np.uint8(5)
@@ -49,16 +48,6 @@ def test_failed_rows_are_no_training_rows():
     everything = samples.train(data, samples.product(), samples.changed(rows_per_problem=0))
     assert everything.manifest.training_rows == np.count_nonzero(data.ok & training)
     assert samples.trained().manifest.training_rows < everything.manifest.training_rows
-
-
-def test_skipped_pairs_are_neither_learnt_nor_ranked_out_of_fold():
-    data = samples.measured()
-    skipped = np.isin(data.candidate, [1, 5])
-    status = np.where(skipped, np.uint8(SKIPPED), data.status)
-    few = dataclasses.replace(data, status=status, tflops=np.where(skipped, np.nan, data.tflops))
-    found = rows.training_pairs(few)
-    assert not np.isin(found.candidate, [1, 5]).any()
-    assert len(found.problem) > 0
 
 
 def test_the_target_is_relative_to_the_best_of_the_problem():
@@ -150,8 +139,9 @@ def test_what_never_runs_is_no_pick_out_of_fold():
 def test_the_model_ranks_better_than_chance():
     data = samples.measured()
     achieved = data.grid(np.arange(len(data.problems)))
-    # The pool holds every candidate here, and the pairs are the whole grid.
-    scores = samples.trained().model.score_pairs(data.problems, data.problem, data.candidate).reshape(achieved.shape)
+    # The pool holds every candidate here.
+    problem, candidate = (index.ravel() for index in np.indices(achieved.shape))
+    scores = samples.trained().model.score_pairs(data.problems, problem, candidate).reshape(achieved.shape)
     held_out = data.held_out & (achieved.max(axis=1) > 0)
     runs = achieved > 0
     picked = achieved[np.arange(len(achieved)), np.argmax(np.where(runs, scores, -np.inf), axis=1)]

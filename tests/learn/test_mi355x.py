@@ -1,6 +1,5 @@
 """The MI355X times that others measured."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +7,12 @@ import pandas as pd
 import pytest
 
 from tileseer.core import parquet
-from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
+from tileseer.dataset.tables import read_recording
 from tileseer.gpus import hardware
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.names import read_kernel_name
 from tileseer.learn.formula import Formula, FormulaPrior
-from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "config/recorded/gfx950_mi355x"
@@ -51,23 +49,20 @@ def test_every_name_is_one_of_thirteen_candidates_and_every_shape_is_there():
 
 
 @pytest.fixture(scope="module")
-def table():
-    return recording.recorded_dataset(FOLDER, Operation.parse("forward_bf16"), PRODUCT, FITTED)
+def data():
+    return Dataset.read(FOLDER / "forward_bf16").with_estimates(PRODUCT, FITTED)
 
 
-def test_the_replayed_dataset_says_where_it_comes_from(table):
-    told = json.loads(table.schema.metadata[b"tileseer"])
-    assert told["device_kind"] == "recorded" and told["arch"] == "gfx950_mi355x"
-    assert "10cdca2d64d1193f936e9bc2dca8338f17938e67" in told["recording"]["provenance"]["source"]
-    rows = table.to_pandas()
-    assert rows["status"].value_counts().to_dict() == {"ok": 2404, "skipped": 1}
-    assert set(rows["resources_from"]) == {"estimated"} and (rows["lds_bytes"] > 0).all()
-    assert told["between_runs"]["pairs"] == 39
+def test_the_recording_says_where_it_comes_from_and_its_resources_are_estimates(data):
+    assert (data.device_kind, data.arch) == ("recorded", "gfx950_mi355x")
+    assert "10cdca2d64d1193f936e9bc2dca8338f17938e67" in data.source
+    assert len(data.problem) == np.count_nonzero(data.ok) == 2404
+    assert set(data.candidates["resources_from"]) == {"estimated"} and (data.candidates["lds_bytes"] > 0).all()
+    assert read_recording(FOLDER).between_runs["forward_bf16"].pairs == 39
 
 
-def test_the_formula_alone_picks_well(table):
+def test_the_formula_alone_picks_well(data):
     """It was made of other times; the aim for real rows that no model has seen is a mean of 98 and a P10 of 93."""
-    data = Dataset.of_table(table, FOLDER)
     rows = np.flatnonzero(data.ok)
     says = Formula(data.problems, data.candidates, PRODUCT, FormulaPrior(weight=1.0, coefficients=FITTED))
     scores = np.full((len(data.problems), len(data.candidates)), -np.inf)

@@ -144,8 +144,8 @@ def stage(named, tmp_path, monkeypatch):
 
 def assembled(folder, problems):
     chunk = ChunkFiles(folder / "build.parquet", folder / "support.parquet", folder / "receipt.json")
-    write_dataset([chunk], problems, "gfx950", "forward_bf16", folder / "dataset.parquet")
-    return Dataset.read(folder / "dataset.parquet")
+    write_dataset([chunk], problems, "gfx950", "forward_bf16", folder / "dataset")
+    return Dataset.read(folder / "dataset")
 
 
 def test_a_second_worker_tells_the_noise_that_the_first_one_cannot_see(stage):

@@ -8,13 +8,14 @@ import pytest
 
 import generated
 from tileseer.core.errors import UserError
-from tileseer.dataset.schema import SCHEMA
+from tileseer.dataset.tables import PAIRS
 from tileseer.kernels.ck_tile import kernel
 from tileseer.kernels.ck_tile.legality import LEGALITY
 from tileseer.kernels.ck_tile.support import RULES as SUPPORT_RULES
 from tileseer.learn.validation_report import Validation
 from tileseer.measure import journal
 from tileseer.measure.device import STATUSES
+from tileseer.problems import problem_table
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -55,7 +56,7 @@ def anchors(page):
 
 
 @pytest.mark.parametrize(
-    ("heading", "columns"), [("Dataset", SCHEMA), ("Journal", journal.SCHEMA)], ids=["dataset", "journal"]
+    ("heading", "columns"), [("Dataset", problem_table.SCHEMA), ("Pairs", PAIRS), ("Journal", journal.SCHEMA)]
 )
 def test_every_column_is_documented_with_its_type_and_in_order(heading, columns):
     text = section((DOCS / "internals/data.md").read_text(), heading)

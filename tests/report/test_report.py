@@ -21,7 +21,7 @@ from stages_by_hand import main_of
 from tileseer.cli.main import main
 from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
-from tileseer.dataset.provenance import DatasetProvenance, Recording
+from tileseer.dataset.provenance import Recording
 from tileseer.learn import model_files
 from tileseer.learn.model_schema import Manifest, Origin, RealityCheck, Summary
 from tileseer.learn.validation_report import Pick, Validation
@@ -218,7 +218,15 @@ def result(operation: str, kind: str = "simulated") -> results.OperationResult:
         Manifest(**manifest(operation, kind)),
         {f"feature_{i:02}": 1000 - 10 * i for i in range(30)},
         seen,
-        DatasetProvenance(**about, measurement_id="1f" * 8, rows_by_status={}),
+        Recording(
+            arch="gfx950",
+            device="gfx950_mi355x",
+            device_kind=kind,
+            operations=[operation],
+            measurement_id="1f" * 8,
+            latency="a mean",
+            provenance={},
+        ),
         shipped(seen, about),
         picks(about),
         pd.Series({keys[1]: 123.5}),
@@ -248,12 +256,11 @@ def written(folder: Path) -> results.Inputs:
         write("manifest", training / model_files.MANIFEST, one.manifest.model_dump_json())
         write("more", training / model_files.IMPORTANCES, json.dumps(one.importances))
         write("more", training / model_files.HARDWARE, learning_samples.product().model_dump_json())
-        few = shipped(result(OPERATIONS[0]).measured, origin(operation))
+        world = learning_samples.measured(operation.rpartition("_")[0])
+        few = shipped(measured.measured_of(world, learning_samples.product()), origin(operation))
         write("kernels", folder / "serving" / operation / "kernels.json", few.model_dump_json())
         write("evaluation", folder / "serving" / operation / "evaluation.json", one.evaluation.model_dump_json())
-        path = folder / "datasets" / f"{operation}.parquet"
-        path.parent.mkdir(exist_ok=True)
-        dataset_files.dataset(path, operation=operation, device="gfx950_mi355x")
+        path = dataset_files.dataset(folder / "datasets" / operation, device="gfx950_mi355x", world=world)
         paths.setdefault("dataset", []).append(path)
     training = [path.parent for path in paths["manifest"]]
     return results.Inputs(paths["validation"], training, paths["dataset"], paths["kernels"], paths["evaluation"])
@@ -382,7 +389,7 @@ def test_the_head_names_commit_settings_versions_and_data(shown, html):
     recording = Recording(
         arch="gfx950", device="gfx950_mi355x", operations=["forward_bf16"], latency="a median", provenance=provenance
     )
-    replayed = first(shown, data=shown.operations[0].data.model_copy(update={"recording": recording}))
+    replayed = first(shown, data=recording)
     changed = dataclasses.replace(replayed, source=Source(commit="beef" * 10, date="2026-11-20", uncommitted=["a"]))
     head = page.render_page(changed, TEMPLATE).split("</header>")[0]
     assert "with 1 uncommitted files" in head and "Times recorded on 2026-11-19: somebody &lt;script" in head

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from dataset_files import dataset
+from learning_samples import measured
 from published_models import LAYER, WORD
 
 from tileseer.cli import main
@@ -49,15 +50,14 @@ def test_a_training_problem_is_nearest_to_itself(models, selector):
 
 
 def test_a_dataset_adds_the_measured_times(models, tmp_path):
-    path = dataset(tmp_path / "d.parquet")
-    data = Dataset.read(tmp_path / "d.parquet")
+    data = Dataset.read(dataset(tmp_path / "d"))
     row = int(np.flatnonzero(np.bincount(data.problem[data.status == 0]) > 5)[0])
     (measured,) = problems_of_frame(data.problems.iloc[[row]])
-    found = explain_pick.explain_pick(models, measured, top=50, dataset=tmp_path / "d.parquet").model_dump()
+    found = explain_pick.explain_pick(models, measured, top=50, dataset=tmp_path / "d").model_dump()
     ok = [entry for entry in found["ranking"] if entry["measured_status"] == "ok"]
     assert ok and max(entry["measured_efficiency"] for entry in ok) == 100
     assert min(ok, key=lambda entry: entry["measured_ms"])["measured_efficiency"] == 100
-    assert path and problem_frame([measured])["problem_key"].iloc[0] == data.problems["problem_key"].iloc[row]
+    assert problem_frame([measured])["problem_key"].iloc[0] == data.problems["problem_key"].iloc[row]
 
 
 def test_the_command_says_it_to_people_and_programs(models, capsys):
@@ -75,6 +75,6 @@ def test_mistakes_are_named(models, tmp_path):
         explain_pick.explain_pick(models, WANTED, against="nonsense").model_dump()
     with pytest.raises(UserError, match=r"no candidate of .* supports the problem: .* candidates: "):
         explain_pick.explain_pick(models, Problem.from_dims("forward", "bf16", N=1, C=3, K=5, Hi=9, Wi=9))
-    dataset(tmp_path / "d.parquet", operation="bwd_data_bf16")
+    dataset(tmp_path / "d", world=measured("bwd_data"))
     with pytest.raises(UserError, match="operation is 'bwd_data_bf16'"):
-        explain_pick.explain_pick(models, WANTED, dataset=tmp_path / "d.parquet").model_dump()
+        explain_pick.explain_pick(models, WANTED, dataset=tmp_path / "d").model_dump()

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 import dataset_files
+import learning_samples as samples
+import numpy as np
 import published_models
 import pyarrow as pa
 import pytest
@@ -18,6 +20,7 @@ from tileseer.config.compile import CompileSettings
 from tileseer.config.config import Config
 from tileseer.core import documents, parquet
 from tileseer.core.checkout import source_of
+from tileseer.dataset.tables import TABLES
 from tileseer.learn import model_files
 from tileseer.serve import provenance
 from tileseer.serve.provenance import PACKAGES
@@ -47,9 +50,10 @@ def workflow(tmp_path):
 def inputs(tmp_path, monkeypatch):
     """A dataset and a table that it was made from, with relative paths as in a workflow."""
     monkeypatch.chdir(tmp_path)
-    dataset_files.dataset(tmp_path / "dataset.parquet", counts={"ok": 2, "crash": 1})
+    broken = {(0, 1): "crash"}
+    dataset_files.dataset(Path("dataset"), world=samples.table_of([[1, 2], [3, np.nan]], "train", statuses=broken))
     parquet.write_table(pa.table({"status": ["ok"]}), tmp_path / "problems.parquet")
-    return [Path("dataset.parquet"), Path("problems.parquet")]
+    return [*(Path(f"dataset/{name}.parquet") for name in TABLES), Path("problems.parquet")]
 
 
 def collect(inputs, workflow):
@@ -79,7 +83,7 @@ def test_it_says_commit_settings_packages_device_counts_and_hashes(inputs, workf
     assert one["measurements"]["pairs_by_status"] == {"crash": 1, "ok": 2}
     for path, digest in one["inputs"].items():
         assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == digest
-    assert list(one["inputs"]) == ["dataset.parquet", "problems.parquet"]
+    assert list(one["inputs"]) == [path.as_posix() for path in inputs]
 
 
 def test_uncommitted_files_are_named(workflow, tmp_path):
@@ -127,7 +131,7 @@ def test_the_ck_tree_says_its_commit(tmp_path, workflow):
 def test_one_command_prints_it(published, capsys):
     assert main(["provenance", str(published)]) == 0
     shown = capsys.readouterr().out
-    for part in ("date: '2026-11-20'", "crash: 1", "device_kind: simulated", "toolchain: none", "dataset.parquet"):
+    for part in ("date: '2026-11-20'", "crash: 1", "device_kind: simulated", "toolchain: none", "pairs.parquet"):
         assert part in shown
     assert main(["provenance", str(published), "--json"]) == 0
     written = json.loads((published / model_files.PROVENANCE).read_text())

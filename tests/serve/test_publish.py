@@ -62,10 +62,10 @@ def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_pa
 def test_provenance_and_history_are_of_the_models_on_disk(made, tmp_path, monkeypatch):
     trainings, reports, servings = (list(map(str, paths)) for paths in made)
     (tmp_path / "hardware.yaml").write_text("1")
-    dataset(tmp_path / "data.parquet")
+    dataset(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
     words = ["--training", *trainings, "--validation", *reports, "--serving", *servings, "--arch", "gfx950"]
-    words += ["--operations", "forward_bf16", "--made-from", "data.parquet", "--files", "hardware.yaml"]
+    words += ["--operations", "forward_bf16", "--made-from", "data/problems.parquet", "--files", "hardware.yaml"]
     words += ["--template", str(PAGE), "--models", "models", "--history", "history.jsonl", "--workflow", "."]
     for seed, content in enumerate("121"):
         (tmp_path / "hardware.yaml").write_text(content)

@@ -30,7 +30,7 @@ def published(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cutlass")
     # That of bwd_data has trees alone.
     start = {"features": "cutlass", "prior": "none" if request.param == "bwd_data_bf16" else "formula"}
-    data, trained = train_on_recording(folder / "dataset.parquet", "sm_90_h200", request.param, 16, "sm_90", **start)
+    data, trained = train_on_recording(folder / "dataset", "sm_90_h200", request.param, 16, "sm_90", **start)
     training = folder / "training"
     trained.save(training)
     model = Model.read(training)
@@ -96,7 +96,7 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
 
 @pytest.mark.parametrize(("arch", "product", "operation"), OTHERS)
 def test_the_header_of_another_library_picks_what_python_picks(tmp_path, arch, product, operation):
-    data, trained = train_on_recording(tmp_path / "dataset.parquet", product, operation, 8, arch)
+    data, trained = train_on_recording(tmp_path / "dataset", product, operation, 8, arch)
     categorical = sum(tree.categorical.sum() for tree in trees.nodes(trained.model.text))
     assert (categorical > 0) == (trained.model.spec.feature_set == "miopen")
     served = stage.serve_model(data, trained.model, SMALL_SERVING)

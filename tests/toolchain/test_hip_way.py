@@ -8,9 +8,7 @@ Its events have an invented clock.
 from __future__ import annotations
 
 import json
-from collections import Counter
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from small_workflow import lay_out, layer_table, square
@@ -18,6 +16,7 @@ from test_hip_modules import FORWARD
 
 from tileseer.core.cache import default_folder
 from tileseer.core.journal_files import journals_in
+from tileseer.dataset.dataset import Dataset
 from tileseer.measure.harness.details import read_details
 from tileseer.measure.journal import read_journal
 
@@ -73,10 +72,9 @@ def workflow(hip, tmp_path):
 def test_the_way_of_a_real_gpu_up_to_its_runtime(workflow):
     run = workflow.make(MODEL)
     assert {"compile", "libraries", "driver", "benchmark", "dataset", "model", "publish"} <= set(run.jobs)
-    rows = pq.read_table(workflow.folder / f"results/datasets/{OPERATION}.parquet").to_pylist()
-    assert Counter(row["status"] for row in rows) == {"ok": 12}
-    assert FORWARD in {row["kernel"] for row in rows}
-    assert all(row["latency_ms"] > 0 for row in rows)
+    data = Dataset.read(workflow.folder / f"results/datasets/{OPERATION}")
+    assert len(data.problem) == 12 and data.ok.all() and (data.latency_ms > 0).all()
+    assert FORWARD in set(data.candidates["kernel"])
     journal = workflow.folder / f"results/journals/{OPERATION}"
     events = [event for path in journal.rglob("*.jsonl") for event in read_details(path)]
     told = [event["device"] for event in events if event["event"] == "session"]

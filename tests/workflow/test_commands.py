@@ -88,7 +88,7 @@ def test_a_publication_that_is_refused_or_killed_leaves_the_models(copy):
 
 
 def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
-    (copy.folder / "results/datasets/gfx950/forward_bf16.parquet").write_bytes(b"damaged")
+    (copy.folder / "results/datasets/gfx950/forward_bf16/pairs.parquet").write_bytes(b"damaged")
     dry = tileseer(copy, *words("tileseer run -n"))
     assert dry.returncode == 0 and "\nreport gfx950: Input files updated by another job\n" in dry.stdout
     # The profile hides no job of a dry run of Snakemake itself.
@@ -96,7 +96,7 @@ def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
     run = tileseer(copy, "run", "results/models/gfx950", "-R", "model")
     assert run.returncode == 1
     assert "model gfx950 forward_bf16 failed; the end of logs/gfx950/forward_bf16/model.log:" in run.stderr
-    assert "forward_bf16.parquet" in run.stderr
+    assert "pairs.parquet" in run.stderr
     assert run.stderr.splitlines()[-1].startswith("error: 1 jobs failed: model gfx950 forward_bf16")
 
 

@@ -11,6 +11,7 @@ import yaml
 from journals import journal_rows
 from small_workflow import with_fake_compiler
 
+from tileseer.dataset.dataset import Dataset
 from tileseer.problems.problem import Problem
 from tileseer.serve.selector import Selector
 
@@ -33,9 +34,12 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
     assert failed
     assert {row["build_status"] for row in failed} == {"compile_error"}
     assert {row["resources_from"] for row in built if row["build_status"] == "ok"} == {"code_object"}
-    statuses = Counter(row["status"] for row in table(fresh, "results/datasets/gfx950/forward_bf16.parquet"))
+    statuses = Counter(row["status"] for row in table(fresh, "results/datasets/gfx950/forward_bf16/pairs.parquet"))
     assert statuses["ok"] > 0
-    assert statuses["compile_error"] > 0
+    kernels = table(fresh, "results/datasets/gfx950/forward_bf16/kernels.parquet")
+    assert {row["kernel"] for row in kernels if row["build_status"] == "compile_error"} == {
+        row["kernel"] for row in failed
+    }
     folder_of = fresh.folder / MODEL / "grouped_conv_forward_bf16_gfx950"
     spec = json.loads((folder_of / "feature_spec.json").read_text())
     assert spec["feature_set"] == "compiled"
@@ -65,7 +69,7 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
 
 def test_one_of_the_kernels_with_the_same_code_is_measured_and_only_new_code_is_measured_again(fresh, tmp_path):
     folder = with_fake_compiler(fresh, tmp_path / "machine")
-    dataset = "results/datasets/gfx950/forward_bf16.parquet"
+    dataset = "results/datasets/gfx950/forward_bf16/pairs.parquet"
     rules = fresh.folder / "config/rule_sets/small.yaml"
     small = yaml.safe_load(rules.read_text())
     small["variants"]["forward"]["options"] += [{"pipeline": "basic_v1", "schedulers": ["intrawave", "interwave"]}]
@@ -77,23 +81,18 @@ def test_one_of_the_kernels_with_the_same_code_is_measured_and_only_new_code_is_
     measured = "".join(journal_rows(fresh.folder / "results/journals"))
     names = {row["kernel"] for row in known}
     assert measured and not [name for name in names if f"'{name}'" in measured]
-    rows = table(fresh, dataset)
-    shown = [row for row in rows if row["kernel"] in names]
-    by_pair = {(row["kernel"], row["split_k"], row["problem_key"]): row for row in rows}
-    same = [by_pair[row["alias_of"], row["split_k"], row["problem_key"]] for row in shown]
-    assert [row["status"] for row in shown] == [row["status"] for row in same]
-    assert [row["latency_ms"] for row in shown] == [row["latency_ms"] for row in same]
-    assert {row["alias_of"] for row in same} == {""}
-    assert sum(row["status"] == "ok" for row in shown) > 0
-    assert first.measured == sum(row["status"] in ("ok", "crash") and not row["alias_of"] for row in rows)
+    data = Dataset.read((fresh.folder / dataset).parent)
+    assert not names & set(data.candidates["kernel"])
+    assert {name for text in data.candidates["aliases"] for name in text.split()} == names
+    assert first.measured == len(data.problem)
 
     # Another compiler that makes other code of one tile: its kernels are measured again, and no others.
     (folder / "codes").write_text("M_Tile = 16; 5000\n")
     (folder / "version").write_text("fake hipcc version 2")
     again = fresh.make(dataset)
-    changed = {row["kernel_id"] for row in table(fresh, dataset)} - {row["kernel_id"] for row in rows}
-    wanted = [row for row in table(fresh, dataset) if row["kernel_id"] in changed and not row["alias_of"]]
-    assert 0 < again.measured == sum(row["status"] in ("ok", "crash") for row in wanted) < first.measured
+    after = Dataset.read((fresh.folder / dataset).parent)
+    changed = ~after.candidates["kernel_id"].isin(data.candidates["kernel_id"]).to_numpy()
+    assert 0 < again.measured == changed[after.candidate].sum() < first.measured
 
 
 def test_no_compiler_stops_before_the_first_job(fresh, tmp_path):

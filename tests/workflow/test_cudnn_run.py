@@ -52,7 +52,7 @@ def test_plans_are_asked_for_measured_and_learnt_from(machine, monkeypatch):
     assert set(jobs) == made
     index = json.loads(machine.read(f"{MODEL}/index.json"))
     assert index["device_kind"] == "measured"
-    rows = pq.read_table(machine.folder / f"results/datasets/{OPERATION}.parquet").to_pandas()
+    rows = pq.read_table(machine.folder / f"results/datasets/{OPERATION}/pairs.parquet").to_pandas()
     assert set(rows["status"]) == {"ok", "unsupported", "wrong_result", "crash"} and (rows["rank"] >= 0).all()
     measured, _ = read_journal(machine.folder / f"results/journals/{OPERATION}/0.csv")
     assert measured["device_kind"].to_pylist() == ["measured"] * len(rows)

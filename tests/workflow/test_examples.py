@@ -54,10 +54,8 @@ def folder(made, tmp_path_factory):
     for name in ("workflow", "results"):
         (path / name).symlink_to(made[0].folder / name)
     shutil.copytree(made[0].folder / "config", path / "config")
-    dataset = path / "results/datasets/gfx950/forward_bf16.parquet"
-    for side, name in (("old", "before"), ("new", "after")):
+    for side in ("old", "new"):
         (path / side).symlink_to(path / "results/models")
-        (path / f"{name}.parquet").symlink_to(dataset)
         (path / f"{side}.HIP.fdb.txt").write_text("\n".join(find_db_lines()) + "\n")
     (path / "gfx942130.HIP.fdb.txt.bz2").write_bytes(bz2.compress((path / "old.HIP.fdb.txt").read_bytes()))
     (path / "kernels.txt").write_text(kernel(path) + "\n")

@@ -17,12 +17,12 @@ from small_workflow import TARGETS, lay_out
 from tileseer.learn import model_files
 
 RESULTS = (
-    "results/datasets/gfx950/forward_bf16.parquet",
+    "results/datasets/gfx950/forward_bf16/pairs.parquet",
     "results/training/gfx950/forward_bf16/model_tflops.lgbm",
     "results/validation/gfx950/forward_bf16.json",
     "results/reports/gfx950.html",
 )
-UNLOCKED = "results/datasets/gfx950/forward_bf16.parquet"
+UNLOCKED = "results/datasets/gfx950/forward_bf16/pairs.parquet"
 
 
 def hashes(workflow):
@@ -88,7 +88,7 @@ def test_a_torn_line_is_quarantined_and_its_pair_measured_again(made, copy):
     os.truncate(path, path.stat().st_size - 30)
     run = copy.make("--forcerun", "benchmark", "--", *TARGETS)
     assert run.measured == 1
-    quarantine = copy.read("results/datasets/gfx950/forward_bf16.quarantine.tsv").decode()
+    quarantine = copy.read("results/datasets/gfx950/forward_bf16/quarantine.tsv").decode()
     assert quarantine.count("\n") == 2 and path.with_suffix(".1.csv").name in quarantine
     assert hashes(copy) == hashes(made[0])
 
@@ -104,7 +104,7 @@ def test_a_journal_that_lost_rows_is_noticed(copy):
     path = interrupted(copy)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-5]))
-    (copy.folder / "results/datasets/gfx950/forward_bf16.parquet").unlink()
+    (copy.folder / "results/datasets/gfx950/forward_bf16/pairs.parquet").unlink()
     output = copy.refuse("--forcerun", "dataset", "--until", "dataset")
     assert path.name in output and "delete the receipt and run again" in output
 

@@ -10,14 +10,16 @@ import json
 import shutil
 from collections import defaultdict
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from fake_machine import install_compiler
 from small_workflow import ROOT, with_fake_compiler, with_few_problems
 
 from tileseer.core.journal_files import journals_in
+from tileseer.dataset.dataset import Dataset
+from tileseer.measure.device import STATUSES
 from tileseer.measure.harness.details import read_details
 from tileseer.measure.journal import read_journal
 
@@ -51,18 +53,13 @@ def test_a_model_of_measured_times(machine):
     assert {"compile", "libraries", "driver", "benchmark", "dataset", "model", "publish"} <= set(run.jobs)
     assert "telemetry: amdsmi" in run.output
     statuses = defaultdict(set)
-    for row in pq.read_table(machine.folder / f"results/datasets/{OPERATION}.parquet").to_pylist():
-        statuses[row["kernel"]].add(row["status"])
-        assert (row["latency_ms"] is not None) == (row["status"] == "ok")
-    assert len(statuses) == 10
+    data = Dataset.read(machine.folder / f"results/datasets/{OPERATION}")
+    for kernel, status in zip(data.candidates["kernel"][data.candidate], data.status, strict=True):
+        statuses[kernel].add(STATUSES[status])
+    assert (np.isfinite(data.latency_ms) == data.ok).all() and len(statuses) == 10
     for kernel, found in statuses.items():
-        broken = (
-            "crash" if "_mem_" in kernel and "_64x128x" in kernel else "wrong_result" if "_32x128x" in kernel else "ok"
-        )
-        # A kernel that keeps crashing is given up.
-        assert broken in found and found <= {broken, "skipped"} and ("skipped" not in found or broken == "crash"), (
-            kernel
-        )
+        crashes, wrong = "_mem_" in kernel and "_64x128x" in kernel, "_32x128x" in kernel
+        assert found == {"crash" if crashes else "wrong_result" if wrong else "ok"}, kernel
     index = json.loads(machine.read(f"{MODEL}/index.json"))
     assert index["device_kind"] == "measured"
     journal = machine.folder / f"results/journals/{OPERATION}"

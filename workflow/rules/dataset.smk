@@ -1,4 +1,4 @@
-# Stage 7: bring the journals of all chunks together; or replay those of an arch that was measured elsewhere.
+# Stage 7: bring the journals of all chunks together.
 rule dataset:
     input:
         receipts=each_chunk("results/benchmark/{arch}/{operation}/{chunk}.json"),
@@ -7,8 +7,11 @@ rule dataset:
         problems="results/problems/{operation}.parquet",
         aliases=ALIASES,
     output:
-        dataset="results/datasets/{arch}/{operation}.parquet",
-        quarantine="results/datasets/{arch}/{operation}.quarantine.tsv",
+        problems="results/datasets/{arch}/{operation}/problems.parquet",
+        kernels="results/datasets/{arch}/{operation}/kernels.parquet",
+        pairs="results/datasets/{arch}/{operation}/pairs.parquet",
+        recording="results/datasets/{arch}/{operation}/recording.json",
+        quarantine="results/datasets/{arch}/{operation}/quarantine.tsv",
     log:
         "logs/{arch}/{operation}/dataset.log",
     wildcard_constraints:
@@ -19,37 +22,11 @@ rule dataset:
         mem_mb=1024,
     params:
         code=code("dataset"),
+        folder=subpath(output.pairs, parent=True),
     message:
         "Assemble the dataset of {wildcards.operation} for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/dataset.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --receipts {input.receipts} --build {input.build} --support {input.support} --problems {input.problems}"
-        " --aliases {input.aliases}"
-        ""
-        " --dataset {output.dataset} --quarantine {output.quarantine} > {log} 2>&1"
-
-
-rule recorded:
-    input:
-        tables=lambda wildcards: recording_of(**wildcards),
-        hardware=HARDWARE,
-        coefficients=COEFFICIENTS,
-    output:
-        dataset="results/datasets/{arch}/{operation}.parquet",
-    log:
-        "logs/{arch}/{operation}/recorded.log",
-    wildcard_constraints:
-        arch=RECORDED,
-    conda:
-        "../../envs/tileseer.yaml"
-    params:
-        code=code("recorded"),
-        product=product,
-    message:
-        "Replay what was recorded of {wildcards.operation} on {wildcards.arch}"
-    shell:
-        f"python {SCRIPTS}/recorded.py"
-        " --arch {wildcards.arch} --operation {wildcards.operation}"
-        " --tables {input.tables:q} --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
-        " --dataset {output.dataset} > {log} 2>&1"
+        " --aliases {input.aliases} --dataset {params.folder} > {log} 2>&1"

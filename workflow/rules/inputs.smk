@@ -86,12 +86,34 @@ def verdicts_of_arch(wildcards):
     return each_operation(*each_chunk(rules.verdicts.output.verdicts))(wildcards)
 
 
-def recording_of(arch, operation):
-    """Files of a recording that the dataset of one operation is made from."""
-    tables = (
-        f"{operation}/{name}.parquet" for name in ("kernels", "pairs", "problems")
-    )
-    return [local(f"{RECORDINGS[arch]}/{name}") for name in ("recording.json", *tables)]
+def dataset_files(arch, operation):
+    """The tables of a dataset, and what describes them; of an arch of replays those of its recording."""
+    recorded = arch in RECORDINGS
+    above = RECORDINGS[arch] if recorded else f"results/datasets/{arch}"
+    folder = f"{above}/{operation}"
+    names = [f"{folder}/{name}.parquet" for name in ("problems", "kernels", "pairs")]
+    files = [*names, f"{above if recorded else folder}/recording.json"]
+    return [local(path) for path in files] if recorded else files
+
+
+def dataset_of(wildcards):
+    """Files of the dataset of one operation."""
+    return dataset_files(wildcards.arch, wildcards.operation)
+
+
+def datasets_of_arch(wildcards):
+    """Files of the datasets of all operations of an arch."""
+    arch = wildcards.arch
+    return [path for each in operations_of(wildcards) for path in dataset_files(arch, each)]
+
+
+def dataset_folders(name):
+    """Folders of the datasets of a named input."""
+    return lambda wildcards, input: [
+        str(Path(path).parent)
+        for path in input.get(name, [])
+        if Path(path).name == "pairs.parquet"
+    ]
 
 
 def library_times(wildcards):
@@ -130,12 +152,9 @@ def same_target(arch, operation):
 
 
 def recorded_elsewhere(wildcards):
-    """Datasets of recordings of the same GPU target: the model is checked on their times."""
-    return expand(
-        "results/datasets/{other}/{operation}.parquet",
-        other=same_target(wildcards.arch, wildcards.operation),
-        operation=wildcards.operation,
-    )
+    """Recordings of the same GPU target: the model is checked on their times."""
+    arch, operation = wildcards.arch, wildcards.operation
+    return [path for other in same_target(arch, operation) for path in dataset_files(other, operation)]
 
 
 def other_dtype(wildcards):
@@ -146,11 +165,7 @@ def other_dtype(wildcards):
     available = operations_of(wildcards)
     if arch in RECORDINGS:
         available = recorded_operations(arch)
-    return (
-        [f"results/datasets/{arch}/{other}.parquet"]
-        if library_of_arch(arch).offered and other in available
-        else []
-    )
+    return dataset_files(arch, other) if library_of_arch(arch).offered and other in available else []
 
 
 def made_from(wildcards):
@@ -160,7 +175,7 @@ def made_from(wildcards):
             f"model.learner: {SETTINGS.model.parameters.learner}: a learner from outside has no C++ header, so its models "
             f"are not published; ask for results/reports/{wildcards.arch}.html"
         )
-    tables = ["results/datasets/{arch}/{operation}.parquet"]
+    tables = []
     if wildcards.arch not in RECORDINGS:
         tables.append("results/problems/{operation}.parquet")
         if not library_of_arch(wildcards.arch).offered:
@@ -168,7 +183,7 @@ def made_from(wildcards):
     return [
         path
         for each in operations_of(wildcards)
-        for path in expand(tables, arch=wildcards.arch, operation=each)
+        for path in (*dataset_files(wildcards.arch, each), *expand(tables, arch=wildcards.arch, operation=each))
     ]
 
 
@@ -182,7 +197,7 @@ def tables_read(wildcards):
         recorded = None
     for each in operations_of(wildcards):
         for arch in recorded or same_target(wildcards.arch, each):
-            tables |= {*recording_of(arch, each)}
+            tables |= {*dataset_files(arch, each)}
     return [local(path) for path in sorted(tables)]
 
 

@@ -14,7 +14,7 @@ LEARNER = SETTINGS.model.parameters.learner
 
 rule model:
     input:
-        dataset="results/datasets/{arch}/{operation}.parquet",
+        dataset=dataset_of,
         # The model is checked on these.
         recorded=recorded_elsewhere,
         # And learns from this one too.
@@ -40,6 +40,9 @@ rule model:
     params:
         settings=settings("model"),
         code=code("model"),
+        dataset=dataset_folders("dataset"),
+        recorded=dataset_folders("recorded"),
+        other_dtype=dataset_folders("other_dtype"),
         product=product,
         folder=subpath(output.model, parent=True),
     message:
@@ -47,6 +50,6 @@ rule model:
     shell:
         f"python {SCRIPTS}/model.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
-        " --dataset {input.dataset} --recorded {input.recorded} --other-dtype {input.other_dtype}"
+        " --dataset {params.dataset:q} --recorded {params.recorded:q} --other-dtype {params.other_dtype:q}"
         " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
         " --settings {params.settings:q} --output {params.folder} --threads {threads} > {log} 2>&1"

@@ -8,7 +8,7 @@ rule report:
     input:
         training=each_operation(*rules.model.output),
         validation=each_operation("results/validation/{arch}/{operation}.json"),
-        dataset=each_operation("results/datasets/{arch}/{operation}.parquet"),
+        dataset=datasets_of_arch,
         kernels=each_operation("results/serving/{arch}/{operation}/kernels.json"),
         evaluation=each_operation("results/serving/{arch}/{operation}/evaluation.json"),
         cudnn=cudnn_times,
@@ -30,12 +30,13 @@ rule report:
         settings=json.dumps(PORTABLE),
         code=code("report"),
         training=folders_of("training"),
+        dataset=dataset_folders("dataset"),
         workflow=HERE,
     message:
         "Show what came out for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/report.py"
         " --arch {wildcards.arch} --training {params.training} --validation {input.validation}"
-        " --dataset {input.dataset} --kernels {input.kernels} --evaluation {input.evaluation} --cudnn {input.cudnn:q}"
+        " --dataset {params.dataset:q} --kernels {input.kernels} --evaluation {input.evaluation} --cudnn {input.cudnn:q}"
         " --template {input.template:q} --workflow {params.workflow:q} --settings {params.settings:q}"
         " --page {output.page} > {log} 2>&1"

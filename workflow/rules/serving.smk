@@ -2,7 +2,7 @@
 # that this ships.
 rule serving:
     input:
-        dataset="results/datasets/{arch}/{operation}.parquet",
+        dataset=dataset_of,
         training=rules.model.output,
         validation=rules.validation.output.validation,
         uses=network_uses,
@@ -25,6 +25,7 @@ rule serving:
     params:
         settings=settings("serving"),
         code=code("serving"),
+        dataset=dataset_folders("dataset"),
         training=folders_of("training"),
         folder=subpath(output.header, parent=True),
     message:
@@ -32,7 +33,7 @@ rule serving:
     shell:
         f"python {SCRIPTS}/serving.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
-        " --dataset {input.dataset} --training {params.training} --validation {input.validation}"
+        " --dataset {params.dataset:q} --training {params.training} --validation {input.validation}"
         " --uses {input.uses} --library-times {input.library_times:q} --template {input.template:q} --api {input.api:q}"
         " --coefficients {input.coefficients:q} --settings {params.settings:q}"
         " --output {params.folder} --threads {threads} > {log} 2>&1"

@@ -6,7 +6,7 @@ from tileseer.core.script import Settings, stage_script
 @stage_script
 def main(
     dataset: Path, hardware: Path, product: str, coefficients: Path, output: Path, settings: Settings,
-    recorded: list[Path] = (), other_dtype: list[Path] = (), threads: int = 1,
+    recorded: list[Path] = (), other_dtype: Path | None = None, threads: int = 1,
 ) -> str:  # fmt: skip
     """Train the ranking model of one operation on the training split of its dataset.
 
@@ -16,6 +16,7 @@ def main(
     other_dtype: dataset of the same direction that is learnt from too
     """
     from tileseer.config.model import ModelSettings
+    from tileseer.core.errors import UserError
     from tileseer.dataset.dataset import Dataset
     from tileseer.gpus.hardware import read_hardware
     from tileseer.kernels.costs.coefficients import load_coefficients
@@ -24,11 +25,14 @@ def main(
     from tileseer.learn.prior import prior_of
     from tileseer.learn.training import settings_for, train
 
-    data = Dataset.read(dataset)
+    gpu, fitted = read_hardware(hardware, product), load_coefficients(coefficients)
+    data = Dataset.read(dataset).with_estimates(gpu, fitted)
+    if data.device != gpu.name:
+        raise UserError(f"{dataset}: the device is {data.device}, but benchmark.products gives {gpu.name}")
     parameters = settings_for(ModelSettings.of(settings, "model").parameters, data)
-    features = Features.of(parameters.features, read_hardware(hardware, product))
-    prior = prior_of(parameters, data.operation, load_coefficients(coefficients))
-    more = Dataset.read(other_dtype[0]) if other_dtype else None
+    features = Features.of(parameters.features, gpu)
+    prior = prior_of(parameters, data.operation, fitted)
+    more = Dataset.read(other_dtype) if other_dtype else None
     checks = [Dataset.read(path) for path in recorded]
     manifest = train(data, Recipe(features, parameters, prior, threads), more, checks).save(output)
     summary = manifest.out_of_fold_efficiency

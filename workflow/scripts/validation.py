@@ -22,6 +22,7 @@ def main(
 
     data = Dataset.read(dataset)
     model = Model.read_for(training, data, dataset)
+    data = data.with_estimates(model.hardware, load_coefficients(coefficients))
     deviation = BenchmarkSettings.of(settings, "benchmark").parameters.simulated_deviation
     simulated = load_coefficients(coefficients, deviation) if data.device_kind == "simulated" else None
     if has_validation_split(data):

@@ -27,7 +27,7 @@ DEFAULT_NDIM = 2
 EXAMPLES = (
     f"tileseer explain pick results/models/gfx950 --problem {EXAMPLE}",
     f"tileseer explain pick results/models/gfx950 --problem {EXAMPLE} \\\n"
-    "      --against NAME --dataset results/datasets/gfx950/forward_bf16.parquet",
+    "      --against NAME --dataset results/datasets/gfx950/forward_bf16",
     "tileseer explain config NAME --arch gfx950",
     "tileseer explain config --variant forward --dtype bf16 --pipeline mem --tile-k 24 --arch gfx950 --json",
 )

@@ -19,6 +19,7 @@ from tileseer.learn import model_files
 from tileseer.learn.efficiency import percent
 from tileseer.learn.model import Model
 from tileseer.serve import shipped_folder, shipped_project, shipping
+from tileseer.serve.provenance import read_provenance
 
 EXAMPLES = (
     "tileseer ship results/models/gfx950 --max-loss 1%",
@@ -62,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     meaning = "level of the CK Tile API of the sources (default: the newest)"
     parser.add_argument("--ck-api", default="", metavar="LEVEL", help=meaning)
     parser.add_argument("--threads", type=options.positive, default=1, help="the result does not depend on it")
-    parser.epilog = "The results of the workflow must be beside MODEL_DIR: results/datasets/ARCH/OP.parquet."
+    parser.epilog = "The results of the workflow must be beside MODEL_DIR: results/datasets/ARCH/OP, or the recording."
 
 
 def run(args: argparse.Namespace) -> int:
@@ -109,10 +110,14 @@ def run(args: argparse.Namespace) -> int:
 def _pool(args: argparse.Namespace, arch: str, operation: str, emitter: Emitter | None) -> shipping.KernelPool:
     """Return the kernels of one operation, from the results that the models lie in."""
     results = args.models.resolve().parents[1]
-    dataset = results / "datasets" / arch / f"{operation}.parquet"
-    if not dataset.is_file():
+    dataset = results / "datasets" / arch / operation
+    if not dataset.is_dir() and (args.models / model_files.PROVENANCE).is_file():
+        # That of a recording is where the models say.
+        made = read_provenance(args.models, operation).operations[operation]
+        dataset = next(results.parent / path for path in made.inputs if path.endswith("/pairs.parquet")).parent
+    if not dataset.is_dir():
         raise UserError(
-            f"{dataset}: there is no such file; MODEL_DIR must be in the results folder of the run that published it"
+            f"{dataset}: there is no such folder; MODEL_DIR must be in the results folder of the run that published it"
         )
     measurements, weight = Dataset.read(dataset), None
     if args.networks:

@@ -18,7 +18,7 @@ from tileseer.measure.device import refuse_unless_emulated
 EXAMPLES = (
     "tileseer verify results",
     "tileseer verify results/models/gfx950",
-    "tileseer verify results/datasets/gfx950/forward_bf16.parquet --json",
+    "tileseer verify results/datasets/gfx950/forward_bf16 --json",
     "tileseer verify config/recorded/sm_90",
     "tileseer verify kernels.txt --emulate --arch gfx942",
     "tileseer verify kernels.txt --emulate --arch gfx950 --sample 8 --quick",
@@ -70,7 +70,7 @@ def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
     # What reads models takes a second to import.
     from tileseer.serve import verification
 
-    return None, [(check.ok, check.subject, asdict(check)) for check in verification.check_path(args.path, args.config)]
+    return None, [(check.ok, check.subject, asdict(check)) for check in verification.check_path(args.path)]
 
 
 def _emulated(args: argparse.Namespace) -> int:

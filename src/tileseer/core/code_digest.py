@@ -48,7 +48,6 @@ STAGES = {
     "verdict_table": Stage("measure"),
     "benchmark": Stage("measure", ("benchmark",)),
     "dataset": Stage("dataset"),
-    "recorded": Stage("dataset"),
     "model": Stage("learn", ("model",)),
     "validation": Stage("learn", ("benchmark",)),
     "serving": Stage("serve", ("serving",)),

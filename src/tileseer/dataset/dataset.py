@@ -1,8 +1,7 @@
-"""A dataset in memory: problems, candidates, and one status and time for each measured pair of them."""
+"""A dataset in memory: problems, candidates, and the status and time of each pair of them that was tried."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,25 +9,28 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from tileseer.dataset import provenance, schema
+from tileseer.core.errors import UserError
+from tileseer.dataset.tables import CODE, MAKE_AGAIN, read_tables
+from tileseer.gpus.hardware import Hardware
 from tileseer.kernels import candidates as candidate_tables
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.measure.device import STATUSES, DeviceKind
-from tileseer.problems.problem import DIMS
+from tileseer.problems.implicit_gemm import implicit_gemm
 
 OK = STATUSES.index("ok")
-SKIPPED = STATUSES.index("skipped")
-NOT_IN_POOL = [STATUSES.index(status) for status in ("unsupported", "compile_error", "compile_timeout")]
-"""Statuses known before a selection: such a pair is never a candidate. Every other failure is the selection's risk."""
+OF_CANDIDATES = ("kernel", "kernel_id", "resources_from", *candidate_tables.RESOURCES, *CODE)
+"""Columns of a kernel that its candidates have."""
 _OF_PAIRS = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error", "sentinel", "rank")
 """Fields of ``Dataset`` with an entry per pair."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """n pairs of P problems and Q candidates; a candidate is a kernel with its launch knob split-K.
+    """n tried pairs of P problems and Q candidates; a candidate is a kernel with its launch knob split-K.
+
+    A pair that is missing was refused, or was not measured: who picks it neither wins nor loses.
 
     ``problems`` has P rows (``problem_key``, ``layer_family``, ``split`` train|validation, ``network``, ``layer``
     and the fields of ``Problem``), ``candidates`` Q rows (``candidate``, ``kernel``, ``kernel_id``, ``split_k``, the
@@ -70,45 +72,60 @@ class Dataset:
     """Relative standard deviation of a time from run to run; None if it was not measured, or is zero."""
 
     @classmethod
-    def read(cls, path: Path) -> Dataset:
-        """Read a dataset file; ``UserError`` if it is damaged, or a row is ``ok`` and has no time."""
-        dataset = cls.of_table(schema.read_rows(path), path)
-        # Arrow keeps the memory of the rows otherwise, several times that of the dataset.
-        pa.default_memory_pool().release_unused()
-        return dataset
+    def read(cls, folder: Path) -> Dataset:
+        """Read a dataset, measured here or recorded elsewhere; ``UserError`` if it is damaged.
 
-    @classmethod
-    def of_table(cls, table: pa.Table, path: Path) -> Dataset:
-        """The content of a dataset file; ``path`` names it in errors."""
-        origin = provenance.provenance_of(table, path)
-        table, aliases = _without_aliases(table)
-        layout = [schema.LAYOUT.name] if schema.LAYOUT.name in table.column_names else []
-        problem, problems = _distinct(table, ["problem_key"], (*schema.PROBLEM, *layout))
-        candidate, kernels = _distinct(table, ["kernel", "split_k"], (*schema.BUILD, "split_k"))
-        status = pc.index_in(table["status"].cast("string"), value_set=pa.array(STATUSES))
-        between = origin.between_runs.relative if origin.between_runs else None
-        within = table["latency_cv"].to_numpy() / np.sqrt(np.maximum(table["samples"].to_numpy(), 1))
-        names = [aliases.get(name, "") for name in kernels["kernel"]]
+        Problems are in the order of their keys, candidates of their names and split-K, pairs of both.
+        """
+        tables = read_tables(folder)
+        recording, operation = tables.recording, str(tables.operation)
+        problems = tables.problems.sort_values("problem_key")
+        place = np.empty(len(problems), np.int32)
+        place[problems.index] = np.arange(len(problems))
+        candidates, candidate = _candidates(tables.kernels, tables.pairs, folder)
+        problem = place[tables.pairs["problem"].to_numpy()]
+        order = np.lexsort((candidate, problem))
+        problem, candidate, pairs = problem[order], candidate[order], tables.pairs.iloc[order]
+        if (same := (np.diff(problem, prepend=-1) == 0) & (np.diff(candidate, prepend=-1) == 0)).any():
+            twice = f"row {order[same.argmax()]}, its pair is there twice"
+            raise UserError(f"{folder / 'pairs.parquet'}: {twice}; {MAKE_AGAIN}")
+        status = pd.Categorical(pairs["status"], categories=STATUSES).codes.astype(np.uint8)
+        milliseconds = np.where(status == OK, pairs["median_us"].to_numpy(np.float64) / 1000.0, np.nan)
+        cv = np.where(status == OK, pairs["cv"].to_numpy(np.float64), np.nan)
+        within = cv / np.sqrt(np.maximum(pairs["samples"].to_numpy(), 1))
+        found = recording.between_runs.get(operation)
+        between = found.relative if found else None
+        problems = problems.reset_index(drop=True)
+        flops = implicit_gemm(problems, tables.operation.variant)["flops"].to_numpy()
         return cls(
-            arch=origin.arch,
-            operation=origin.operation,
-            device=origin.device,
-            device_kind=origin.device_kind,
+            arch=recording.arch,
+            operation=operation,
+            device=recording.device,
+            device_kind=recording.kind,
             problems=problems,
-            candidates=candidate_tables.with_fields(kernels).assign(aliases=names),
+            candidates=candidates,
             problem=problem,
             candidate=candidate,
-            status=status.to_numpy().astype(np.uint8),
-            latency_ms=table["latency_ms"].to_numpy(),
-            tflops=table["tflops"].to_numpy(),
+            status=status,
+            latency_ms=milliseconds,
+            tflops=flops[problem] / milliseconds * 1e-9,
             # Samples of one worker that agree with each other say nothing of the next worker.
             relative_error=within if between is None else np.fmax(within, between),
-            source=origin.recording.provenance.get("source") if origin.recording else None,
-            library=origin.recording.library if origin.recording else origin.library,
+            source=recording.provenance.get("source"),
+            library=recording.library,
             between_runs=between,
-            sentinel=table["sentinel"].to_numpy(),
-            rank=table["rank"].to_numpy().astype(np.float64),
+            sentinel=pairs["sentinel"].to_numpy(np.float64),
+            rank=pairs["rank"].to_numpy(np.float64),
         )
+
+    def with_estimates(self, hardware: Hardware, coefficients: Coefficients) -> Dataset:
+        """The same with resources by formula, where no compiler described the kernels and there is a formula."""
+        estimate = library_of_arch(self.arch).estimate
+        if set(self.candidates["resources_from"]) != {"unknown"} or estimate is None:
+            return self
+        found = estimate(self.candidates, hardware, coefficients)[list(candidate_tables.RESOURCES)]
+        columns = found.astype({"vgprs": "float64"})
+        return replace(self, candidates=self.candidates.assign(resources_from="estimated", **columns))
 
     def only(self, keep: np.ndarray) -> Dataset:
         """Some of the pairs, by mask or by position, of the same problems and candidates."""
@@ -131,16 +148,6 @@ class Dataset:
     def ok(self) -> np.ndarray:
         """Whether each pair ran and has a time, bool [n]."""
         return self.status == OK
-
-    @cached_property
-    def in_pool(self) -> np.ndarray:
-        """Whether a selector could choose each pair's candidate for its problem, bool [n]."""
-        return ~np.isin(self.status, NOT_IN_POOL)
-
-    @cached_property
-    def tried(self) -> np.ndarray:
-        """Whether each pair of the pool was measured or failed: who picks a skipped one neither wins nor loses."""
-        return np.asarray(self.in_pool & (self.status != SKIPPED))
 
     @cached_property
     def trains(self) -> np.ndarray:
@@ -189,33 +196,28 @@ class Dataset:
         return table
 
 
-def _without_aliases(table: pa.Table) -> tuple[pa.Table, dict[str, str]]:
-    """The rows of kernels that were measured themselves, and by kernel its other names, in their order."""
-    stand_in = table["alias_of"].cast(pa.string())
-    is_alias = pc.not_equal(stand_in, "")
-    if not pc.any(is_alias).as_py():
-        return table, {}
-    pairs = pa.table({"kernel": table["kernel"].cast(pa.string()), "alias_of": stand_in}).filter(is_alias)
-    names = pairs.to_pandas().drop_duplicates().sort_values("kernel").groupby("alias_of")["kernel"]
-    return table.filter(pc.invert(is_alias)), names.agg(candidate_tables.ALIASES.join).to_dict()
+def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, folder: Path) -> tuple[pd.DataFrame, np.ndarray]:
+    """One row a candidate, by name and split-K, and for each pair the row of its candidate, int32 [n].
 
-
-def _distinct(table: pa.Table, keys: list[str], columns: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """For each row the number of its distinct key, and one row of ``columns`` per key, in key order."""
-    number = np.zeros(table.num_rows, np.int64)
-    for key in keys:
-        coded = table[key].combine_chunks().dictionary_encode()
-        place = np.unique(coded.dictionary.to_numpy(zero_copy_only=False), return_inverse=True)[1]
-        number = number * len(place) + place[coded.indices.to_numpy()]
-    number = pd.factorize(number, sort=True)[0].astype(np.int32)
-    first = np.unique(number, return_index=True)[1]
-    rows = table.select(list(dict.fromkeys(columns))).take(pa.array(first)).to_pandas()
-    for name, values in rows.items():
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            rows[name] = values.astype(str)
-        elif name in (*DIMS, "ndim", "split_k", "lds_bytes") and not values.hasnans:
-            # A kernel that was not built has no LDS: its column stays a float.
-            rows[name] = values.astype("int64")
-        elif name in schema.CODE:
-            rows[name] = values.astype("float64")
-    return number, rows
+    Kernels that were built, with each split-K that they were built for, or that occurs where that is unknown.
+    """
+    is_alias = kernels["alias_of"] != ""
+    names = kernels[is_alias].sort_values("kernel").groupby("alias_of")["kernel"].agg(candidate_tables.ALIASES.join)
+    rows = kernels.assign(number=np.arange(len(kernels)), aliases=[names.get(name, "") for name in kernels["kernel"]])
+    built = rows["build_status"] == "ok" if "build_status" in rows else True
+    rows = rows[~is_alias & built]
+    if "split_k" in rows:
+        rows = rows.explode("split_k")
+    else:
+        rows = rows.merge(pd.DataFrame({"split_k": pairs["split_k"].unique() if len(pairs) else [1]}), how="cross")
+    rows = rows.astype({"split_k": "int64"}).sort_values(["kernel", "split_k"], ignore_index=True)
+    known = pd.MultiIndex.from_frame(rows[["number", "split_k"]].astype("int64"))
+    candidate = known.get_indexer(pd.MultiIndex.from_frame(pairs[["kernel", "split_k"]].astype("int64")))
+    if (candidate < 0).any():
+        row = pairs.iloc[int((candidate < 0).argmax())]
+        raise UserError(
+            f"{folder / 'pairs.parquet'}: a pair of {kernels['kernel'][row['kernel']]} with split-K {row['split_k']}, "
+            f"which kernels.parquet does not have as a built kernel of its own; {MAKE_AGAIN}"
+        )
+    table = candidate_tables.with_fields(rows[[*OF_CANDIDATES, "split_k"]])
+    return table.assign(aliases=rows["aliases"]), candidate.astype(np.int32)

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tileseer.dataset import recording
-from tileseer.dataset.provenance import provenance_of
+from tileseer.dataset.tables import check_recording, read_tables
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.candidates import label
 from tileseer.measure.device import STATUSES, Times
@@ -27,13 +26,18 @@ class RecordedDevice:
     def __init__(self, folder: Path, operation: Operation, hardware: Hardware) -> None:
         """``UserError`` if the recording is damaged, or of another operation or product."""
         self.name = hardware.name
-        table = recording.recorded_dataset(folder, operation, hardware)
-        self._identity = provenance_of(table, folder).measurement_id
-        columns = ["problem_key", "kernel", "split_k", "status", "latency_ms", "latency_cv", "samples", "rank"]
-        rows = table.select(columns).to_pandas()
-        rows["candidate"] = list(map(label, rows["kernel"].astype(str), rows["split_k"]))
+        check_recording(folder, str(operation), hardware)
+        tables = read_tables(folder / str(operation))
+        self._identity = str(tables.recording.measurement_id)
         # A plan that did not run there is no choice of the library.
-        rows = rows[rows["status"] == "ok"]
+        rows = tables.pairs[tables.pairs["status"] == "ok"]
+        kernels = tables.kernels["kernel"].to_numpy()[rows["kernel"]]
+        rows = rows.assign(
+            kernel=kernels,
+            candidate=list(map(label, kernels, rows["split_k"])),
+            problem_key=tables.problems["problem_key"].to_numpy()[rows["problem"]],
+            latency_ms=rows["median_us"] / 1000.0,
+        )
         self._rows = rows.set_index(["problem_key", "candidate"])
         self._offers = rows[rows["rank"].notna()].sort_values("rank").groupby("problem_key")["kernel"]
 
@@ -60,7 +64,7 @@ class RecordedDevice:
         return Times(
             status=np.where(ok, OK, UNSUPPORTED).astype(np.uint8),
             latency_ms=rows["latency_ms"].to_numpy(np.float64),
-            latency_cv=rows["latency_cv"].to_numpy(np.float64),
+            latency_cv=rows["cv"].to_numpy(np.float64),
             samples=rows["samples"].fillna(0).to_numpy(np.int32),
             sentinel=np.full(len(rows), np.nan),
         )

@@ -14,7 +14,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.seal import file_digest
 from tileseer.dataset.find_db import Database
 from tileseer.dataset.provenance import Recording
-from tileseer.dataset.recording import FILE, TIMES
+from tileseer.dataset.tables import FILE
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.problems.problem import DIMS, Problem
 
@@ -26,6 +26,14 @@ PROBLEMS = pa.schema([(name, pa.int32()) for name in DIMS])
 """The rest of a problem follows from these, the operation, and a column ``layout`` if there are several layouts."""
 LAYOUT = pa.field("layout", pa.string())
 KERNELS = pa.schema([("kernel", pa.string())])
+PAIRS = pa.schema(
+    [
+        *((name, pa.int32()) for name in ("problem", "kernel", "split_k")),
+        ("status", pa.dictionary(pa.int32(), pa.string())),
+        ("samples", pa.int32()),
+        *((name, pa.float32()) for name in ("median_us", "cv")),
+    ]
+)
 
 
 def digests(paths: Sequence[Path]) -> str:
@@ -85,7 +93,7 @@ def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], a
     tables = {
         "problems": listed,
         "kernels": pa.table({"kernel": names}, KERNELS),
-        "pairs": pa.Table.from_pandas(rows, TIMES, preserve_index=False).replace_schema_metadata(None),
+        "pairs": pa.Table.from_pandas(rows, PAIRS, preserve_index=False).replace_schema_metadata(None),
     }
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet", compression="zstd", compression_level=19)

@@ -30,7 +30,7 @@ def score_baselines(scored: Scored, hardware: Hardware, noise_floor: Selectors[S
     possible = np.where(scored.pool, scored.achieved, 0.0)
     everything = np.arange(len(scored.rows))
     folds, fold = np.unique(scored.fold[scored.rows], return_inverse=True)
-    singles, names = zip(*(_best_single(scored.dataset, supported, scored.fold != f) for f in folds), strict=True)
+    singles, names = zip(*(_best_single(scored.dataset, scored.fold != f) for f in folds), strict=True)
     fixed = np.stack(singles)[fold, scored.problems["ndim"].to_numpy()]
     single = {"candidates": names[0]} if len(folds) == 1 else {}
     orders = [_fixed_order(scored.dataset, supported, scored.fold != f) for f in folds]
@@ -58,28 +58,20 @@ def score_baselines(scored: Scored, hardware: Hardware, noise_floor: Selectors[S
     return table
 
 
-def _best_single(dataset: Dataset, supported: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
+def _best_single(dataset: Dataset, used: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
     """Candidate row by ndim ([ndim] -> row), and its names, chosen on the problems ``used`` (bool [P]) alone.
 
-    Supported pairs without a row were not sampled and are left out of a candidate's mean; everything else that did
-    not run counts 0.
+    What did not run counts 0.
     """
     problems = dataset.problems
-    solvable = dataset.best_tflops > 0
-    training = np.flatnonzero(used & solvable)
+    training = np.flatnonzero(used & (dataset.best_tflops > 0))
     achieved = dataset.grid(training)
-    seen = ~supported[training]
-    position = np.full(len(problems), -1)
-    position[training] = np.arange(len(training))
-    rows = position[dataset.problem]
-    seen[rows[rows >= 0], dataset.candidate[rows >= 0]] = True
     chosen = np.zeros(4, np.int64)
     names = {}
     dimensions = problems["ndim"].to_numpy()[training]
     for ndim in sorted(set(dimensions)):
         part = dimensions == ndim
-        mean = achieved[part].sum(axis=0) / np.maximum(seen[part].sum(axis=0), 1)
-        chosen[ndim] = int(np.argmax(mean))
+        chosen[ndim] = int(np.argmax(achieved[part].mean(axis=0)))
         names[f"{ndim}d"] = str(dataset.candidates["candidate"].iloc[chosen[ndim]])
     return chosen, names
 

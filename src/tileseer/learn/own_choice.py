@@ -52,7 +52,7 @@ def library_choices(dataset: Dataset) -> np.ndarray | None:
 def offered(dataset: Dataset) -> np.ndarray:
     """What the library offers for each problem and what was tried of it, bool [P, Q]."""
     offers = np.zeros((len(dataset.problems), len(dataset.candidates)), bool)
-    offers[dataset.problem[dataset.tried], dataset.candidate[dataset.tried]] = True
+    offers[dataset.problem, dataset.candidate] = True
     return offers
 
 

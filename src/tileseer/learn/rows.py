@@ -17,7 +17,7 @@ def training_pairs(dataset: Dataset) -> Dataset:
     solvable = (dataset.best_tflops > 0) & dataset.trains
     if not solvable.any():
         raise UserError(f"{dataset.operation}: no training problem has a measured time; nothing can be trained")
-    rows = np.flatnonzero(solvable[dataset.problem] & dataset.tried)
+    rows = np.flatnonzero(solvable[dataset.problem])
     return dataset.only(rows[np.lexsort((dataset.candidate[rows], dataset.problem[rows]))])
 
 

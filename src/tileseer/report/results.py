@@ -8,22 +8,23 @@ from typing import TypeVar
 import pandas as pd
 
 from tileseer.config.operations import VARIANTS
-from tileseer.core import documents, parquet
+from tileseer.core import documents
 from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
 from tileseer.dataset import library_times
 from tileseer.dataset.dataset import Dataset
-from tileseer.dataset.provenance import DatasetProvenance, provenance_of
+from tileseer.dataset.provenance import Recording
+from tileseer.dataset.tables import describe
 from tileseer.gpus.hardware import Hardware
 from tileseer.learn import model_files
-from tileseer.learn.model_schema import Importances, Manifest, same_origin
+from tileseer.learn.model_schema import Importances, Manifest, Origin, same_origin
 from tileseer.learn.validation_report import Validation
 from tileseer.problems.operation import Operation
 from tileseer.report.measured import Measured, measured_of
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.serving_files import Kernels
 
-File = TypeVar("File", Manifest, Validation, Kernels, Evaluation, DatasetProvenance)
+File = TypeVar("File", Manifest, Validation, Kernels, Evaluation, Origin)
 ONE_DEVICE = "one report shows one device"
 
 
@@ -37,7 +38,7 @@ class OperationResult:
     importances: dict[str, int]
     """Splits of each feature, most used first."""
     measured: Measured
-    data: DatasetProvenance
+    data: Recording
     kernels: Kernels
     evaluation: Evaluation
     """The picks that ship."""
@@ -79,6 +80,7 @@ class Inputs:
     training: Sequence[Path]
     """Folders."""
     dataset: Sequence[Path]
+    """Folders."""
     kernels: Sequence[Path]
     evaluation: Sequence[Path]
     cudnn: Sequence[Path] = ()
@@ -106,8 +108,7 @@ class Inputs:
         manifests = of_each(
             self.training, lambda folder: documents.read_document(folder / model_files.MANIFEST, Manifest)
         )
-        origins = of_each(self.dataset, lambda path: provenance_of(parquet.read_table(path, columns=[]), path))
-        datasets = dict(zip(origins, self.dataset, strict=True))
+        datasets = dict(zip(of_each(self.dataset, _origin_of), self.dataset, strict=True))
         kernels = of_each(self.kernels, lambda path: documents.read_document(path, Kernels))
         evaluations = of_each(self.evaluation, lambda path: documents.read_document(path, Evaluation))
         cudnn = {path.parent.name: library_times.read_library_times([path])["cuDNN"] for path in self.cudnn}
@@ -120,7 +121,7 @@ class Inputs:
                 measured_of(
                     Dataset.read(datasets[name]), documents.read_document(folder / model_files.HARDWARE, Hardware)
                 ),
-                origins[name],
+                describe(datasets[name])[0],
                 kernels[name],
                 evaluations[name],
                 cudnn.get(name, pd.Series(dtype=float)),
@@ -129,6 +130,11 @@ class Inputs:
         )
         about = first.arch, first.device, first.device_kind
         return Results(*about, tuple(sorted(results, key=_order)), source, settings)
+
+
+def _origin_of(dataset: Path) -> Origin:
+    recording, operation = describe(dataset)
+    return Origin(operation=str(operation), arch=recording.arch, device=recording.device, device_kind=recording.kind)
 
 
 def _order(result: OperationResult) -> tuple[int, str]:

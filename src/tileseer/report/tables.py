@@ -144,7 +144,8 @@ def without_defaults(problem: str) -> str:
 @partial(together, "How the times were recorded")
 def recorded(results: Results) -> Iterable[Row]:
     """The description of a recording; nothing without one."""
-    if recording := results.operations[0].data.recording:
+    recording = results.operations[0].data
+    if recording.kind == "recorded":
         yield from ({"subject": subject, "description": text} for subject, text in recording.description().items())
 
 
@@ -178,7 +179,7 @@ def provenance(results: Results) -> Iterable[Row]:
     for result in results.operations:
         validation, manifest = result.validation, result.manifest
         yield {
-            "operation": validation.operation, "measurement": result.data.measurement_id,
+            "operation": validation.operation, "measurement": str(result.data.measurement_id),
             "training rows": manifest.training_rows, "training problems": manifest.unique_problems,
             "candidates": validation.n_candidates,
             "candidates timed of those offered, mean, %": validation.oracle.mean_coverage,

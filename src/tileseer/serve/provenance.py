@@ -16,7 +16,8 @@ from tileseer.core import code_digest, documents, parquet, seal
 from tileseer.core.checkout import Source, source_of
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel
-from tileseer.dataset.provenance import Recording, provenance_of
+from tileseer.dataset.provenance import Recording
+from tileseer.dataset.tables import describe
 from tileseer.learn import model_files
 
 FORMAT = 1
@@ -83,7 +84,7 @@ def collect_provenance(
 ) -> Provenance:
     """The provenance of the models of one arch.
 
-    ``tables`` are those of the operations in turn, as many for each, its dataset first; ``workflow`` is the folder of
+    ``tables`` are those of the operations in turn, as many for each, its problems first; ``workflow`` is the folder of
     the Snakefile; ``files`` are what stages read and none made.
     """
     each = len(tables) // max(1, len(operations))
@@ -111,18 +112,20 @@ def digest_of_checkout(workflow: Path) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def _made(dataset: Path, *others: Path) -> Made:
-    source = provenance_of(parquet.read_table(dataset, columns=["status"]), dataset)
+def _made(*tables: Path) -> Made:
+    source, _ = describe(tables[0].parent)
+    pairs = tables[0].with_name("pairs.parquet")
+    counts = parquet.read_table(pairs, columns=["status"])["status"].cast("string").value_counts().to_pylist()
     hashes = {}
-    for path in (dataset, *others):
+    for path in tables:
         hashes[path.as_posix()] = seal.file_digest(path)
     return Made(
         measurements=Measurements(
             device=source.device,
-            device_kind=source.device_kind,
-            measurement_id=source.measurement_id,
-            pairs_by_status=dict(sorted(source.rows_by_status.items())),
-            recording=source.recording,
+            device_kind=source.kind,
+            measurement_id=str(source.measurement_id),
+            pairs_by_status={row["values"]: row["counts"] for row in sorted(counts, key=lambda row: row["values"])},
+            recording=source if source.kind == "recorded" else None,
         ),
         inputs=hashes,
     )

@@ -5,19 +5,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import numpy as np
 
 from tileseer.core import seal
 from tileseer.core.errors import UserError
-from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
-from tileseer.dataset import provenance, recording, schema
+from tileseer.dataset import tables
 from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.hardware import read_hardware
-from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
-from tileseer.problems.operation import Operation
 from tileseer.serve.selector import Selector
 
 STAGES = ("models", "datasets", "configs")
@@ -34,21 +30,21 @@ class CheckResult:
     """What it is; if something is wrong, how to repair it."""
 
 
-def check_path(path: Path, config: Path) -> list[CheckResult]:
-    """The checks of what lies at ``path``; ``UserError`` if it is nothing of ours. ``config``: folder of the tables."""
+def check_path(path: Path) -> list[CheckResult]:
+    """The checks of what lies at ``path``; ``UserError`` if it is nothing of ours."""
     if (path / model_files.INDEX).is_file():
         return model_files.of_one_version(path, lambda: _models(path))
-    if (path / recording.FILE).is_file():
-        return _recording(path, config)
+    if (path / "pairs.parquet").is_file():
+        return [_checked(path, partial(_dataset, path))]
+    if (path / tables.FILE).is_file():
+        return _recording(path)
     if path.is_dir() and any((path / stage).is_dir() for stage in STAGES):
         return _results(path)
-    if path.is_file() and path.suffix == ".parquet" and b"tileseer" in (pq.read_schema(path).metadata or {}):
-        return [_checked(path, partial(_dataset, path))]
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
     raise UserError(
-        f"{path}: is neither a model directory ({model_files.INDEX}), a recording ({recording.FILE}), a folder of "
-        f"results ({', '.join(STAGES)}), nor a dataset"
+        f"{path}: is neither a model directory ({model_files.INDEX}), a dataset or a recording ({tables.FILE}), nor a "
+        f"folder of results ({', '.join(STAGES)})"
     )
 
 
@@ -77,38 +73,28 @@ def _model(path: Path, operation: str) -> str:
     )
 
 
-def _dataset(path: Path) -> str:
-    """Check a dataset's columns and rows; return what it is."""
-    table = schema.read_rows(path)
-    made = provenance.provenance_of(table, path)
-    measurements = Dataset.of_table(table, path)
-    timed = int((measurements.latency_ms > 0).sum())
+def _dataset(folder: Path) -> str:
+    """Check the tables of a dataset; return what it is."""
+    data = Dataset.read(folder)
     return (
-        f"{table.num_rows:,} rows, {len(measurements.problems):,} problems, {len(measurements.candidates):,} "
-        f"candidates, {timed:,} times, {made.device_kind} on {made.device}"
+        f"{len(data.problems):,} problems, {len(data.candidates):,} candidates, {len(data.problem):,} pairs, "
+        f"{np.count_nonzero(data.ok):,} times, {data.device_kind} on {data.device}"
     )
 
 
-def _recording(path: Path, config: Path) -> list[CheckResult]:
+def _recording(path: Path) -> list[CheckResult]:
     try:
-        recorded = recording.read_recording(path)
-        hardware = read_hardware(find_file(config / "hardware.yaml"), recorded.device)
-        coefficients = load_coefficients(find_file(config / "simulated_device.yaml"))
+        operations = tables.read_recording(path).operations
     except UserError as error:
         return [CheckResult(str(path), False, str(error))]
-
-    def replayed(operation: str) -> str:
-        table = recording.recorded_dataset(path, Operation.parse(operation), hardware, coefficients)
-        times = table.num_rows - table["latency_ms"].null_count
-        return f"{table.num_rows:,} rows, {times:,} times, recorded on {recorded.device}"
-
-    return [_checked(f"{path}, {name}", partial(replayed, name)) for name in recorded.operations]
+    return [_checked(path / name, partial(_dataset, path / name)) for name in operations]
 
 
 def _results(path: Path) -> list[CheckResult]:
     """Check the seals of the journals, every dataset and every model directory."""
     parts = sorted(path.glob("journals/**/*.parquet"))
-    datasets, models = sorted(path.glob("datasets/*/*.parquet")), sorted(path.glob(f"models/*/{model_files.INDEX}"))
+    datasets = sorted(one.parent for one in path.glob(f"datasets/*/*/{tables.FILE}"))
+    models = sorted(path.glob(f"models/*/{model_files.INDEX}"))
     results: list[CheckResult] = []
     with Progress("verify", len(parts) + len(datasets) + len(models), "files") as progress:
         for own in (
