@@ -21,8 +21,7 @@ from tileseer.dataset.provenance import BetweenRuns, Recording
 from tileseer.dataset.tables import PAIRS, write_tables
 from tileseer.measure import repeats, support_table
 from tileseer.measure.device import DEVICE_KINDS, NO_TIMES
-from tileseer.measure.journal import MALFORMED, read_journal
-from tileseer.measure.pairs import pair_text
+from tileseer.measure.journal import MALFORMED, pair_text, read_journal
 from tileseer.measure.receipt import COUNTED_COLUMNS, Receipt, counted, digest_rows, summarize_rows
 
 REPEATED = "pairs of the same jobs, drawn at random and measured again by another worker"
