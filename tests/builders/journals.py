@@ -1,7 +1,6 @@
 """Journals in tests: their rows as text, and lines again where a test interrupts or damages them."""
 
-from tileseer.core.journal_files import journal_files, journals_in
-from tileseer.measure.journal import Journal, read_journal
+from tileseer.measure.journal import Journal, journal_files, journals_in, read_journal
 
 
 def journal_rows(folder):

@@ -65,11 +65,6 @@ def test_the_fastest_of_a_problem_contend_if_they_are_close():
     assert repeats.contenders(rows([]), most=3, close=0.02) == []
 
 
-def test_only_what_has_several_samples_is_drawn():
-    table = pa.concat_tables([rows([1.0, 2.0], samples=1), rows([3.0, np.nan], ["q", "q"])])
-    assert repeats.drawn(table, 5, seed=1)["latency_ms"].to_pylist() == [3.0]
-
-
 def test_a_draw_that_was_measured_is_not_planned_again_and_half_a_contest_is():
     table, gpu = rows([1.0, 1.01, 3.0]), Timing(repeat_pairs=2, contenders=2)
     nothing = table.slice(0, 0)
@@ -206,8 +201,3 @@ def test_a_dataset_is_not_made_of_a_changed_second_journal(stage):
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     with pytest.raises(UserError, match=r"again/0\.csv: its rows are not those that .*receipt\.json vouches for"):
         assembled(folder, problems)
-
-
-def test_a_budget_leaves_time_for_the_second_worker(stage):
-    run, _, _ = stage
-    assert run(budget="2s").repeats > 0

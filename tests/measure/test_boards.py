@@ -189,14 +189,6 @@ def test_readings_of_nvml(library):
     assert reading(Nvml(pids=(99,)), ()).foreign == 1
 
 
-def test_the_library_of_nvidia_has_what_is_asked_for():
-    nvml = pytest.importorskip("pynvml")
-    for what in ("PowerUsage", "ClockInfo", "Temperature", "CurrentClocksThrottleReasons", "ComputeRunningProcesses"):
-        assert callable(getattr(nvml, f"nvmlDeviceGet{what}"))
-    assert nvml.nvmlClocksEventReasonHwSlowdown & telemetry.SLOWED
-    assert not nvml.nvmlClocksEventReasonSwPowerCap & telemetry.SLOWED
-
-
 @pytest.fixture
 def kfd(tmp_path, monkeypatch):
     """Return a function that makes the driver's nodes: two CPUs, then eleven MI300X, or those that are asked for."""

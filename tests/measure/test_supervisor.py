@@ -19,7 +19,6 @@ from tileseer.config.benchmark import Timing
 from tileseer.core.errors import UserError
 from tileseer.core.locks import hold_first_free
 from tileseer.measure.harness import supervisor as supervisors
-from tileseer.measure.harness.process import Fault, Worker
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, printable
 
 TIMING = Timing(
@@ -227,11 +226,6 @@ def test_before_the_first_measurement_a_worker_knows_which_kernels_support_a_pro
         )
     assert able[0] == "good" and len(able) == len(set(able)) == 27
     assert (backwards, wide) == (["good_bwd_data"], [])
-
-
-def test_an_unknown_request_is_our_defect_and_told_as_a_crash(libraries):
-    with Worker() as worker, pytest.raises(Fault, match="exit status 1"):
-        worker.ask({"do": "nonsense", "libraries": list(libraries)}, 20)
 
 
 @pytest.mark.parametrize(

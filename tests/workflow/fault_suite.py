@@ -42,9 +42,8 @@ from small_workflow import CONFIG, TARGETS, Workflow, lay_out
 
 import tileseer
 from tileseer.core.errors import UserError
-from tileseer.core.journal_files import journal_files
 from tileseer.learn import model_files
-from tileseer.measure.journal import read_journal
+from tileseer.measure.journal import journal_files, read_journal
 
 OUTCOMES = ("recovered", "refused", "lost", "not injected")
 PAGE = 4096

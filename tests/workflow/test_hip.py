@@ -17,11 +17,10 @@ import yaml
 from fake_machine import install_compiler
 from small_workflow import ROOT, with_fake_compiler, with_few_problems
 
-from tileseer.core.journal_files import journals_in
 from tileseer.dataset.dataset import Dataset
 from tileseer.measure.device import STATUSES
 from tileseer.measure.harness.details import read_details
-from tileseer.measure.journal import read_journal
+from tileseer.measure.journal import journals_in, read_journal
 
 MODEL, VERDICTS = "results/models/gfx942", "results/verdicts/gfx942.tsv"
 OPERATION = "gfx942/forward_bf16"

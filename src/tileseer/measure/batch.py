@@ -9,11 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.core.journal_files import journals_in
 from tileseer.core.progress import Progress
 from tileseer.measure import receipt
 from tileseer.measure.device import STATUSES, Device, Times
-from tileseer.measure.journal import SCHEMA, Journal, MeasuredBy, pair_text, read_journal
+from tileseer.measure.journal import SCHEMA, Journal, MeasuredBy, journals_in, pair_text, read_journal
 from tileseer.measure.session import Session
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS

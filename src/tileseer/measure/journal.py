@@ -2,8 +2,11 @@
 
 The first 24 columns are those of the reference's benchmark CSV, in its order; ours follow. The last one in the file,
 ``crc32``, is a checksum of the line before it, since a damaged digit is still a number. A line that does not fit is
-kept in the file, passed over when reading, and reported with its number and the reason. The files of a journal:
-``tileseer.core.journal_files``.
+kept in the file, passed over when reading, and reported with its number and the reason. The files of a journal::
+
+    0.1.parquet   # Rows of the first job that measured.
+    0.2.csv       # Those of the next one, if it was killed before they were columns, or a line is damaged.
+    0.csv         # Lines of a job that is running, or was interrupted.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import functools
 import glob
 import io
 import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -27,7 +31,6 @@ import pyarrow.csv as pa_csv
 from tileseer.core import parquet, seal
 from tileseer.core.atomic import flush, write_text
 from tileseer.core.errors import UserError, printed
-from tileseer.core.journal_files import journal_files, next_part
 from tileseer.core.locks import hold_first_free
 from tileseer.measure.device import STATUSES, are_speeds, are_times
 from tileseer.problems.problem import DIMS
@@ -44,6 +47,7 @@ _TYPES = {
     **dict.fromkeys(("problem_idx", *DIMS, "non_zero", "samples", "split_k", "seed"), pa.int64()),
     **dict.fromkeys(("latency_ms", "tflops", "latency_cv", "sentinel"), pa.float64()),
 }
+_NAME = re.compile(r"([^.].*?)(?:\.(\d+))?\.(csv|parquet)")
 SCHEMA = pa.schema([(column, _TYPES.get(column, pa.string())) for column in COLUMNS])
 BLOCK = 1 << 21
 """Bytes of a journal that are read together. No row is longer: of a longer line only the beginning is kept."""
@@ -127,7 +131,8 @@ class Journal(AbstractContextManager["Journal"]):
         if self.path.is_symlink():
             # Its disk may be another one.
             return
-        os.rename(self.path, next_part(self.path))
+        numbers = (number for path, number, _ in _named(self.path.parent, self.path.stem) if path == self.path)
+        os.rename(self.path, self.path.with_suffix(f".{1 + max(numbers, default=0)}.csv"))
         for part in self.path.parent.glob(f"{glob.escape(self.path.stem)}.*.csv"):
             with suppress(_DamagedError):
                 _compress_part(part)
@@ -161,6 +166,29 @@ def _sound_blocks(part: Path) -> Iterator[pa.Table]:
         if malformed.num_rows:
             raise _DamagedError
         yield rows
+
+
+def journal_files(journal: Path) -> list[Path]:
+    """Return the files of a journal that exist, in the order of their rows."""
+    parts: dict[int, Path] = {}
+    for path, number, file in _named(journal.parent, journal.stem):
+        # A job that was killed before it removed the lines leaves both.
+        if path == journal and number and (file.suffix == ".parquet" or number not in parts):
+            parts[number] = file
+    return [*(parts[number] for number in sorted(parts)), *([journal] if journal.exists() else [])]
+
+
+def journals_in(folder: Path) -> list[Path]:
+    """Return the journals of a folder, by name."""
+    return sorted({path for path, *_ in _named(folder)})
+
+
+def _named(folder: Path, begin: str = "") -> Iterator[tuple[Path, int, Path]]:
+    """Yield journal, number of the part (0: none) and path of each file of a folder whose name begins like this."""
+    for name in os.listdir(folder) if folder.is_dir() else ():
+        # A folder may have thousands of journals.
+        if name.startswith(begin) and (match := _NAME.fullmatch(name)):
+            yield folder / f"{match[1]}.csv", int(match[2] or 0), folder / name
 
 
 def is_whole(line: bytes) -> bool:
