@@ -47,7 +47,7 @@ _TYPES = {
     **dict.fromkeys(("problem_idx", *DIMS, "non_zero", "samples", "split_k", "seed"), pa.int64()),
     **dict.fromkeys(("latency_ms", "tflops", "latency_cv", "sentinel"), pa.float64()),
 }
-_NAME = re.compile(r"([^.].*?)(?:\.(\d+))?\.(csv|parquet)")
+_JOURNAL_NAME = re.compile(r"([^.].*?)(?:\.(\d+))?\.(csv|parquet)")
 SCHEMA = pa.schema([(column, _TYPES.get(column, pa.string())) for column in COLUMNS])
 BLOCK = 1 << 21
 """Bytes of a journal that are read together. No row is longer: of a longer line only the beginning is kept."""
@@ -187,7 +187,7 @@ def _named(folder: Path, begin: str = "") -> Iterator[tuple[Path, int, Path]]:
     """Yield journal, number of the part (0: none) and path of each file of a folder whose name begins like this."""
     for name in os.listdir(folder) if folder.is_dir() else ():
         # A folder may have thousands of journals.
-        if name.startswith(begin) and (match := _NAME.fullmatch(name)):
+        if name.startswith(begin) and (match := _JOURNAL_NAME.fullmatch(name)):
             yield folder / f"{match[1]}.csv", int(match[2] or 0), folder / name
 
 
