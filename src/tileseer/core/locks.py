@@ -20,6 +20,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
+from tileseer.core.atomic import naming
 from tileseer.core.errors import UserError, printed
 
 VAR_LOCK = Path("/var/lock")
@@ -80,8 +81,9 @@ def try_lock(path: Path) -> int | None:
         # Without a name it was removed since it was opened: the next one would lock another file.
         if _lock(handle, path, blocking=False) and os.fstat(handle).st_nlink:
             note = f"process {os.getpid()} of user {os.getuid()} on {os.uname().nodename} since {time.ctime()}\n"
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, note.encode(), 0)
+            with naming(path):
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, note.encode(), 0)
             return handle
     except BaseException:
         os.close(handle)
