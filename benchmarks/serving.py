@@ -21,7 +21,6 @@ import numpy as np
 
 from tileseer.core.errors import UserError
 from tileseer.learn.features import Features
-from tileseer.learn.model import Model
 from tileseer.learn.model_files import SELECTOR, read_index
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve.selector import NO_CANDIDATE, Selector
@@ -130,7 +129,8 @@ def timed(models, operation, folder, shapes, turns):
     """Microseconds by figure, a value a turn; ends the program where C++ and Python differ."""
     index = read_index(models)
     entry = index.operations[operation]
-    selector, model = Selector.read(models, operation), Model.read(models / entry.folder)
+    selector = Selector.read(models, operation)
+    model = selector.model
     picks = selector.select(shapes, use_known=False)
     has = picks.candidate != NO_CANDIDATE
     problems = problem_frame(listed(operation, shapes[:ALONE]))

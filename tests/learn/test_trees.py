@@ -36,7 +36,9 @@ def walked(tree, row):
     while node >= 0:
         value = row[tree.feature[node]]
         if tree.categorical[node]:
-            left = tree.lists(np.array([node]), np.array([value]))[0]
+            split, category = int(tree.threshold[node]), int(value)
+            words = tree.words[tree.bounds[split] : tree.bounds[split + 1]]
+            left = category // 32 < len(words) and words[category // 32] >> category % 32 & 1
         else:
             left = value <= tree.threshold[node]
         node = tree.left[node] if left else tree.right[node]

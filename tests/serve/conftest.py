@@ -3,7 +3,6 @@
 import published_models
 import pytest
 
-from tileseer.learn.model import Model
 from tileseer.serve.selector import Selector
 
 
@@ -27,4 +26,4 @@ def selector(models):
 
 @pytest.fixture(scope="session")
 def model(selector):
-    return Model.read(selector.folder)
+    return selector.model

@@ -18,7 +18,6 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.dataset.tables import FILE, read_recording
 from tileseer.learn import model_files
-from tileseer.learn.model import Model
 from tileseer.problems import layers
 from tileseer.problems.operation import Operation
 from tileseer.serve.selector import Selector
@@ -125,7 +124,7 @@ def test_a_signalling_nan_in_a_recording_is_a_nan(column, recorded):
 
 
 def read_models(folder):
-    Model.read(Selector.read(folder, str(OPERATION)).folder)
+    Selector.read(folder, str(OPERATION))
 
 
 def copied(models, tmp_path):

@@ -16,7 +16,6 @@ from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
-from tileseer.learn.model import Model
 from tileseer.serve import publication
 from tileseer.serve.provenance import read_provenance
 from tileseer.serve.selector import Selector
@@ -122,7 +121,7 @@ def test_kinds_of_device_are_not_mixed_and_no_file_may_miss(made, tmp_path):
 
 
 def read_forward(models):
-    Model.read(Selector.read(models, "forward_bf16").folder)
+    Selector.read(models, "forward_bf16")
 
 
 @pytest.mark.parametrize(

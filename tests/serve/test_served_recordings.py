@@ -50,7 +50,7 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(published, known, pr
     picks = assert_cpp_picks_alike(folder, python, shapes, known, pruned)
     assert (picks.candidate != NO_CANDIDATE).mean() > 0.15
     dims = data.problems[list(DIMS)].to_numpy(np.int64)
-    model = Model.read(python.folder)
+    model = python.model
     runs = check_support(data.problems, model.pool, model.spec.variant, model.hardware) == 0
     assert ((python.select(dims, use_known=False).candidate >= 0) == runs.any(axis=1)).all()
 
@@ -69,7 +69,7 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
     data, folder, operation = published
     selector = Selector.read(folder / "models", operation)
     problem = problems_of_frame(data.problems.iloc[[0]])[0]
-    pool = Model.read(selector.folder).pool
+    pool = selector.model.pool
     of_rank = pool[pool["ndim"] == problem.ndim]
     foreign = dataclasses.replace(CutlassKernel.parse(of_rank["kernel"].iloc[0]), swizzle=1, stages=16).name
     kernels = of_rank["candidate"].tolist()

@@ -13,10 +13,9 @@ from published_models import TEMPLATE, publish
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
-from tileseer.learn import model_files, trees
-from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_rows
+from tileseer.learn import model_files
+from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
 from tileseer.serve import header, serving_files
-from tileseer.serve.cuts import TREES_AT_CUTS
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.serve.symbols import Symbol
 
@@ -137,13 +136,6 @@ def test_without_cuts_the_pick_has_the_best_score(model):
     assert picks.candidate[has].tolist() == score.argmax(axis=1)[has].tolist()
 
 
-def test_the_margins_of_cuts_are_whole_units_and_fall_with_the_trees(selector):
-    margins = [cut.margin for cut in selector.cuts]
-    assert [cut.trees for cut in selector.cuts] == [count for count in TREES_AT_CUTS if count < 12]
-    assert all(margin / trees.UNIT == round(margin / trees.UNIT) >= 0 for margin in margins)
-    assert margins == sorted(margins, reverse=True)
-
-
 def test_a_measured_problem_gets_its_fastest_candidate(selector, model):
     data = samples.measured(model.spec.variant)
     dims = data.problems[list(DIMS)].to_numpy(np.int64)
@@ -198,12 +190,6 @@ def test_a_model_of_the_reference_s_features_is_served_in_python_and_its_header_
     assert picks.score[has].tolist() == scores.max(axis=1)[has].tolist() and has.sum() > 10
     text = header.render_header(TEMPLATE, with_all(model))
     assert text.startswith("#error") and "reference" in text
-
-
-def test_the_ranking_is_that_of_the_model(selector, model):
-    for row in random_shapes(10, seed=5):
-        problem = Problem.from_dims(model.spec.variant, "bf16", **dict(zip(DIMS, row.tolist(), strict=True)))
-        assert selector.rank(problem) == samples.ranked(model, problem).to_dict("records")
 
 
 @pytest.mark.parametrize(("use", "word"), [(np.exp, "exp"), (lambda n: bool(n > 1), "branches"), (np.cumsum, "cumsum")])

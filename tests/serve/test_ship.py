@@ -1,6 +1,5 @@
 """``tileseer ship``: few kernels that lose little, how few there can be, and the folder that builds them."""
 
-import itertools
 import json
 import shutil
 import subprocess
@@ -61,11 +60,6 @@ def measured():
     return replace(data, candidates=data.candidates.assign(code_bytes=np.nan))
 
 
-def best_of(table, size):
-    columns = range(table.shape[1])
-    return max(table[:, list(some)].max(axis=1).sum() for some in itertools.combinations(columns, size))
-
-
 @pytest.mark.parametrize("floor", [0.0, 0.7])
 @given(table=TABLES)
 def test_a_set_keeps_its_promise_and_runs_all_that_can_run(table, floor):
@@ -74,18 +68,6 @@ def test_a_set_keeps_its_promise_and_runs_all_that_can_run(table, floor):
     assert best.mean() >= 0.9 * possible.mean() - 1e-9
     assert ((best > 0) == (possible > 0)).all()
     assert (best >= floor * possible).all()
-
-
-def test_an_efficiency_that_is_no_number_ends_the_choice():
-    with pytest.raises(UserError, match="efficiencies of 1 problems are no numbers"):
-        kernel_set.greedy_order(np.array([[0.5, np.nan], [0.5, 1.0]]))
-
-
-def test_a_set_needs_next_to_no_more_kernels_than_the_smallest():
-    table = np.random.default_rng(3).random((40, 8))
-    chosen = kernel_set.smallest_set(table, alike(table), 0.05)
-    wanted = 0.95 * table.max(axis=1).sum()
-    assert len(chosen) <= next(size for size in range(1, 9) if best_of(table, size) >= wanted) + 1
 
 
 def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for(tmp_path):

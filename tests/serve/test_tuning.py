@@ -86,7 +86,7 @@ def test_a_tuned_choice_is_the_fastest_of_its_list_and_what_select_gives(call, o
         if choice is None:
             assert not untuned.rank(problem)
             continue
-        assert tuned.candidates[tuned.row.tolist().index(pick)] == choice.candidate
+        assert tuned.candidates[pick] == choice.candidate
         assert choice.candidate in [row["candidate"] for row in untuned.shortlist(problem, 3)]
     assert 1 <= printed["mean_gain"] <= printed["largest_gain"]
     assert printed["changed"] == sum(row["first"] != row["choice"] for row in printed["problems"])
@@ -266,7 +266,7 @@ def plans_of_a_driver(recorded, tmp_path, monkeypatch):
     selector = Selector.read(recorded[0], "bwd_weight_bf16")
     names = [f"cudnn_conv_bwd_weight_bf16_2d_{plan}" for plan in GOOD]
     selector.candidates[: len(GOOD)] = selector.kernels[: len(GOOD)] = names
-    vars(selector).pop("_places", None)
+    selector._row = {name: row for row, name in enumerate(selector.candidates)}
     config = samples.CONFIG
     tables = config / "hardware.yaml", config / "simulated_device.yaml"
     return selector, tmp_path / "models", tuning.Where("gpu", *tables, libraries=tmp_path)

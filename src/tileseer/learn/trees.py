@@ -101,15 +101,6 @@ class Tree:
         """Which splits compare categories, bool."""
         return np.asarray((self.decision & _CATEGORICAL) != 0)
 
-    def lists(self, at: np.ndarray, value: np.ndarray) -> np.ndarray:
-        """Whether the categorical splits ``at`` send values left, bool; both [n]."""
-        split = self.threshold[at].astype(np.int64)
-        # Whole numbers as in C: towards zero. What is no category goes right, NaN as well.
-        category = np.trunc(np.where(np.isfinite(value), value, -1)).clip(-1, 2**31 - 1).astype(np.int64)
-        word = self.bounds[split] + (category >> 5)
-        listed = (category >= 0) & (word < self.bounds[split + 1])
-        return listed & ((self.words[np.where(listed, word, 0)] >> (category & 31)) & 1 != 0)
-
 
 def nodes(text: str) -> list[Tree]:
     """The trees of a model text, in LightGBM's documented save format."""

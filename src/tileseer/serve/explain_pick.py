@@ -57,7 +57,7 @@ def explain_pick(
 
 def _explain_pick(models: Path, problem: Problem, top: int, against: str | None, dataset: Path | None) -> Explanation:
     selector = Selector.read(models, f"{problem.variant}_{problem.dtype}")
-    ranked, model = selector.rank(problem), Model.read(selector.folder)
+    ranked, model = selector.rank(problem), selector.model
     if not ranked:
         why = "; ".join(f"{count} candidates: {reason}" for reason, count in refusals(model, problem).items())
         raise UserError(f"no candidate of {models} supports the problem: {why}")

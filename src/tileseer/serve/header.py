@@ -2,21 +2,27 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 
+from tileseer.config.operations import ELEMENT_BYTES
 from tileseer.core.errors import UserError
 from tileseer.core.templates import fill_cpp_template
+from tileseer.kernels.costs.timing import PROBLEM_TERMS
+from tileseer.kernels.features.table import Columns
 from tileseer.kernels.libraries import library_of_arch
+from tileseer.kernels.rules import signature
+from tileseer.learn import trees
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import UNIT, Tree
+from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
-from tileseer.serve.model_values import Split, SplitTable, rule_values, start_value
 from tileseer.serve.selector import Selector
-from tileseer.serve.symbols import BOOL, FLOAT32, FLOAT64, INT64, Operand, Symbol
+from tileseer.serve.symbols import Operand, Symbol, Writer, literal
 
 TEMPLATE = "selector.hpp.j2"
 CANDIDATES_TOGETHER = 8
@@ -26,18 +32,15 @@ WALKERS = 12
 START_SYMBOL = "start"
 CONTENT = "content_of_this_header"
 """Placeholder for the digest of everything else, which names the inline namespace."""
-LARGEST = 2**16 - 1
+LARGEST_OF_16_BITS = 2**16 - 1
 """Of what a node holds in 16 bits."""
 WITHOUT_FORMULAS = ("reference",)
 """Feature sets that the header cannot compute to the last bit: they have logarithms and codes without an order."""
 
-CPP_TYPES = {BOOL: "bool", INT64: "std::int64_t", FLOAT32: "float", FLOAT64: "double"}
-_BINARY = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
-    "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|",
-}  # fmt: skip
-_CALLS = {"minimum": "least", "maximum": "largest", "ceil": "round_up", "floor": "round_down"}
-_CALLS |= {"sqrt": "std::sqrt", "gcd": "std::gcd"}
+CategoryList = tuple[int, tuple[int, ...]]
+"""A feature, and the categories of it that a split sends left, as bits."""
+Split = tuple[int, float]
+"""Row of the value that is compared, and the threshold."""
 
 
 def render_header(template: Path, selector: Selector) -> str:
@@ -97,11 +100,11 @@ def render_header(template: Path, selector: Selector) -> str:
 
 def _features_and_trees(model: Model, groups: int) -> dict[str, object]:
     """The template's values for features and trees; only features that a tree reads are computed."""
-    table = SplitTable.of(model)
+    table = _SplitTable.of(model)
     row = {name: place for place, name in enumerate(table.features)}
     writer = Writer("feature_table")
     of_pairs = {name: value for name, value in table.moving.items() if value.paired}
-    prior, start = model.spec.formula, start_value(model)
+    prior, start = model.spec.formula, _start_value(model)
     if start is not None:
         # The formula's time comes after the features that the trees read.
         row[START_SYMBOL], of_pairs[START_SYMBOL] = len(row), start
@@ -129,7 +132,7 @@ def _features_and_trees(model: Model, groups: int) -> dict[str, object]:
 
 
 def _rules(model: Model) -> dict[str, object]:
-    rules, always, classes = rule_values(model)
+    rules, always, classes = _rule_values(model)
     writer = Writer("rule_table")
     body, results = writer.loop({str(number): rule for number, rule in enumerate(rules)})
     return {
@@ -162,7 +165,7 @@ def _forest(trees: Sequence[Tree], splits: Sequence[Sequence[Split]], rows: int)
                 shape.append(number[of_tree[child]])
                 queue += [int(tree.left[child]), int(tree.right[child])]
         sizes.append(len(queue))
-    if max(sizes) > LARGEST or max(map(abs, leaves)) > INT32_MAX or (rows + 2) * CANDIDATES_TOGETHER > LARGEST:
+    if max(sizes) > LARGEST_OF_16_BITS or max(map(abs, leaves)) > INT32_MAX or (rows + 2) * LANES > LARGEST_OF_16_BITS:
         raise UserError("serving: the trees are too large for the C++ selector; train smaller ones")
     return {
         "splits": [(row * CANDIDATES_TOGETHER, literal(np.float32(threshold))) for row, threshold in distinct],
@@ -172,86 +175,130 @@ def _forest(trees: Sequence[Tree], splits: Sequence[Sequence[Split]], rows: int)
     }
 
 
-class Writer:
-    """Collects statements: what a problem brings once, what depends on the row of a table in a loop over its rows."""
+@dataclass(frozen=True)
+class _SplitTable:
+    """The trees of a model, and the values that their splits compare."""
 
-    def __init__(self, prefix: str) -> None:
-        """``prefix`` begins the names of the tables."""
-        self._prefix = prefix
-        self.once: list[str] = []
-        self.tables: list[tuple[str, str, list[str]]] = []
-        """C++ type, name and values of each table."""
-        self._names: dict[object, str] = {}
+    trees: Sequence[Tree]
+    numbers: list[int]
+    """The features that the trees read, by their numbers in the model, rising."""
+    features: list[str]
+    """Their names."""
+    moving: dict[str, Operand]
+    """Those that depend on the problem, as symbols."""
+    fixed: dict[str, np.ndarray]
+    """Those of the candidates alone, [Q] each."""
+    lists: list[CategoryList]
+    """A row each, of 0 for the candidates that the list sends left, else 1, is compared with 0.5."""
 
-    def loop(self, results: Mapping[str, Operand]) -> tuple[list[str], dict[str, str]]:
-        """The statements of one row and, for each result, the C++ expression that holds it afterwards."""
-        body: list[str] = []
-        written = dict(self._names)
-        texts = {name: self._text(value, body, written) for name, value in results.items()}
-        return body, texts
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """Read the trees of a model; ``UserError`` where they need what the header has not."""
+        names, grown = model.booster.feature_name(), _read_trees(model.text)
+        numbers = sorted({int(feature) for tree in grown for feature in tree.feature})
+        features = [names[number] for number in numbers]
+        moving, fixed = _feature_values(model, features)
+        lists = [_list_of(tree, int(node)) for tree in grown for node in np.flatnonzero(tree.categorical)]
+        for number, _ in lists:
+            if names[number] not in fixed:
+                raise UserError(f"serving: {names[number]} is categorical and depends on the problem; make it a number")
+        return cls(grown, numbers, features, moving, fixed, list(dict.fromkeys(lists)))
 
-    def problem(self, value: Operand) -> str:
-        """The C++ expression of a value that only the problem decides."""
-        return self._text(value, self.once, self._names)
+    def splits(self, first_list: int) -> list[list[Split]]:
+        """The split of each node of each tree; lists of categories have the rows from ``first_list``."""
+        row_of = {number: row for row, number in enumerate(self.numbers)}
+        row_of_list = {key: first_list + place for place, key in enumerate(self.lists)}
+        return [
+            [
+                (row_of_list[_list_of(tree, node)], 0.5) if categorical else (row_of[number], _float32_below(threshold))
+                for node, (categorical, number, threshold) in enumerate(
+                    zip(tree.categorical, tree.feature.tolist(), tree.threshold.tolist(), strict=True)
+                )
+            ]
+            for tree in self.trees
+        ]
 
-    def table(self, values: np.ndarray) -> str:
-        """The name of a table with ``values``, one entry a row; equal tables are written once."""
-        key = (values.dtype, values.tobytes())
-        if key not in self._names:
-            self._names[key] = f"{self._prefix}_{len(self.tables)}"
-            kind = "std::int32_t" if values.dtype == INT64 else CPP_TYPES[values.dtype]
-            self.tables.append((kind, self._names[key], [literal(value) for value in values]))
-        return self._names[key]
 
-    def _text(self, value: Operand, body: list[str], written: dict[object, str]) -> str:
+def _read_trees(text: str) -> Sequence[Tree]:
+    """The trees of a model text, after making sure that they compare numbers and lists of categories only."""
+    grown = trees.nodes(text)
+    for tree in grown:
+        if not np.isin(tree.decision[~tree.categorical], (0, 2)).all():
+            raise UserError("serving: a tree has a missing-value split; train it on complete numbers")
+        if (tree.leaf % UNIT).any():
+            raise UserError(f"serving: leaf values are no multiples of {UNIT}; train the model again")
+    return grown
+
+
+def _list_of(tree: Tree, node: int) -> CategoryList:
+    split = int(tree.threshold[node])
+    return int(tree.feature[node]), tuple(tree.words[tree.bounds[split] : tree.bounds[split + 1]].tolist())
+
+
+def _float32_below(threshold: float) -> float:
+    """The largest float32 that is not above ``threshold``: a float32 is below both or above both."""
+    near = np.float32(threshold)
+    return float(near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf)))
+
+
+def _feature_values(model: Model, names: Sequence[str]) -> tuple[dict[str, Operand], dict[str, np.ndarray]]:
+    """The features ``names`` that need the problem, as symbols, and those of the candidates alone, [Q] each."""
+    chosen, dtype = model.features.set, model.features.set.dtype
+    problem, candidates = _problem_columns(model), model.features.candidate_columns(model.pool)
+    every = np.arange(len(model.pool))
+    # One problem, at place 0, with every candidate.
+    rows = (_as(problem, dtype), np.asarray(0)), (_as(candidates, dtype), every)
+    pairs = chosen.pairs(*rows, model.hardware.compute_units)
+    kinds = ((chosen.problem, problem), (chosen.pair, pairs))
+    moving = {f.name: f.values(columns).astype(dtype) for kind, columns in kinds for f in kind if f.name in names}
+    fixed = {f.name: np.asarray(f.values(candidates), dtype) for f in chosen.candidate if f.name in names}
+    fixed |= {
+        name: np.broadcast_to(value, every.shape) for name, value in moving.items() if not isinstance(value, Symbol)
+    }
+    return {name: value for name, value in moving.items() if isinstance(value, Symbol)}, fixed
+
+
+def _start_value(model: Model) -> Symbol | None:
+    """The microseconds of the formula that scores start from; None where they start from 0."""
+    if model.formula is None:
+        return None
+    problem = _as(_problem_columns(model), np.float32)
+    terms = {name: problem[name] for name in PROBLEM_TERMS}
+    return cast(Symbol, model.formula.microseconds(terms, model.formula.kernel))
+
+
+def _inputs(model: Model) -> dict[str, Any]:
+    """What features and rules read of a problem, as symbols; a model of one layout gets no other."""
+    # Any: functions of columns are run on symbols.
+    inputs: dict[str, Any] = {name: Symbol.input(name) for name in ("ndim", *model.columns)}
+    return {"layout": np.zeros((), np.int64)} | inputs
+
+
+def _rule_values(model: Model) -> tuple[list[Operand], np.ndarray, np.ndarray]:
+    """The support rules on classes of kernels that they tell apart.
+
+    Those that need the problem, as symbols; which classes pass the others, bool; the class of each candidate, int [Q].
+    """
+    spec = model.spec
+    support = library_of_arch(spec.arch).rules
+    columns, classes = support.kernel_classes(model.pool, model.hardware)
+    kernel = {name: values[0] for name, values in columns.items()}
+    inputs = _inputs(model)
+    problem = support.read_of_problems(inputs, spec.variant, ELEMENT_BYTES[spec.dtype])
+    problem |= {"signature": signature(spec.variant, spec.dtype, inputs["ndim"])}
+    held = [rule.holds(problem, kernel) for rule in support.rules]
+    always = np.ones(len(kernel["signature"]), bool)
+    for value in held:
         if not isinstance(value, Symbol):
-            value = np.asarray(value)
-            if value.ndim == 0 or (value == value.flat[0]).all():
-                return literal(value.flat[0])
-            name = self.table(value)
-            written[value.dtype, value.tobytes()] = name
-            return f"{name}[row]"
-        if value.operation == "input":
-            name = value.operands[0]
-            return name if name == "ndim" else f"std::int64_t{{problem.{name}}}"
-        # What only the problem decides is computed before the loop.
-        if not value.paired and body is not self.once:
-            text = self._text(value, self.once, self._names)
-            written.update(self._names)
-            return text
-        operands = [self._text(operand, body, written) for operand in value.operands]
-        key = (value.operation, value.dtype, *operands)
-        if key not in written:
-            written[key] = f"{'pair' if value.paired else 'value'}_{len(written)}"
-            body.append(f"const {CPP_TYPES[value.dtype]} {written[key]} = {_expression(value, operands)};")
-        return written[key]
+            always &= value
+    return [value for value in held if isinstance(value, Symbol)], always, classes
 
 
-def _expression(value: Symbol, operands: Sequence[str]) -> str:
-    name = value.operation
-    if name in _BINARY:
-        return f"{operands[0]} {_BINARY[name]} {operands[1]}"
-    if name in ("floor_divide", "remainder") and value.dtype == INT64:
-        # Sizes are not negative, so rounding towards zero is rounding down.
-        return f"{operands[0]} {'/' if name == 'floor_divide' else '%'} {operands[1]}"
-    if name == "where":
-        return "{} ? {} : {}".format(*operands)
-    if name == "cast":
-        return f"static_cast<{CPP_TYPES[value.dtype]}>({operands[0]})"
-    if name in _CALLS:
-        return f"{_CALLS[name]}({', '.join(operands)})"
-    if name in ("negative", "invert") and (name == "negative" or value.dtype == BOOL):
-        return f"{'-' if name == 'negative' else '!'}{operands[0]}"
-    raise UserError(f"serving: the C++ selector has no {name} of {value.dtype}")
+def _problem_columns(model: Model) -> Columns:
+    """What the features read of problems, as symbols."""
+    operation = Operation.parse(model.spec.operation)
+    return model.features.set.problem_columns(_inputs(model), operation, model.hardware)
 
 
-def literal(value: Any) -> str:
-    """A number as C++ that reads back to the same bits."""
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (int, np.integer)):
-        return str(int(value))
-    if not np.isfinite(value):
-        raise UserError(f"serving: a table of the C++ selector would hold {value}; measure or leave out that candidate")
-    text = float(value).hex()
-    return f"{text}f" if isinstance(value, np.float32) else text
+def _as(columns: Mapping[str, np.ndarray], dtype: type[np.floating]) -> dict[str, np.ndarray]:
+    return {name: values.astype(dtype) for name, values in columns.items()}

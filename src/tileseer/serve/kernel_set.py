@@ -7,8 +7,6 @@ is exchanged for another while that gains.
 
 import numpy as np
 
-from tileseer.core.errors import UserError
-
 LEAST_GAIN = 1e-9
 """Smaller ones are rounding: an exchange for one could go on for ever."""
 
@@ -22,8 +20,6 @@ def best_by_kernel(efficiency: np.ndarray, kernel: np.ndarray, kernels: int) -> 
 
 def greedy_order(value: np.ndarray) -> list[int]:
     """Columns of ``value`` [P, K], each the one that adds most to the sum of the rows' best, until none adds."""
-    if wrong := int(np.isnan(value).any(axis=1).sum()):
-        raise UserError(f"efficiencies of {wrong} problems are no numbers; make the dataset again")
     best = np.zeros(len(value))
     chosen: list[int] = []
     while True:

@@ -7,7 +7,7 @@ everything that follows from the candidates alone has become an array, which is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,14 @@ UFUNCS = frozenset(
     }
 )  # fmt: skip
 """Functions that a selector has."""
+
+CPP_TYPES = {BOOL: "bool", INT64: "std::int64_t", FLOAT32: "float", FLOAT64: "double"}
+_BINARY = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
+    "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|",
+}  # fmt: skip
+_CALLS = {"minimum": "least", "maximum": "largest", "ceil": "round_up", "floor": "round_down"}
+_CALLS |= {"sqrt": "std::sqrt", "gcd": "std::gcd"}
 
 Operand = Any
 """A ``Symbol``, an array with one value a candidate, or a number."""
@@ -107,3 +115,88 @@ def _converted(value: Operand, dtype: Dtype) -> Operand:
 
 def _is_paired(value: Operand) -> bool:
     return value.paired if isinstance(value, Symbol) else value.ndim > 0
+
+
+class Writer:
+    """Collects statements: what a problem brings once, what depends on the row of a table in a loop over its rows."""
+
+    def __init__(self, prefix: str) -> None:
+        """``prefix`` begins the names of the tables."""
+        self._prefix = prefix
+        self.once: list[str] = []
+        self.tables: list[tuple[str, str, list[str]]] = []
+        """C++ type, name and values of each table."""
+        self._names: dict[object, str] = {}
+
+    def loop(self, results: Mapping[str, Operand]) -> tuple[list[str], dict[str, str]]:
+        """The statements of one row and, for each result, the C++ expression that holds it afterwards."""
+        body: list[str] = []
+        written = dict(self._names)
+        texts = {name: self._text(value, body, written) for name, value in results.items()}
+        return body, texts
+
+    def problem(self, value: Operand) -> str:
+        """The C++ expression of a value that only the problem decides."""
+        return self._text(value, self.once, self._names)
+
+    def table(self, values: np.ndarray) -> str:
+        """The name of a table with ``values``, one entry a row; equal tables are written once."""
+        key = (values.dtype, values.tobytes())
+        if key not in self._names:
+            self._names[key] = f"{self._prefix}_{len(self.tables)}"
+            kind = "std::int32_t" if values.dtype == INT64 else CPP_TYPES[values.dtype]
+            self.tables.append((kind, self._names[key], [literal(value) for value in values]))
+        return self._names[key]
+
+    def _text(self, value: Operand, body: list[str], written: dict[object, str]) -> str:
+        if not isinstance(value, Symbol):
+            value = np.asarray(value)
+            if value.ndim == 0 or (value == value.flat[0]).all():
+                return literal(value.flat[0])
+            name = self.table(value)
+            written[value.dtype, value.tobytes()] = name
+            return f"{name}[row]"
+        if value.operation == "input":
+            name = value.operands[0]
+            return name if name == "ndim" else f"std::int64_t{{problem.{name}}}"
+        # What only the problem decides is computed before the loop.
+        if not value.paired and body is not self.once:
+            text = self._text(value, self.once, self._names)
+            written.update(self._names)
+            return text
+        operands = [self._text(operand, body, written) for operand in value.operands]
+        key = (value.operation, value.dtype, *operands)
+        if key not in written:
+            written[key] = f"{'pair' if value.paired else 'value'}_{len(written)}"
+            body.append(f"const {CPP_TYPES[value.dtype]} {written[key]} = {_expression(value, operands)};")
+        return written[key]
+
+
+def _expression(value: Symbol, operands: Sequence[str]) -> str:
+    name = value.operation
+    if name in _BINARY:
+        return f"{operands[0]} {_BINARY[name]} {operands[1]}"
+    if name in ("floor_divide", "remainder") and value.dtype == INT64:
+        # Sizes are not negative, so rounding towards zero is rounding down.
+        return f"{operands[0]} {'/' if name == 'floor_divide' else '%'} {operands[1]}"
+    if name == "where":
+        return "{} ? {} : {}".format(*operands)
+    if name == "cast":
+        return f"static_cast<{CPP_TYPES[value.dtype]}>({operands[0]})"
+    if name in _CALLS:
+        return f"{_CALLS[name]}({', '.join(operands)})"
+    if name in ("negative", "invert") and (name == "negative" or value.dtype == BOOL):
+        return f"{'-' if name == 'negative' else '!'}{operands[0]}"
+    raise UserError(f"serving: the C++ selector has no {name} of {value.dtype}")
+
+
+def literal(value: Any) -> str:
+    """A number as C++ that reads back to the same bits."""
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if not np.isfinite(value):
+        raise UserError(f"serving: a table of the C++ selector would hold {value}; measure or leave out that candidate")
+    text = float(value).hex()
+    return f"{text}f" if isinstance(value, np.float32) else text

@@ -13,7 +13,6 @@ from tileseer.core.progress import Progress
 from tileseer.dataset import tables
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn import model_files
-from tileseer.learn.model import Model
 from tileseer.serve.selector import Selector
 
 STAGES = ("models", "datasets", "configs")
@@ -66,7 +65,7 @@ def _models(path: Path) -> list[CheckResult]:
 
 def _model(path: Path, operation: str) -> str:
     """Load a model, which checks its feature list and its tables; return what it is."""
-    model = Model.read(Selector.read(path, operation).folder)
+    model = Selector.read(path, operation).model
     return (
         f"{len(model.spec.feature_names)} features, all of this release, {model.tree_count} trees, "
         f"{len(model.pool)} candidates, device kind: {model.spec.device_kind}"
