@@ -86,6 +86,7 @@ class EvaluationInputs:
 class Served:
     """What the stage writes."""
 
+    selector: Selector
     header: str
     known: pa.Table
     kernels: serving_files.Kernels
@@ -220,6 +221,7 @@ def serve_model(
     if ranking.has_validation_split(measurements) and own_choice.library_choices(measurements) is None:
         served = selector.select(pool.dims[unseen], use_known=False).candidate
     return Served(
+        selector=selector,
         header=header.render_header(inputs.template, selector),
         known=known,
         kernels=kernels,
