@@ -165,7 +165,8 @@ def _forest(trees: Sequence[Tree], splits: Sequence[Sequence[Split]], rows: int)
                 shape.append(number[of_tree[child]])
                 queue += [int(tree.left[child]), int(tree.right[child])]
         sizes.append(len(queue))
-    if max(sizes) > LARGEST_OF_16_BITS or max(map(abs, leaves)) > INT32_MAX or (rows + 2) * LANES > LARGEST_OF_16_BITS:
+    most = max(*sizes, (rows + 2) * CANDIDATES_TOGETHER)
+    if most > LARGEST_OF_16_BITS or max(map(abs, leaves)) > INT32_MAX:
         raise UserError("serving: the trees are too large for the C++ selector; train smaller ones")
     return {
         "splits": [(row * CANDIDATES_TOGETHER, literal(np.float32(threshold))) for row, threshold in distinct],
