@@ -36,6 +36,13 @@ rule all:
         f"results/reports/{SETTINGS.arch}.html",
 
 
+onstart:
+    import shutil
+
+    # Snakemake fails on the copy of an updated output that a run left which was killed.
+    shutil.rmtree(".snakemake/backups", ignore_errors=True)
+
+
 onsuccess:
     from tileseer.cli.run_summary import print_summary
 

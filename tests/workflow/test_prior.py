@@ -14,12 +14,12 @@ def test_a_prior_is_corrected_and_its_content_counts(copy):
     shutil.copytree(copy.folder / TRAINING, copy.folder / "priors/first")
     copy.configure(model={**small_workflow.CONFIG["model"], "prior": "priors/first"})
     run = copy.make()
-    assert (run.computed["model"], run.measured) == (1, 0)
+    assert (run.jobs["model"], run.measured) == (1, 0)
     manifest = json.loads(copy.read(f"{TRAINING}/train_manifest.json"))
     assert manifest["prior"]["device_kind"] == "simulated"
     assert not copy.make().jobs
     # Another prior in the same place is another model.
     spec = json.loads(copy.read("priors/first/feature_spec.json"))
     write_text(copy.folder / "priors/first/feature_spec.json", json.dumps({**spec, "device": "another"}))
-    assert copy.make(f"{TRAINING}/train_manifest.json").computed["model"] == 1
+    assert copy.make(f"{TRAINING}/train_manifest.json").jobs["model"] == 1
     assert json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["prior"]["device"] == "another"
