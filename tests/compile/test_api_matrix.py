@@ -7,18 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 import tool_modules
 
 from tileseer.cli.main import main
 from tileseer.compile import build
 from tileseer.compile.base import CompileResult, Resources
-from tileseer.core import parquet
 from tileseer.kernels.ck_tile import api
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.measure.emulated_kernels import KernelVerdict
 
 ROOT = Path(__file__).parents[2]
 LEVEL = "2025.11"
@@ -79,30 +76,6 @@ def test_random_kernels_of_full_that_no_rule_leaves_out_compile(tool, table):
     assert not [case for case in drawn for row in table.not_compiled if row.holds(case.kernel, case.arch)]
 
 
-def test_a_kernel_that_is_written_otherwise_today_is_tried_again(tool, pools, verdicts, tmp_path):
-    case, other, *_ = verdicts
-    path = tmp_path / "tried.tsv"
-    path.write_text(tool.verdicts_text({case: "", other: "no"}, pools, old={other}))
-    assert tool.read_verdicts(path) == {case: "", other: "no"}
-    assert tool.read_verdicts(path, pools) == {case: ""}
-
-
-def test_build_tables_of_a_pool_are_added_up(tool, verdicts, tmp_path):
-    names = [case.kernel.name for case in verdicts if case.kernel.pipeline == "mem" and case.arch == "gfx950"][:3]
-    folder = tmp_path / "gfx950/forward_bf16"
-    folder.mkdir(parents=True)
-    row = dict.fromkeys(build.SCHEMA.names) | {"kernel_id": "0", "split_k": [1], "build_reason": "", "error_digest": ""}
-    row |= {"resources_from": "code_object", "build_status": "ok", "code_hash": "aa", "code_bytes": 1500}
-    rows = [row | {"kernel": name} for name in names]
-    rows[2] |= {"build_status": "compile_error", "build_reason": "no", "code_hash": "", "code_bytes": None}
-    costs = [{"kernel": name, "seconds": 4.0, "peak_mib": 1.0, "repeatable": True} for name in names]
-    parquet.write_table(pa.Table.from_pylist(rows, build.SCHEMA), folder / "0.parquet")
-    parquet.write_table(pa.Table.from_pylist(costs, build.COSTS), folder / "0.costs.parquet")
-    built = tool.builds(tmp_path / "gfx950")
-    assert [tool.row_error(row) for row in built] == ["", "", "no"]
-    assert "| forward_bf16 | mem | 3 | 2 | 1 | 0 | 12 | 3 | 1 | 0 |\n" in tool.built_page(built, 728, LEVEL, "clang")
-
-
 @pytest.mark.parametrize(
     ("name", "own"),
     [
@@ -121,29 +94,6 @@ def test_vectors_of_transposed_tensors_that_ck_tile_would_choose_itself(name, ow
 
 def test_the_newest_level_lacks_nothing_that_was_not_compiled():
     assert not api.read_api(ROOT / "config/ck_api.yaml").not_compiled
-
-
-TRUTH = (
-    lambda arch, k: k.double_smem_buffer and k.pipeline in ("mem", "compv5"),
-    lambda arch, k: k.variant == "bwd_weight" and arch == "gfx90a" and k.warp_tile_k == 32,
-    lambda arch, k: k.variant == "bwd_data" and k.pipeline == "compv3",
-)
-"""What a compiler of this test's own refuses."""
-
-
-def test_rules_are_found_by_compiling_few_kernels(tool, pools):
-    """Rules of the pool of two archs, without what the compiler of the test refuses being known."""
-    refused = lambda case: any(rule(case.arch, case.kernel) for rule in TRUTH)  # noqa: E731
-    cases = [case for case in pools.cases("sweep.yaml") if case.arch != "gfx942" and case.kernel.ndim == 2]
-    made: dict = {}
-    while batch := tool.wanted(cases, made, True):
-        assert len({case.arch for case in batch}) == 1
-        made |= {case: "no" if refused(case) else "" for case in batch}
-    assert len(made) < len(cases) / 2
-    rules = tool.lacks(made)
-    for case in cases:
-        found = any((not row.arch or case.arch in row.arch) and row.holds(case.kernel) for row in rules)
-        assert found == refused(case), (case, rules)
 
 
 @pytest.mark.parametrize(
@@ -217,22 +167,6 @@ def test_the_default_rule_set_has_no_kernel_that_is_wrong(pools, table):
 def test_the_readme_says_how_much_was_executed(emulated_tool, executed):
     told = f"executed {len(executed)} ({emulated_tool.executed_text(executed)} of their instructions)"
     assert told in " ".join((ROOT / "README.md").read_text().split())
-
-
-def test_kernels_are_executed_that_show_what_no_verdict_shows(tool, emulated_tool):
-    plain = tool.Case("gfx950", PLAIN)
-    deep = replace(PLAIN, ndim=3, layout="ndhwgc")
-    kernels = deep, replace(deep, epilogue="default"), replace(deep, specialization="filter1x1_pad0")
-    deep, both, pointwise = (tool.Case("gfx950", kernel) for kernel in kernels)
-    known = {plain: KernelVerdict(PLAIN.name, "ok", 15, instances=3, launched=2, executed=0.5, not_launched="no loop")}
-    next_of = emulated_tool.most_informative
-    assert next_of([plain, deep, both], known) == [both]
-    assert set(next_of([plain, deep, pointwise], known)) == {deep, pointwise}
-    assert next_of([plain], {}) == [plain] and next_of([plain], known) == []
-    assert emulated_tool.read_verdicts(ROOT / "none.tsv") == {}
-    assert (
-        emulated_tool.verdicts_text(known).splitlines()[1] == f"gfx950\t{PLAIN.name}\tok\t15\t0\t3\t2\t0.5\tno loop\t"
-    )
 
 
 @pytest.mark.parametrize(
