@@ -22,9 +22,10 @@ from tileseer.core.tables import StrictModel, read_yaml_table
 from tileseer.gpus import hardware
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.ck_tile import api as ck_api
-from tileseer.kernels.ck_tile import kernel, support
+from tileseer.kernels.ck_tile import kernel
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import KernelConfig, parse
+from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.libraries import check_support, tree_of_toolchain
 from tileseer.learn.features import Features
 from tileseer.problems import problem, problem_sets
@@ -171,7 +172,7 @@ def compare(
     for column, (name, one) in enumerate(zip(names, kernels, strict=True)):
         same = frame["ndim"].to_numpy() == one.ndim
         ours, theirs = verdicts[same, column] == 0, answers[same, column]
-        refusing = Counter(support.RULES[index - 1].name for index in verdicts[same, column][~ours & theirs])
+        refusing = Counter(RULES.names[index] for index in verdicts[same, column][~ours & theirs])
         both = np.flatnonzero(same)[ours & theirs]
         ratio = launches.blocks[both, column] / blocks[both, column]
         rows.append(

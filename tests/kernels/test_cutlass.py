@@ -113,8 +113,8 @@ def changed(**fields):
     ],
 )
 def test_an_illegal_kernel_is_refused_by_the_rule_that_says_why(fields, rule):
-    columns = rules.legality_columns([changed(**fields)], "sm_90", SPECS)
-    name, reason = broken_rules(rules.LEGALITY, columns)[0][0]
+    parts = rules.RULES.parts([changed(**fields)], "sm_90", SPECS)
+    name, reason = broken_rules(rules.RULES.legality, parts)[0][0]
     assert name == rule and reason and "{" not in reason
 
 
@@ -150,7 +150,7 @@ def verdicts(operation: str, **dims: int) -> dict[str, str]:
     variant = Operation.parse(operation).variant
     problem = problem_tables.problem_frame([Problem.from_dims(variant, "bf16", **dims)])
     codes = check_support(problem, pool, variant)[0]
-    names = ["", *(rule.name for rule in rules.SUPPORT_RULES)]
+    names = rules.RULES.names
     return dict(zip(found, (names[code] for code in codes), strict=True))
 
 

@@ -288,8 +288,8 @@ def test_features_know_the_problem_and_the_solver():
     ids=["line", "size", "entries"],
 )
 def test_a_bomb_is_refused_before_it_fills_the_memory(text, message, read, monkeypatch):
-    monkeypatch.setattr(find_db, "LARGEST", 2**14)
-    monkeypatch.setattr(find_db, "LONGEST_LINE", 2**12)
+    monkeypatch.setattr(find_db_format, "LARGEST", 2**14)
+    monkeypatch.setattr(find_db_format, "LONGEST_LINE", 2**12)
     monkeypatch.setattr(find_db, "MOST_ENTRIES", 1000)
     with pytest.raises(UserError, match=message):
         read(text, "a.fdb.txt.bz2")

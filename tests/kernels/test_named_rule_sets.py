@@ -107,7 +107,7 @@ KERNEL = kernel.parse("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_
 
 
 def broken(rules, kernel, arch="gfx950"):
-    return broken_rules(rules, reference_filter.filter_columns([kernel], arch, SPECS))[0]
+    return broken_rules(rules, reference_filter.filter_parts([kernel], arch, SPECS))[0]
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tileseer.kernels.ck_tile.legality import LEGALITY
+from tileseer.kernels.ck_tile.support import RULES as SUPPORT_RULES
 
 import generated
 from tileseer.core.errors import UserError
 from tileseer.dataset.tables import PAIRS
 from tileseer.kernels.ck_tile import kernel
-from tileseer.kernels.ck_tile.legality import LEGALITY
-from tileseer.kernels.ck_tile.support import RULES as SUPPORT_RULES
 from tileseer.learn.validation_report import Validation
 from tileseer.measure import journal
 from tileseer.measure.device import STATUSES

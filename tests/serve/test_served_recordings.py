@@ -10,7 +10,7 @@ from published_models import PAGE, SMALL_SERVING, evaluation_inputs, train_on_re
 from tileseer.cli import main
 from tileseer.core import documents, parquet
 from tileseer.kernels.cutlass.kernel import CutlassKernel
-from tileseer.kernels.cutlass.rules import CUTLASS_SUPPORT
+from tileseer.kernels.cutlass.rules import RULES as CUTLASS_RULES
 from tileseer.kernels.libraries import check_support
 from tileseer.learn import model_files, trees
 from tileseer.learn.model import Model
@@ -20,7 +20,7 @@ from tileseer.serve import publication
 from tileseer.serve import serving as stage
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 
-RULES = {rule.name for rule in CUTLASS_SUPPORT.rules}
+RULES = set(CUTLASS_RULES.names)
 OTHERS = [("gfx942_miopen", "gfx942_mi300x", "forward_fp16"), ("gfx950_mi355x", "gfx950_mi355x", "forward_bf16")]
 
 

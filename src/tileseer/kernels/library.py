@@ -16,7 +16,7 @@ from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.enumeration import Sweep
 from tileseer.kernels.features.table import FeatureSet
 from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.rules import SupportRules
+from tileseer.kernels.rules import Rules
 from tileseer.kernels.source_tree import SourceTree
 
 Part = TypeVar("Part")
@@ -41,7 +41,7 @@ class Library:
     """Pattern of the names of its archs."""
     kernel: type[Any]
     """The subclass of ``Kernel`` that its models know."""
-    rules: SupportRules
+    rules: Rules
     features: dict[str, FeatureSet]
     """By the name that ``model.features`` gives; the first is its own."""
 

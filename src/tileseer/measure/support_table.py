@@ -38,8 +38,7 @@ def build_support_table(problems: pd.DataFrame, candidates: pd.DataFrame, varian
     """Return one row a pair of the same dimensionality, by problem and then by candidate, in the given orders."""
     if candidates.empty:
         return SCHEMA.empty_table()
-    rules = library_of_kernels(candidates["kernel"].tolist()).rules.rules
-    names = [SUPPORTED, *(rule.name for rule in rules), NOT_BUILT]
+    names = [*library_of_kernels(candidates["kernel"].tolist()).rules.names, NOT_BUILT]
     verdicts = check_support(problems, candidates, variant, hardware).astype(np.int32)
     verdicts[:, (candidates["build_status"] != "ok").to_numpy()] = names.index(NOT_BUILT)
     same_ndim = problems["ndim"].to_numpy()[:, None] == candidates["ndim"].to_numpy()[None, :]

@@ -75,7 +75,7 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None,
 
 def refusals(model: Model, problem: Problem) -> dict[str, int]:
     """How many candidates of a model each support rule refuses, by its reason, the most first."""
-    rules = library_of_arch(model.spec.arch).rules.rules
+    rules = library_of_arch(model.spec.arch).rules.every
     verdicts = check_support(problem_frame([problem]), model.pool, model.spec.variant, model.hardware)[0]
     return dict(Counter(rules[verdict - 1].reason for verdict in verdicts.tolist() if verdict).most_common())
 

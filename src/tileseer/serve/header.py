@@ -287,8 +287,8 @@ def _rule_values(model: Model) -> tuple[list[Operand], np.ndarray, np.ndarray]:
     inputs = _inputs(model)
     problem = support.read_of_problems(inputs, spec.variant, ELEMENT_BYTES[spec.dtype])
     problem |= {"signature": signature(spec.variant, spec.dtype, inputs["ndim"])}
-    held = [rule.holds(problem, kernel) for rule in support.rules]
-    always = np.ones(len(kernel["signature"]), bool)
+    held = [value for _, value in support.of_problems(problem, kernel)]
+    always = kernel["refused"] == 0
     for value in held:
         if not isinstance(value, Symbol):
             always &= value

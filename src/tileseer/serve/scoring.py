@@ -356,7 +356,7 @@ def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -
         },
         dtype="category",
     ).assign(ndim=[one.kernel.ndim for one in pairs.kernels])
-    rules = dict(enumerate(["", *(rule.name for rule in library_of_arch(index.arch).rules.rules)]))
+    rules = dict(enumerate(library_of_arch(index.arch).rules.names))
     rule = values["rule"].map(rules | {UNKNOWN_LAYOUT_NUMBER: UNKNOWN_LAYOUT})
     texts: dict[str, Any] = {"rule": rule, "arch": index.arch, "device_kind": index.device_kind}
     scored = values.assign(

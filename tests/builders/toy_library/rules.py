@@ -1,20 +1,28 @@
 """Which kernels there are, and which problems they can run."""
 
-import numpy as np
-
-from tileseer.kernels.rules import OPERATION, Rule, SupportRules, vectors_divide_runs
+from tileseer.kernels.rules import (
+    ACCESSES,
+    OPERATION,
+    VECTORS_DIVIDE_RUNS,
+    Rule,
+    Rules,
+    channel_runs_of,
+    gemm_kernel_columns,
+)
 from tileseer.problems import implicit_gemm
+from toy_library.kernel import ToyKernel
 
-SMALL = Rule("small", "a tile of {area} elements; at most 8192", lambda p, k: k["area"] <= 8192)
+SMALL = Rule("small", "a tile of {area} elements; at most 8192", ("kernel",), lambda k: k["area"] <= 8192)
+
+
+def _read_of_kernels(candidates, wave_size):
+    return gemm_kernel_columns(candidates, ToyKernel, wave_size) | {
+        "area": (candidates["tile_m"] * candidates["tile_n"]).to_numpy()
+    }
 
 
 def _read_of_problems(dims, variant, element_size):
-    sizes = implicit_gemm.gemm_columns(dims, variant, element_size)
-    return {"G": dims["G"]} | {f"run_{x}": sizes[f"run_{x}"].astype(np.int64) for x in "abc"}
+    return {"G": dims["G"]} | channel_runs_of(implicit_gemm.gemm_columns(dims, variant, element_size))
 
 
-RULES = SupportRules(
-    (OPERATION, Rule("vector", "a vector width does not divide the channels", vectors_divide_runs)),
-    lambda candidates, wave_size: candidates[["vec_a", "vec_b", "vec_c"]].copy(),
-    _read_of_problems,
-)
+RULES = Rules((SMALL, OPERATION, VECTORS_DIVIDE_RUNS), _read_of_kernels, _read_of_problems, ACCESSES)

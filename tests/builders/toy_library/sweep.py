@@ -2,12 +2,10 @@
 
 from itertools import product
 
-import numpy as np
-
 from tileseer.kernels.enumeration import Count, Sweep, sift
 from tileseer.kernels.rules import broken_rules
 from toy_library.kernel import ToyKernel
-from toy_library.rules import SMALL
+from toy_library.rules import RULES
 
 
 class ToySweep(Sweep):
@@ -18,5 +16,5 @@ class ToySweep(Sweep):
     def enumerate(self, specs, arch, operation, ndims, included=()):
         shapes = product(ndims, self.sides, self.sides)
         made = [ToyKernel(operation.variant, operation.dtype, *shape) for shape in shapes]
-        columns = {"area": np.array([kernel.tile_m * kernel.tile_n for kernel in made])}
-        return sift(made, broken_rules([SMALL], columns), [1], f"on {arch} for {operation}")
+        broken = broken_rules(RULES.legality, {"kernel": RULES.read_of_kernels(ToyKernel.frame(made), 64), "arch": {}})
+        return sift(made, broken, [1], f"on {arch} for {operation}")

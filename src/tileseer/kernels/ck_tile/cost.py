@@ -12,7 +12,7 @@ from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.ck_tile.kernel import SPECIALIZATIONS, STREAMK
 from tileseer.kernels.ck_tile.pipelines import ALWAYS_DOUBLE_LDS
 from tileseer.kernels.ck_tile.resources import Blocks
-from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
+from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.kernels.costs.timing import KernelTerms
 from tileseer.kernels.gemm_kernel import SIZES
@@ -32,7 +32,7 @@ def terms(
 ) -> KernelTerms:
     """Costs, identities and verdicts of Q candidates (fields of ``KernelConfig``, ``split_k``)."""
     block = Blocks(candidates, hardware, coefficients)
-    verdicts, classes = CK_TILE_SUPPORT.check_classes(problems, candidates, variant, hardware)
+    verdicts, classes = RULES.check_classes(problems, candidates, variant, hardware)
     pipeline_code = block.pipeline["code"].astype(np.int64)
     tiles = (np.log2(block.size[f"tile_{axis}"]) for axis in "mnk")
     waves, loads = np.log2(block.waves_per_simd * 4), (np.log2(block.loads_a), np.log2(block.loads_b))

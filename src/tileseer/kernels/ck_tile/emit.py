@@ -212,7 +212,7 @@ def _checked(arch: str) -> str:
 def form_fault(kernel: Kernel, api: CkApi) -> str:
     """Why the templates have no form for the kernel at this level of the API, or an empty string.
 
-    Whether a kernel is worth having on an arch is for ``tileseer.kernels.ck_tile.legality``.
+    Whether a kernel is worth having on an arch is for ``tileseer.kernels.ck_tile.rules``.
     """
     if (reason := api.no_form(kernel)) or isinstance(kernel, DepthwiseConfig):
         return reason

@@ -12,7 +12,7 @@ import numpy as np
 from tileseer.core.errors import UserError
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.kernels.ck_tile.legality import LEGALITY, legality_columns
+from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.rules import BrokenRule, Columns, Rule, broken_rules
 
 ALL = "all"
@@ -20,7 +20,7 @@ ASYNC_WAVES_N, ASYNC_WARP_N = 2, 16
 """What the asynchronous load of basic_async_v1 is laid out for."""
 
 
-def _writes_whole_output(problem: Columns, k: Columns) -> np.ndarray:
+def _writes_whole_output(k: Columns) -> np.ndarray:
     """Interwave weight gradients with several waves in m x n: the reference documents wrong results."""
     return ~(
         (k["variant"] == "bwd_weight")
@@ -35,12 +35,14 @@ def _writes_whole_output(problem: Columns, k: Columns) -> np.ndarray:
 STREAMK_ASYNC_FP32 = Rule(
     "streamk_async_fp32",
     "stream-K with basic_async_v1 does not exist for fp32",
-    lambda p, k: (k["streamk"] == "none") | (k["pipeline"] != "basic_async_v1") | (k["dtype"] != "fp32"),
+    ("kernel",),
+    lambda k: (k["streamk"] == "none") | (k["pipeline"] != "basic_async_v1") | (k["dtype"] != "fp32"),
 )
 DEFECTS = (
     Rule(
         "half_zero_output",
         "interwave {pipeline} with {wave_m}x{wave_n} waves leaves half of dW zero where K a group is small",
+        ("kernel",),
         _writes_whole_output,
     ),
     STREAMK_ASYNC_FP32,
@@ -48,17 +50,17 @@ DEFECTS = (
         "async_layout",
         f"basic_async_v1 wants {ASYNC_WAVES_N} waves along n and warp tile n = {ASYNC_WARP_N}; "
         "these are {wave_n} and {warp_tile_n}",
-        lambda p, k: (
+        ("kernel",),
+        lambda k: (
             (k["pipeline"] != "basic_async_v1") | ((k["wave_n"] == ASYNC_WAVES_N) & (k["warp_tile_n"] == ASYNC_WARP_N))
         ),
     ),
     Rule(
         "narrow_warp_tile",
         "warp tiles of {warp_tile_m}x{warp_tile_n} are excluded for convolutions",
+        ("kernel",),
         # 4x64 or 64x4.
-        lambda p, k: (
-            (k["warp_tile_m"] * k["warp_tile_n"] != 256) | (np.minimum(k["warp_tile_m"], k["warp_tile_n"]) != 4)
-        ),
+        lambda k: (k["warp_tile_m"] * k["warp_tile_n"] != 256) | (np.minimum(k["warp_tile_m"], k["warp_tile_n"]) != 4),
     ),
 )
 DEFECT_NUMBERS = {"half_zero_output": "B7", "streamk_async_fp32": "B8", "async_layout": "B8", "narrow_warp_tile": "B16"}
@@ -66,14 +68,14 @@ DEFECT_NUMBERS = {"half_zero_output": "B7", "streamk_async_fp32": "B8", "async_l
 PIPELINE_REPLACED = "pipeline_replaced"
 """Flag of a kernel of an instance file that asks for another pipeline (B26)."""
 DEPTHWISE_FAULT = "depthwise_fault"
-ILLEGAL = tuple(rule.name for rule in LEGALITY)
+ILLEGAL = tuple(rule.name for rule in RULES.legality)
 FLAG_NAMES = (*(rule.name for rule in DEFECTS), PIPELINE_REPLACED, DEPTHWISE_FAULT, *ILLEGAL)
 """Of all flags."""
 
 
 def flags_of(kernels: Sequence[KernelConfig], arch: str, specs: ArchSpecs) -> list[list[BrokenRule]]:
     """Every flag of each kernel on an arch; none means that it is built."""
-    return broken_rules((*DEFECTS, *LEGALITY), legality_columns(kernels, arch, specs)) if kernels else []
+    return broken_rules((*DEFECTS, *RULES.legality), RULES.parts(kernels, arch, specs)) if kernels else []
 
 
 def is_included(name: str, included: Collection[str]) -> bool:

@@ -3,7 +3,7 @@
 from tileseer.kernels.ck_tile import cost, features, names, resources
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
+from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.kernels.library import Library
 from tileseer.kernels.source_tree import SourceTree, brought, rocm_folders
@@ -13,7 +13,7 @@ CK_TILE = Library(
     "CK Tile",
     "gfx*",
     KernelConfig,
-    CK_TILE_SUPPORT,
+    RULES,
     {"tileseer": features.TILESEER, "compiled": features.COMPILED},
     complete_name=names.complete_name,
     sweep=CkTileSweep,

@@ -12,7 +12,7 @@ from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import flags
 from tileseer.kernels.ck_tile.api import with_own_vectors
 from tileseer.kernels.ck_tile.kernel import LAYOUTS_OF_NDIM, KernelConfig
-from tileseer.kernels.ck_tile.legality import LEGALITY, legality_columns
+from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.enumeration import Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
 from tileseer.kernels.rules import broken_rules
 from tileseer.problems.operation import Operation
@@ -78,8 +78,10 @@ class CkTileSweep(Sweep):
         if arch in self.own_vectors:
             kernels = list(map(with_own_vectors, kernels))
         defects = [rule for rule in flags.DEFECTS if not {rule.name, flags.ALL} & set(included)]
-        columns = legality_columns(kernels, arch, specs)
-        return sift(kernels, broken_rules((*LEGALITY, *defects), columns), rows.split_k, f"on {arch} for {operation}")
+        parts = RULES.parts(kernels, arch, specs)
+        return sift(
+            kernels, broken_rules((*RULES.legality, *defects), parts), rows.split_k, f"on {arch} for {operation}"
+        )
 
 
 def _combinations(

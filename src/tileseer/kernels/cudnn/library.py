@@ -1,17 +1,11 @@
 """cuDNN: the plans that it offers for a convolution, an engine with its knobs each. It makes and runs them itself."""
 
-import pandas as pd
-
 from tileseer.kernels.cudnn import features
 from tileseer.kernels.cudnn.kernel import Plan
 from tileseer.kernels.library import Library
-from tileseer.kernels.rules import OPERATION, SupportRules
+from tileseer.kernels.rules import OPERATION, Rules
 
-CUDNN_SUPPORT = SupportRules(
-    (OPERATION,),
-    lambda candidates, wave_size: pd.DataFrame(index=candidates.index),
-    lambda dims, variant, element_size: {"G": dims["G"]},
-)
+RULES = Rules((OPERATION,), lambda candidates, wave_size: {}, lambda dims, variant, element_size: {"G": dims["G"]})
 """cuDNN itself says which plans can run a problem; the rule only compares what a plan is written for."""
 
 CUDNN = Library(
@@ -19,7 +13,7 @@ CUDNN = Library(
     "cuDNN",
     "*_cudnn",
     Plan,
-    CUDNN_SUPPORT,
+    RULES,
     {"cudnn": features.CUDNN_FEATURES},
     offered=True,
     measured_with=("cuda", "config/cudnn.yaml"),

@@ -20,6 +20,7 @@ INSTRUCTION = 16
 """Rows and columns of the matrix instruction that is assumed. That of the templates has 8 columns, for which the
 formulas have a penalty that AMD GPUs pay."""
 SAID: dict[str, Any] = {
+    "layout": "nhwgc",
     # The copy pipeline brings operands from global memory straight to shared memory, as this main loop does to LDS.
     "pipeline": "comp_async", "double_smem_buffer": True,
     "scheduler": "intrawave", "epilogue": "cshuffle", "specialization": "default", "explicit_gemm": False,

@@ -6,7 +6,7 @@ from pathlib import Path
 from tileseer.kernels.cutlass import cost, features
 from tileseer.kernels.cutlass.emit import CutlassEmitter
 from tileseer.kernels.cutlass.kernel import CutlassKernel
-from tileseer.kernels.cutlass.rules import CUTLASS_SUPPORT
+from tileseer.kernels.cutlass.rules import RULES
 from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.kernels.library import Library
 from tileseer.kernels.source_tree import SourceTree, brought, folders
@@ -23,7 +23,7 @@ CUTLASS = Library(
     "CUTLASS",
     "sm_*",
     CutlassKernel,
-    CUTLASS_SUPPORT,
+    RULES,
     {"cutlass": features.CUTLASS_FEATURES},
     vendor="cudnn",
     sweep=CutlassSweep,

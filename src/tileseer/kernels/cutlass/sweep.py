@@ -11,7 +11,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.cutlass.kernel import CutlassKernel
-from tileseer.kernels.cutlass.rules import LEGALITY, legality_columns
+from tileseer.kernels.cutlass.rules import RULES
 from tileseer.kernels.enumeration import Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
 from tileseer.kernels.rules import broken_rules
 from tileseer.problems.operation import Operation
@@ -60,7 +60,7 @@ class CutlassSweep(Sweep):
         """See ``Sweep``; no kernel has a known defect."""
         rows = rows_of(self.variants, operation)
         kernels = list(_combinations(self, rows, operation, ndims))
-        broken = broken_rules(LEGALITY, legality_columns(kernels, arch, specs)) if kernels else []
+        broken = broken_rules(RULES.legality, RULES.parts(kernels, arch, specs)) if kernels else []
         return sift(kernels, broken, rows.split_k, f"on {arch} for {operation}")
 
 

@@ -3,14 +3,14 @@
 from tileseer.kernels.library import Library, Loss
 from tileseer.kernels.miopen import features
 from tileseer.kernels.miopen.kernel import Solver
-from tileseer.kernels.miopen.support import MIOPEN_SUPPORT
+from tileseer.kernels.miopen.rules import RULES
 
 MIOPEN = Library(
     "miopen",
     "MIOpen",
     "*_miopen",
     Solver,
-    MIOPEN_SUPPORT,
+    RULES,
     {"miopen": features.MIOPEN_FEATURES, "miopen_layouts": features.MIOPEN_LAYOUTS},
     layout="NCHW",
     use="nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",

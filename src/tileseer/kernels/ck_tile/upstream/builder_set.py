@@ -184,14 +184,14 @@ def _word_of(ours: str, table: Mapping[str, str]) -> str:
     return next((word for word, value in table.items() if value == ours), "")
 
 
-def _one_wave_covers(problem: Columns, k: Columns) -> np.ndarray:
+def _one_wave_covers(k: Columns) -> np.ndarray:
     """One wave reads a whole row of A and of B: m (bwd_data: k) and n of the tile fit its lanes times the vector."""
     rows_a = np.where(k["variant"] == "bwd_weight", k["tile_m"], k["tile_k"])
     a, b = rows_a <= k["wave_size"] * k["vec_a"], k["tile_n"] <= k["wave_size"] * k["vec_b"]
     return (k["variant"] == "forward") | (a & b)
 
 
-def _share_holds_vector(problem: Columns, k: Columns) -> np.ndarray:
+def _share_holds_vector(k: Columns) -> np.ndarray:
     """bwd_data: a vector of A or B is no wider than a thread's share of the tile."""
     a = k["vec_a"] <= k["tile_m"] * k["tile_k"] // k["threads"]
     b = k["vec_b"] <= k["tile_n"] * k["tile_k"] // k["threads"]
@@ -203,10 +203,16 @@ SKIP_RULES = (
     Rule(
         "backward_vectors",
         reference_filter.VECTORS_ONE_OR_EVEN.reason,
-        lambda p, k: (k["variant"] == "forward") | reference_filter.VECTORS_ONE_OR_EVEN.holds(p, k),
+        ("kernel",),
+        lambda k: (k["variant"] == "forward") | reference_filter.VECTORS_ONE_OR_EVEN.holds(k),
     ),
-    Rule("one_wave_covers", "a row of A or B is longer than {wave_size} lanes x its vector", _one_wave_covers),
-    Rule("share_holds_vector", "a vector is wider than a thread's share of A or B", _share_holds_vector),
+    Rule(
+        "one_wave_covers",
+        "a row of A or B is longer than {wave_size} lanes x its vector",
+        ("kernel",),
+        _one_wave_covers,
+    ),
+    Rule("share_holds_vector", "a vector is wider than a thread's share of A or B", ("kernel",), _share_holds_vector),
     flags.STREAMK_ASYNC_FP32,
 )
 """Of kernels that the reference leaves out."""

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.ck_tile import api, emit, flags, legality, names
+from tileseer.kernels.ck_tile import api, emit, flags, names
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.ck_tile.upstream import reference_filter
 from tileseer.kernels.ck_tile.upstream.named import list_kernels
 from tileseer.kernels.rules import broken_rules
@@ -53,15 +54,15 @@ def explain(
 
 
 def _gemm(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> Iterator[RuleVerdict]:
-    columns = reference_filter.filter_columns([kernel], arch, specs)
+    parts = reference_filter.filter_parts([kernel], arch, specs)
     groups = {
-        "legality": legality.LEGALITY,
+        "legality": RULES.legality,
         "known defects": flags.DEFECTS,
         "reference enumeration": reference_filter.CONFIG_RULES,
         "reference filter": reference_filter.ARCH_RULES,
     }
     for group, rules in groups.items():
-        reasons = dict(broken_rules(rules, columns)[0])
+        reasons = dict(broken_rules(rules, parts)[0])
         for rule in rules:
             number = f" ({flags.DEFECT_NUMBERS[rule.name]})" if rules is flags.DEFECTS else ""
             yield RuleVerdict(group, rule.name + number, rule.name not in reasons, reasons.get(rule.name, ""))

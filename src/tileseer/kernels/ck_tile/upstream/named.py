@@ -28,7 +28,7 @@ from tileseer.kernels.ck_tile.upstream.named_tables import DefaultRules, FullRul
 from tileseer.kernels.ck_tile.upstream.reference_filter import (
     ARCH_RULES,
     UNTAGGED_CONFIG_RULES,
-    filter_columns,
+    filter_parts,
     without_broken,
 )
 from tileseer.kernels.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
@@ -104,7 +104,7 @@ def list_kernels(
     ``lossy`` has the pipelines that an instance file asked for in place of a kernel's.
     """
     gemm = [kernel for kernel in kernels if isinstance(kernel, KernelConfig)]
-    refused = iter(broken_rules(ARCH_RULES, filter_columns(gemm, arch, specs)) if gemm else [])
+    refused = iter(broken_rules(ARCH_RULES, filter_parts(gemm, arch, specs)) if gemm else [])
     flagged = iter(flags.flags_of(gemm, arch, specs))
     listed = []
     for kernel in kernels:
