@@ -129,7 +129,7 @@ def test_layers_without_a_layout_are_written_in_both_forms_of_the_key(export):
 
 def test_what_is_measured_stays_unless_it_is_requested(export, solvers, tmp_path):
     selector = Selector.read(solvers, "forward_fp32")
-    row = next(row for row in selector._measured_dims if row[-1] == 0 and row[4] == 1)
+    row = next(row for row in selector._measured if row[-1] == 0 and row[4] == 1)
     known = Problem.from_dims("forward", "fp32", **dict(zip(DIMS, map(int, row), strict=False)))
     csv = "direction,dtype,layout," + ",".join(DIMS) + "\n"
     csv += "forward,fp32,NCHW," + ",".join(map(str, known.dims)) + "\n"
@@ -165,7 +165,7 @@ def test_a_sibling_gets_what_only_the_lender_has_measured(solvers, tmp_path, cap
     lender.parent.mkdir()
     lender.symlink_to(solvers)
     selector = Selector.read(solvers, "forward_fp32")
-    row = next(row for row in selector._measured_dims if row[-1] == 0 and row[4] == 1)
+    row = next(row for row in selector._measured if row[-1] == 0 and row[4] == 1)
     csv = f"direction,dtype,layout,{','.join(DIMS)}\nforward,fp32,NCHW,{','.join(map(str, row[:-1]))}\n"
     (tmp_path / "p.csv").write_text(csv)
     user = tmp_path / "gfx90a6e.HIP.3_2_0_36bb7fd4a.ufdb.txt"

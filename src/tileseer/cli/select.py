@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
     """What to do where no candidate supports a problem, and how often that is."""
-    # Imported here: pandas takes half a second, and a ranking does without.
+    # Imported here: a ranking does without.
     from tileseer.serve.evaluation import Evaluation
 
     size = f"no candidate supports the problem; the pool has {len(selector.candidates)}"
