@@ -223,7 +223,7 @@ class Selector:
 
     def _ranked(self, rows: np.ndarray, score: np.ndarray) -> list[Ranked]:
         """Candidates with their scores as a ranking."""
-        order = np.argsort(-score, kind="stable")
+        order = np.lexsort((rows, -score))
         # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
         best = 0.0 if self.spec.formula is None else score.max(initial=-np.inf)
         share = np.minimum(100 * np.exp(score - best), 100.0)
