@@ -107,8 +107,8 @@ class Cache:
             os.utime(path)
         return content
 
-    def put(self, key: str, content: bytes, replace: bool = False) -> bool:
-        """Keep ``content`` under ``key``; True if the key has an entry then. A sound one stays, unless ``replace``.
+    def put(self, key: str, content: bytes) -> bool:
+        """Keep ``content`` under ``key``; True if the key has an entry then; a sound one stays.
 
         Content above the bound, a full disk or a read-only folder are no error: the caller has the content. The
         reason is printed on stderr.
@@ -117,7 +117,7 @@ class Cache:
         whole = _line(key, content) + content
         if len(whole) > self._max_bytes:
             return False
-        if not replace and self.get(key) is not None:
+        if self.get(key) is not None:
             return True
         try:
             self._make_folders(path.parent)
