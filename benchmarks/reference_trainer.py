@@ -43,7 +43,7 @@ PARAMETERS: dict[str, Any] = {
 def main() -> int:
     """Print a line for each trainer, and the difference."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dataset", type=Path, help="results/datasets/ARCH/OPERATION.parquet")
+    parser.add_argument("dataset", type=Path, help="results/datasets/ARCH/OPERATION")
     parser.add_argument("training", type=Path, help="results/training/ARCH/OPERATION")
     parser.add_argument("--trees", type=int, default=2000)
     parser.add_argument("--threads", type=int, default=1)

@@ -19,6 +19,7 @@ def test_a_profile_repeats_the_lines_of_the_default_one(name):
     if name == "slurm":
         # There SLURM hands out the GPUs, and a limit would count what is submitted.
         assert "resources" not in profile(name) and lines.pop("resources") == {"gpu": 1}
+        assert lines.pop("cores") == "all"
     assert lines.items() <= profile(name).items()
 
 
