@@ -31,7 +31,7 @@ def times_of(results: Path, arch: str, operation: str) -> dict[Run, tuple[float,
     uses = read_uses(results / "problems" / f"{operation}.uses.parquet")
     uses["us"] = uses["problem_key"].map(fastest) * uses["occurrences"]
     of_run = uses.groupby(["network", "run"])["us"].sum()
-    evaluation = read_document(results / "serving" / arch / operation / "evaluation.json", Evaluation)
+    evaluation = read_document(results / "evaluation" / arch / f"{operation}.json", Evaluation)
     times = {}
     for each in evaluation.networks:
         if each.run.startswith("train") and not each.failed:

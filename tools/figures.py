@@ -1,7 +1,7 @@
 """Refresh the figures of the documentation from ``results/`` and ``logs/`` (make figures).
 
 A block between ``<!-- figures -->`` and ``<!-- end of figures -->`` is the output of the command above it, or has
-lines of logs. The first table of docs/internals/results.md follows from validation reports. Other tools draw pictures.
+lines of logs. The first table of docs/internals/results.md follows from evaluations. Other tools draw pictures.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import plain_english
 from tileseer.core import documents
-from tileseer.learn.validation_report import Validation
+from tileseer.serve.evaluation import Evaluation
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(
@@ -56,26 +56,26 @@ def with_results(page: str, root: Path) -> str:
     """docs/internals/results.md with the rows of its first table that show one operation of one arch."""
     for row in re.findall(r"^\| \w+, \w+ \w+ \|.*\|$", page, re.MULTILINE):
         gpu, _, operation = row.split("|")[1].strip().partition(", ")
-        path = root / f"results/validation/{ARCHS.get(gpu, gpu)}/{operation.replace(' ', '_')}.json"
+        path = root / f"results/evaluation/{ARCHS.get(gpu, gpu)}/{operation.replace(' ', '_')}.json"
         if path.exists():
-            page = page.replace(row, row_of_report(row, documents.read_document(path, Validation)))
+            page = page.replace(row, row_of_evaluation(row, documents.read_document(path, Evaluation)))
         else:
             print(f"left as it is: {gpu}, {operation}: there is no {path.relative_to(root)}", file=sys.stderr)
     return page
 
 
-def row_of_report(row: str, report: Validation) -> str:
-    """A row with the figures of a report; the cell of the reference trainer stays."""
-    low, high = report.interval["mean"]
+def row_of_evaluation(row: str, found: Evaluation) -> str:
+    """A row with the figures of an evaluation; the cell of the reference trainer stays."""
+    low, high = found.interval["mean"]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     cells[2:7] = [
-        f"{report.n_problems:,}",
-        f"{report.efficiency.mean:.2f} ({low:.2f} to {high:.2f})",
-        f"{report.efficiency.median:.2f}",
-        f"{report.efficiency.p10:.2f}",
-        f"{report.baselines['best_single_kernel'].efficiency.mean:.2f}",
+        f"{found.layers:,}",
+        f"{found.first.mean:.2f} ({low:.2f} to {high:.2f})",
+        f"{found.first.median:.2f}",
+        f"{found.first.p10:.2f}",
+        f"{found.baselines['best_single_kernel'].efficiency.mean:.2f}",
     ]
-    cells[8] = f"{report.noise_floor.best.efficiency.mean:.2f}"
+    cells[8] = f"{found.possible.mean:.2f}"
     return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|"
 
 

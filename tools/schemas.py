@@ -14,7 +14,6 @@ from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn.model_files import Index
 from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest
-from tileseer.learn.validation_report import Validation
 from tileseer.measure.receipt import Receipt
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.provenance import Provenance
@@ -28,10 +27,9 @@ FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("train_manifest.json", Manifest, "training folder, published model"),
     ("feature_importances_tflops.json", Importances, "training folder, published model"),
     ("hardware.json", Hardware, "training folder, published model"),
-    ("validation.json", Validation, "`results/validation/ARCH/OPERATION.json`, published model"),
     ("serving.json", Serving, "serving folder, published model"),
     ("kernels.json", Kernels, "serving folder, published model"),
-    ("evaluation.json", Evaluation, "serving folder, published model"),
+    ("evaluation.json", Evaluation, "`results/evaluation/ARCH/OPERATION.json`, published model"),
     ("resource_estimates.json", Coefficients, "serving folder, published model; of CUTLASS only a `meaning`"),
     ("index.json", Index, "published models of an arch"),
     ("provenance.json", Provenance, "published models of an arch"),

@@ -1,4 +1,4 @@
-"""Write docs/generated/shipped.md: how good the picks are that ship, of every operation in ``results/serving``."""
+"""Write docs/generated/shipped.md: how good the picks are that ship, of every operation in ``results/evaluation``."""
 
 import sys
 from pathlib import Path
@@ -25,12 +25,12 @@ def main() -> int:
     """Write the page; operations whose results are missing here stay as they are."""
     rows = [row for row in PAGE.read_text().splitlines() if row.startswith("| ")] if PAGE.exists() else []
     kept = {tuple(row.split(" | ")[0:2]): row for row in rows[1:]}
-    paths = sorted(ROOT.glob("results/serving/*/*/evaluation.json"))
+    paths = sorted(ROOT.glob("results/evaluation/*/*.json"))
     found = [documents.read_document(path, Evaluation) for path in paths]
     for one in found:
         kept[f"| {one.arch}", one.operation] = _row(one)
     if not kept:
-        print("results/serving: there is no evaluation here; run tileseer run first", file=sys.stderr)
+        print("results/evaluation: there is no evaluation here; run tileseer run first", file=sys.stderr)
         return 1
     names = [*figures_of(found[0]), "beside other libraries", "verdict"] if found else []
     header = f"| arch | operation | times | {' | '.join(names)} |" if found else rows[0]

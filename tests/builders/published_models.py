@@ -11,15 +11,12 @@ from tileseer.core import documents
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.learn import model_files
-from tileseer.learn.left_out import left_out, recipe_of
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.training import settings_for
-from tileseer.learn.validation import Context, report_of, validate_model
-from tileseer.learn.validation_report import Validation
 from tileseer.problems.problem_table import USES
 from tileseer.serve import publication, serving
-from tileseer.serve.evaluation import Evaluation, LayerEvaluation
+from tileseer.serve.evaluation import Context, Evaluation, evaluate
 
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
 PAGE = samples.CONFIG.parent / "workflow/templates/models.md.j2"
@@ -32,54 +29,53 @@ WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
 
 
 def make(folder, variant, threads=1):
-    """Train, validate and serve one operation; return its training folder, its report and its serving folder."""
+    """Train, serve and evaluate one operation of the small world; return what ``publish_models`` takes of it."""
     data, product = samples.measured(variant), samples.product()
-    trained = samples.train(data, product, samples.SMALL, threads)
-    training = folder / "training" / data.operation
+    return parts(folder / data.operation, data, samples.train(data, product, samples.SMALL, threads), threads)
+
+
+def parts(folder, data, trained, threads=1):
+    """Save what was trained, serve and evaluate it; return its training folder, evaluation and serving folder."""
+    training, file, serving_folder = folder / "training", folder / "evaluation.json", folder / "serving"
     trained.save(training)
-    report = folder / f"{data.operation}.json"
-    documents.write_document(report, validate_model(trained.model, data, threads=threads))
-    return training, report, serve(folder, variant, training, report, threads)
-
-
-def serve(folder, variant, training, report, threads=1):
-    """Make the serving folder of a training of the small world and its report; return it."""
-    data = samples.measured(variant)
     model = Model.read(training)
-    validation = documents.read_document(report, Validation)
-    served = serving.serve_model(data, model, SMALL_SERVING, threads, evaluation_inputs(validation))
-    served.save(folder / "serving" / data.operation)
-    return folder / "serving" / data.operation
+    serving.serve_model(data, model, SMALL_SERVING, threads).save(serving_folder)
+    documents.write_document(file, evaluate(data, model, serving_folder, context(), threads))
+    return training, file, serving_folder
 
 
-def evaluation_inputs(report, uses=(), libraries=None):
+def context(uses=(), libraries=None):
     """What picks are evaluated with; ``uses``: rows of ``problem_table.USES``."""
     table = pd.DataFrame(list(uses), columns=USES.names)
-    return serving.EvaluationInputs(report, table, pd.DataFrame() if libraries is None else libraries)
+    return Context(table, pd.DataFrame() if libraries is None else libraries)
 
 
 def evaluation(origin, **changed):
     """An evaluation of good picks of two layers, for what only shows or copies it."""
     good = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
-    layer = LayerEvaluation(network="net", layer="conv", problem="N=1", pick="kernel", efficiency=90.0)
+    layer = {"network": "net", "layer": "conv", "problem": "N=1", "pick": "kernel", "best": "kernel",
+             "efficiency": 90.0, "reasons": []}
+    alone = Summary(mean=80.0, median=80.0, p10=60.0, min=10.0)
     fields = {
-        "basis": "layers", "layers": 2, "without_candidate": 0, "covered_layers": 100.0, "covered_time": 100.0,
-        "first": good, "best_of_2": good, "best_of_3": good, "by_time": 99.0, "networks": [], "worst_layer": layer,
-        "without_model": Summary(mean=80.0, median=80.0, p10=60.0, min=10.0), "possible": good, "libraries": [],
+        "basis": "layers", "layers": 2, "without_candidate": 0, "covered_time": 100.0, "candidates": 3, "timed": 100.0,
+        "first": good, "interval": {name: [98.0, 99.5] for name in ("mean", "median", "p10")},
+        "best_of_2": good, "best_of_3": good, "within_2_percent": 90.0, "by_time": 99.0, "by_kind": {},
+        "by_distance": [], "networks": [], "worst": [layer], "libraries": [], "picks": {},
+        "baselines": {"best_single_kernel": {"meaning": "one kernel", "efficiency": alone.model_dump()}},
+        "noise_floor": {"basis": "spread", "perfect_selector": good.model_dump()},
     }  # fmt: skip
-    return Evaluation(**dict(Origin.of(origin)), **(fields | changed))
+    return Evaluation.model_validate(dict(Origin.of(origin)) | fields | changed)
 
 
 def publish(folder, variant="forward"):
     """Make and publish one operation below ``folder``; return the model directory."""
-    training, report, served = make(folder, variant)
-    publication.publish_models([training], [report], [served], folder / "models", page=PAGE)
+    publication.publish_models(*([part] for part in make(folder, variant)), folder / "models", page=PAGE)
     return folder / "models"
 
 
 def publish_results(results, worlds):
     """Publish models of some worlds, one per operation, in results as ``tileseer ship`` reads them."""
-    parts = []
+    made = []
     for world in worlds:
         own = results / "parts" / world.operation
         path = results / "datasets" / world.arch / world.operation
@@ -87,12 +83,10 @@ def publish_results(results, worlds):
         trained = samples.train(data, samples.product(), samples.changed(min_child_samples=2))
         trained.save(own / "training")
         serving.serve_model(data, trained.model, SMALL_SERVING).save(own / "serving")
-        documents.write_document(own / "serving" / model_files.EVALUATION, evaluation(data))
-        # Publishing reads of a report whose it is.
-        documents.write_document(own / "validation.json", trained.manifest)
-        parts.append((own / "training", own / "validation.json", own / "serving"))
+        documents.write_document(own / "evaluation.json", evaluation(data))
+        made.append((own / "training", own / "evaluation.json", own / "serving"))
     models = results / "models" / worlds[0].arch
-    publication.publish_models(*map(list, zip(*parts, strict=True)), models, page=PAGE)
+    publication.publish_models(*map(list, zip(*made, strict=True)), models, page=PAGE)
     return models
 
 
@@ -114,12 +108,6 @@ def train_on_recording(path, product, operation, one_in, arch=None, **changed):
 def publish_recording(folder, product, operation, one_in, arch):
     """Publish a model of one in so many problems of a recording without validation; return its dataset."""
     data, trained = train_on_recording(folder / "dataset", product, operation, one_in, arch)
-    trained.save(folder / "training")
-    scored = left_out(data, recipe_of(trained.model, 1))
-    report = report_of(scored, trained.model.hardware, Context())
-    documents.write_document(folder / "report.json", report)
-    served = serving.serve_model(data, trained.model, SMALL_SERVING, 1, evaluation_inputs(report))
-    served.save(folder / "serving")
-    parts = [folder / "training"], [folder / "report.json"], [folder / "serving"]
-    publication.publish_models(*parts, folder / "models", page=PAGE)
+    made = parts(folder, data, trained)
+    publication.publish_models(*([part] for part in made), folder / "models", page=PAGE)
     return data

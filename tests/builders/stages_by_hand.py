@@ -131,35 +131,34 @@ STAGES = (
         ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/dataset",), ("made/training",), MODEL,
     ),
     Stage(
-        "validation",
-        "--dataset made/dataset --training made/training --layers config/layers.csv "
-        "--coefficients config/simulated_device.yaml --uses made/uses.parquet --validation made/validation.json",
-        (LAYERS, "config/simulated_device.yaml"), ("made/dataset", "made/training", "made/uses.parquet"),
-        ("made/validation.json",),
-    ),
-    Stage(
         "serving",
-        "--dataset made/dataset --training made/training --validation made/validation.json --uses "
-        "made/uses.parquet --api config/ck_api.yaml "
+        "--dataset made/dataset --training made/training --api config/ck_api.yaml "
         "--template {root}/workflow/templates/serving/selector.hpp.j2 --coefficients config/simulated_device.yaml "
         "--output made/serving",
         ("config/ck_api.yaml", "config/simulated_device.yaml"),
-        ("made/dataset", "made/training", "made/validation.json", "made/uses.parquet"),
+        ("made/dataset", "made/training"),
         ("made/serving",), SERVING,
     ),
     Stage(
+        "evaluation",
+        "--dataset made/dataset --training made/training --serving made/serving "
+        "--coefficients config/simulated_device.yaml --uses made/uses.parquet --evaluation made/evaluation.json",
+        ("config/simulated_device.yaml",),
+        ("made/dataset", "made/training", "made/serving", "made/uses.parquet"), ("made/evaluation.json",),
+    ),
+    Stage(
         "publish",
-        "--training made/training --validation made/validation.json --serving made/serving --arch gfx950 "
+        "--training made/training --evaluation made/evaluation.json --serving made/serving --arch gfx950 "
         "--operations forward_bf16 --made-from made/dataset/problems.parquet made/problems.parquet --workflow {root} "
         "--template {root}/workflow/templates/models.md.j2 --models made/models",
-        (), ("made/training", "made/validation.json", "made/serving", "made/dataset"), ("made/models",),
+        (), ("made/training", "made/evaluation.json", "made/serving", "made/dataset"), ("made/models",),
     ),
     Stage(
         "report",
-        "--validation made/validation.json --training made/training --dataset made/dataset "
-        "--kernels made/serving/kernels.json --evaluation made/serving/evaluation.json "
+        "--training made/training --dataset made/dataset --kernels made/serving/kernels.json "
+        "--evaluation made/evaluation.json "
         "--template {root}/workflow/templates/report.html.j2 --page made/report.html",
-        (), ("made/validation.json", "made/dataset"), ("made/report.html",),
+        (), ("made/evaluation.json", "made/dataset"), ("made/report.html",),
     ),
 )  # fmt: skip
 

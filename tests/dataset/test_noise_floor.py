@@ -6,8 +6,7 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tileseer.learn import efficiency, explain, noise_floor, ranking, validation
-from tileseer.learn.validation import Context
+from tileseer.learn import efficiency, explain, noise_floor, ranking
 
 
 def test_an_interval_of_equal_values_is_a_point_and_of_others_holds_the_figure():
@@ -27,19 +26,16 @@ def test_the_block_of_resampling_does_not_change_what_is_drawn(monkeypatch):
     assert efficiency.intervals(values) == whole
 
 
-def test_without_noise_the_floor_is_perfect_and_nothing_is_corrected():
+def test_without_noise_the_floor_is_perfect():
     measured = np.array([[1.0, 0.9, 0.0], [0.5, 1.0, 0.7]])
-    floor = noise_floor.of_errors(measured, np.zeros_like(measured))
-    np.testing.assert_allclose(floor.selectors()["perfect_selector"], 1.0)
-    np.testing.assert_allclose(floor.true, measured)
-    assert set(floor.first) == {"perfect_selector"}
+    np.testing.assert_allclose(noise_floor.of_errors(measured, np.zeros_like(measured)), 1.0)
 
 
 def test_noise_lowers_the_floor_more_in_a_larger_pool_of_equals():
     def perfect(width):
         # Many equal problems: the mean is that of the law, not of one draw.
         measured = np.ones((200, width))
-        return noise_floor.of_errors(measured, np.full_like(measured, 0.02)).selectors()["perfect_selector"].mean()
+        return noise_floor.of_errors(measured, np.full_like(measured, 0.02)).mean()
 
     few, many = perfect(2), perfect(60)
     # Of two equals, the luckier is ahead of a given one by 0.02 / sqrt(pi) on average.
@@ -47,69 +43,21 @@ def test_noise_lowers_the_floor_more_in_a_larger_pool_of_equals():
     assert many < few - 0.02
 
 
-def test_the_winners_curse_is_corrected_in_the_right_direction():
-    measured = np.tile([1.0] * 30, (100, 1))
-    floor = noise_floor.of_errors(measured, np.full_like(measured, 0.02))
-    # Nobody is really ahead, so against the corrected best each pick is as good as the best.
-    assert (floor.true == 1.0).all()
-    far = noise_floor.of_errors(np.array([[1.0, 0.5]]), np.full((1, 2), 0.02))
-    np.testing.assert_allclose(far.true, [[1.0, 0.5]], atol=0.02)
-
-
-@pytest.fixture(scope="module")
-def simulated():
+def test_of_the_simulator_the_floor_is_exact():
     data = samples.measured()
     offered = data.grid(np.arange(len(data.problems))) > 0
     scored = ranking.score_ranking(data, np.zeros(offered.shape), offered)
-    return noise_floor.of_simulation(scored, samples.product(), samples.coefficients()), scored.achieved
-
-
-def test_of_the_simulator_the_floor_is_exact(simulated):
-    floor, measured = simulated
-    solvable = measured.max(axis=1) > 0
-    assert (floor.true[solvable].max(axis=1) == 1.0).all()
+    floor = noise_floor.best_possible(scored, samples.product(), samples.coefficients())
+    assert noise_floor.basis(scored, samples.coefficients()) == noise_floor.SIMULATION
     # Who knows the truth is rarely beaten by luck, who does not know the single pair's deviation loses more.
-    assert floor.selectors()["perfect_selector"][solvable].mean() > floor.selectors()["perfect_model"][solvable].mean()
-    assert floor.selectors()["perfect_selector"][solvable].mean() > 0.99
-    picked = floor.true[solvable].argmax(axis=1)
-    perfect = floor.selectors()["perfect_selector"]
-    np.testing.assert_array_equal(measured[solvable][np.arange(len(picked)), picked], perfect[solvable])
+    assert 1 > floor["perfect_selector"].mean() > max(0.99, floor["perfect_model"].mean())
 
 
-def test_more_picks_of_a_selector_are_never_worse_and_a_small_pool_ends_with_its_best(simulated):
-    floor, _ = simulated
-    assert floor.first["perfect_selector"].shape[1] == floor.first["perfect_model"].shape[1] == noise_floor.FIRST
-    assert (np.diff(floor.first["perfect_model"], axis=1) >= 0).all()
-    assert floor.selectors(3)["perfect_model"].mean() > floor.selectors()["perfect_model"].mean()
-    two = noise_floor.of_errors(np.array([[0.5, 1.0]]), np.zeros((1, 2)))
-    np.testing.assert_allclose(two.first["perfect_selector"], np.ones((1, noise_floor.FIRST)))
-
-
-def test_noise_of_equals_matters_less_to_who_may_time_several():
-    measured = np.ones((200, 60))
-    floor = noise_floor.of_errors(measured, np.full_like(measured, 0.02))
-    one, three = (floor.selectors(first)["perfect_selector"].mean() for first in (1, 3))
-    assert one + 0.005 < three < 1.0
-
-
-def test_the_report_has_floors_intervals_and_reasons():
-    data = samples.measured()
-    trained = samples.train(data, samples.product(), samples.SMALL)
-    model = trained.model
-    found = validation.validate_model(model, data, Context(samples.coefficients())).model_dump()
-    floors = found["noise_floor"]
-    assert floors["perfect_selector"]["efficiency"]["mean"] > floors["perfect_model"]["efficiency"]["mean"]
-    for part in (found, found["by_ndim"]["2d"], floors["perfect_model"]):
-        low, high = part["interval"]["mean"]
-        assert low <= part["efficiency"]["mean"] <= high
-    assert sum(part["n_problems"] for part in found["by_layer_kind"].values()) == found["n_problems"]
-    assert found["oracle"]["mean_coverage"] > 95
-    perfect_model = floors["perfect_model"]
-    for baseline in found["baselines"].values():
-        assert baseline["noise_floor"]["perfect_model"] == perfect_model["efficiency"]
-    assert perfect_model["efficiency_best_of_5"]["mean"] >= perfect_model["efficiency_best_of_3"]["mean"]
-    # A pick that is the best has nothing to explain; others have.
-    assert all(bool(entry["spoke_for_the_pick"]) == (entry["pick"] != entry["best"]) for entry in found["worst"])
+def test_the_floor_says_that_it_knows_of_other_runs():
+    data = dataclasses.replace(samples.measured(), between_runs=0.03)
+    shape = len(data.problems), len(data.candidates)
+    scored = ranking.score_ranking(data, np.zeros(shape), np.ones(shape, bool))
+    assert noise_floor.basis(scored, None).endswith("at least 3.00 %, by which a time differs from run to run")
 
 
 def test_contributions_are_the_difference_of_the_scores():

@@ -94,6 +94,7 @@ def test_a_published_prior_with_one_changed_byte_is_refused(folder, tmp_path, na
     shutil.copytree(folder, copy)
     content = model_files.Index(
         format=model_files.FORMAT,
+        tileseer=model_files.READERS,
         arch="gfx950",
         device="gfx950_mi355x",
         device_kind="simulated",

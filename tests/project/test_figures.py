@@ -41,18 +41,14 @@ def test_a_command_that_fails_leaves_its_block(tmp_path, capsys):
     assert "left as it is: tileseer no-such-command" in capsys.readouterr().err
 
 
-def test_a_row_of_the_results_has_the_figures_of_its_report():
-    figure = SimpleNamespace(
-        efficiency=SimpleNamespace(mean=97.126, median=100.0, p10=90.0), interval={"mean": (96.0, 98.5)}
-    )
-    report = SimpleNamespace(
-        n_problems=1332,
-        baselines={"best_single_kernel": figure},
-        noise_floor=SimpleNamespace(best=figure),
-        **vars(figure),
-    )
+def test_a_row_of_the_results_has_the_figures_of_its_evaluation():
+    figure = SimpleNamespace(mean=97.126, median=100.0, p10=90.0)
+    found = SimpleNamespace(
+        layers=1332, first=figure, interval={"mean": (96.0, 98.5)}, possible=figure,
+        baselines={"best_single_kernel": SimpleNamespace(efficiency=figure)},
+    )  # fmt: skip
     row = "| H200, forward bf16 | recorded | 332 | 99.21 (98.99 to 99.40) | 100.00 | 97.51 | 71.71 | | 99.86 |"
-    assert figures.row_of_report(row, report) == (
+    assert figures.row_of_evaluation(row, found) == (
         "| H200, forward bf16 | recorded | 1,332 | 97.13 (96.00 to 98.50) | 100.00 | 90.00 | 97.13 | | 97.13 |"
     )
 

@@ -24,11 +24,10 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.provenance import Recording
 from tileseer.learn import model_files
 from tileseer.learn.model_schema import Manifest, Origin, RealityCheck, Summary
-from tileseer.learn.validation_report import Pick, Validation
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.report import figures, kernels, losses, measured, page, results, summary, tables
 from tileseer.report.tables import Badge, Copied, PageTable
-from tileseer.serve.evaluation import LayerEvaluation, LibraryComparison, NetworkEvaluation
+from tileseer.serve.evaluation import Evaluation, Pick
 from tileseer.serve.serving_files import Kernels
 
 ROOT = Path(__file__).parents[2]
@@ -44,121 +43,12 @@ def figures_of(mean: float) -> dict:
     return {"mean": mean, "median": mean + 1.5, "p10": mean - 11.25, "min": mean - 30.75}
 
 
-def percentiles(mean: float) -> list[float]:
-    return [mean - 25 + i / 2 for i in range(51)]
-
-
 def origin(operation: str, kind: str = "simulated") -> dict:
     return {"operation": operation, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": kind}
 
 
-def of(mean: float) -> dict:
-    return {"efficiency": figures_of(mean), "percentiles": percentiles(mean)}
-
-
-def learnt(mean: float) -> dict:
-    return {"efficiency": figures_of(mean), "interval": {"mean": [mean - 1.5, mean + 1.5]}}
-
-
-def ranking(mean: float) -> dict:
-    return {
-        **of(mean),
-        "top1": 41.5,
-        "top3": 60.5,
-        "top5": 70.5,
-        "efficiency_best_of_2": figures_of(96.0),
-        "efficiency_best_of_3": figures_of(97.0),
-        "efficiency_best_of_5": figures_of(98.0),
-        "within_2_percent": 51.5,
-        "below_80_percent": 4.5,
-        "interval": {"mean": [mean - 1.125, mean + 1.125]},
-    }
-
-
-def stratum(problems: int, mean: float) -> dict:
-    floor = {"noise_floor": {"perfect_selector": figures_of(99.25)}}
-    return {"n_problems": problems, **learnt(mean), "within_2_percent": 50.5, **floor}
-
-
-def validation(operation: str, kind: str = "simulated") -> dict:
-    floors = {"noise_floor": {"perfect_selector": figures_of(99.25)}}
-    networks = {"alexnet": 93.5, "resnet50": 96.0, HOSTILE: 71.25}
-    return {
-        **origin(operation, kind),
-        "n_problems": 1431,
-        "n_without_measurement": 7,
-        "n_candidates": 2222,
-        "mean_pool_size": 801.5,
-        **ranking(94.25),
-        "by_ndim": {"2d": stratum(1400, 95.0)},
-        "interval_level": 95,
-        "of_perfect_model": 97.25,
-        "noise_floor": {
-            "basis": "noise-free times",
-            **{
-                name: {
-                    "meaning": f"the {name}",
-                    **of(99.5),
-                    "interval": {},
-                    "within_2_percent": 90.0,
-                    "top1": 80.0,
-                    "efficiency_best_of_3": figures_of(99.75),
-                }
-                for name in ("perfect_selector", "perfect_model", "luckiest_sample", "against_true_best")
-            },
-        },
-        "ties": {
-            "meaning": "within the noise",
-            "between_runs": 0.5,
-            "mean_candidates": 1.625,
-            "problems_with_several": 33.25,
-            "picks": 55.75,
-        },
-        "by_layer_kind": {"3x3": stratum(900, 94.0)},
-        "oracle": {"meaning": "of the pool", "outside_the_pool": 0, "mean_coverage": 99.5, "least_coverage": 91.25},
-        "end_to_end": [
-            {
-                "network": "resnet50",
-                "run": "training",
-                "n_layers": 20,
-                "n_failed": 1,
-                "end_to_end": 88.125,
-                "flop_weighted": 85.625,
-                "flop_scored": 99.875,
-                "noise_floor": {
-                    "perfect_selector": {"end_to_end": 99.375, "flop_weighted": 98.625},
-                    "perfect_model": {"end_to_end": 90.375, "flop_weighted": 88.625},
-                },
-            }
-        ],
-        "by_distance": [
-            {"above": 0.5, "up_to": 1.0, "of_a_known_kind": True, **stratum(7, 95.0)},
-            {"above": None, "up_to": None, "of_a_known_kind": False, **stratum(3, 65.0)},
-        ],
-        "by_network": {name: stratum(5, mean) | {"in_training": False} for name, mean in networks.items()},
-        "baselines": {
-            "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, **of(62.75), **floors},
-            "random_supported": {"meaning": "any", **of(33.5), **floors},
-            "hand_rule": {"meaning": "reuse", **of(55.5), **floors},
-        },
-        "worst": [
-            {
-                "problem_key": "00",
-                "network": HOSTILE,
-                "layer": ATTRIBUTE,
-                "problem": "N=1 C=64 Di=1 Hi=14 Z=1 stride_h=2 stride_w=1 pad_h=0 pad_w=1 dilation_h=1",
-                "pick": "picked_kernel",
-                "best": "fastest_kernel",
-                "efficiency": 12.25,
-                "pick_failed": False,
-                "spoke_for_the_pick": [{"feature": "tile_m", "contribution": 0.596, "of_pick": 128.0, "of_best": 16.0}],
-                "outside_training": ["C 9000, trained on 1 to 4096"],
-                "distance_percentile": 97.5,
-                "nearest_training_problem": "N=1 C=4096 Di=1",
-            }
-        ],
-        "picks": {},
-    }
+def part(layers: int, mean: float) -> dict:
+    return {"layers": layers, "efficiency": figures_of(mean), "possible": figures_of(99.25)}
 
 
 def manifest(operation: str, kind: str = "simulated") -> dict:
@@ -179,23 +69,40 @@ def shipped(seen: measured.Measured, about: dict) -> Kernels:
     return Kernels(**about, **few, meaning="few", allowed_loss=0.01, oracle_within_pruned=within)
 
 
-def picks(about: dict) -> dict:
+def evaluated_picks(about: dict, picks: dict[str, Pick]) -> Evaluation:
     """An evaluation of what ships, with one bad network and one bad layer."""
-    network = {"run": "training 8", "layers": 20, "without_candidate": 2, "failed": 1}
-    layer = LayerEvaluation(network="net", layer=ATTRIBUTE, problem="N=1 C=64 Di=1", pick="k", efficiency=60.5)
     return evaluation(
         Origin(**about),
-        first=Summary(**figures_of(98.25)),
-        best_of_2=Summary(**figures_of(98.5)),
-        best_of_3=Summary(**figures_of(98.75)),
-        possible=Summary(**figures_of(99.5)),
-        layers=1424,
-        without_candidate=7,
-        covered_time=97.75,
-        networks=[NetworkEvaluation(network=HOSTILE, efficiency=91.75, **network)],
-        worst_layer=layer,
-        libraries=[LibraryComparison(library="cuDNN", layers=1400, speed=1.0625, slower=12.5)],
-    )
+        first=figures_of(98.25), interval={"mean": [97.125, 99.375]}, best_of_2=figures_of(98.5),
+        best_of_3=figures_of(98.75), layers=1424, without_candidate=7, covered_time=97.75, candidates=2222, timed=99.5,
+        noise_floor={
+            "basis": "noise-free times", "perfect_selector": figures_of(99.75), "perfect_model": figures_of(99.5),
+        },
+        by_kind={"3x3": part(900, 94.0)},
+        by_distance=[
+            {"above": 0.5, "up_to": 1.0, "of_a_known_kind": True, **part(7, 95.0)},
+            {"above": None, "up_to": None, "of_a_known_kind": False, **part(3, 65.0)},
+        ],
+        networks=[{
+            "network": HOSTILE, "efficiency": 91.75, "run": "training 8", "layers": 20, "without_candidate": 2,
+            "failed": 1,
+        }],
+        worst=[{
+            "network": HOSTILE, "layer": ATTRIBUTE,
+            "problem": "N=1 C=64 Di=1 Hi=14 Z=1 stride_h=2 stride_w=1 pad_h=0 pad_w=1 dilation_h=1",
+            "pick": "picked_kernel", "best": "fastest_kernel", "efficiency": 60.5,
+            "reasons": [{"feature": "tile_m", "contribution": 0.596, "of_pick": 128.0, "of_best": 16.0}],
+        }],
+        baselines={
+            "best_single_kernel": {
+                "meaning": "one for all", "candidates": {"2d": "k"}, "efficiency": figures_of(62.75),
+            },
+            "random_supported": {"meaning": "any", "efficiency": figures_of(33.5)},
+            "hand_rule": {"meaning": "reuse", "efficiency": figures_of(55.5)},
+        },
+        libraries=[{"library": "cuDNN", "layers": 1400, "speed": 1.0625, "slower": 12.5}],
+        picks=picks,
+    )  # fmt: skip
 
 
 def result(operation: str, kind: str = "simulated") -> results.OperationResult:
@@ -210,11 +117,10 @@ def result(operation: str, kind: str = "simulated") -> results.OperationResult:
     assert HOSTILE in set(seen.shapes["layer"])
     keys = seen.shapes["problem_key"].tolist()
     chosen = {
-        keys[0]: Pick(candidate=seen.shapes["candidate"][0], efficiency=100.0, ties=17, tied=True),
-        keys[1]: Pick(candidate=seen.candidates["candidate"][1], efficiency=81.25, ties=3, tied=False),
+        keys[0]: Pick(candidate=seen.shapes["candidate"][0], efficiency=100.0),
+        keys[1]: Pick(candidate=seen.candidates["candidate"][1], efficiency=81.25),
     }
     return results.OperationResult(
-        Validation(**validation(operation, kind) | {"picks": chosen}),
         Manifest(**manifest(operation, kind)),
         {f"feature_{i:02}": 1000 - 10 * i for i in range(30)},
         seen,
@@ -228,7 +134,7 @@ def result(operation: str, kind: str = "simulated") -> results.OperationResult:
             provenance={},
         ),
         shipped(seen, about),
-        picks(about),
+        evaluated_picks(about, chosen),
         pd.Series({keys[1]: 123.5}),
     )
 
@@ -251,7 +157,6 @@ def written(folder: Path) -> results.Inputs:
 
     for operation in OPERATIONS[:2]:
         one = result(operation)
-        write("validation", folder / f"{operation}.json", one.validation.model_dump_json())
         training = folder / "training" / operation
         write("manifest", training / model_files.MANIFEST, one.manifest.model_dump_json())
         write("more", training / model_files.IMPORTANCES, json.dumps(one.importances))
@@ -259,11 +164,11 @@ def written(folder: Path) -> results.Inputs:
         world = learning_samples.measured(operation.rpartition("_")[0])
         few = shipped(measured.measured_of(world, learning_samples.product()), origin(operation))
         write("kernels", folder / "serving" / operation / "kernels.json", few.model_dump_json())
-        write("evaluation", folder / "serving" / operation / "evaluation.json", one.evaluation.model_dump_json())
+        write("evaluation", folder / "evaluation" / f"{operation}.json", one.evaluation.model_dump_json())
         path = dataset_files.dataset(folder / "datasets" / operation, device="gfx950_mi355x", world=world)
         paths.setdefault("dataset", []).append(path)
     training = [path.parent for path in paths["manifest"]]
-    return results.Inputs(paths["validation"], training, paths["dataset"], paths["kernels"], paths["evaluation"])
+    return results.Inputs(training, paths["dataset"], paths["kernels"], paths["evaluation"])
 
 
 def read(inputs: results.Inputs) -> results.Results:
@@ -282,11 +187,6 @@ def shown() -> results.Results:
 def first(shown, **changes) -> results.Results:
     """The first operation alone, changed."""
     return dataclasses.replace(shown, operations=(dataclasses.replace(shown.operations[0], **changes),))
-
-
-def judged(shown, **changes) -> results.Results:
-    """The first operation alone, with other figures of the full model."""
-    return first(shown, validation=shown.operations[0].validation.model_copy(update=changes))
 
 
 def evaluated(shown, **changes) -> results.Results:
@@ -359,21 +259,7 @@ def test_every_figure_and_table_says_what_it_shows_and_that_it_is_simulated(html
 
 def test_the_numbers_are_on_the_page(html):
     texts = Page(html).texts
-    numbers = (
-        "1,431",
-        "98.2",
-        "98.5",
-        "98.8",
-        "94.2",
-        "83.0",
-        "62.8",
-        "41.5",
-        "51.5",
-        "12.2",
-        "54,321",
-        "97.2",
-        "1.062",
-    )
+    numbers = ("1,424", "98.2", "98.5", "98.8", "62.8", "54,321", "1.062")
     worst = ("picked_kernel", "fastest_kernel", "N=1 C=64 Hi=14 stride_h=2 pad_w=1")
     assert '<span class="badge limited">as good as the simulation can tell</span>' in html
     assert "<code>tileseer run results/models/gfx950 --configfile config/hip.yaml</code>" in html
@@ -466,7 +352,7 @@ def test_the_worst_places_are_those_of_all_operations(shown):
     assert [row["efficiency, %"] for row in rows] == [91.75] * 3 + [60.5] * 3
     assert rows[0]["where"] == HOSTILE and rows[0]["operation"] == "forward_bf16"
     assert rows[0]["what"] == "training 8: 20 layers; 2 more without a candidate; 1 picks failed"
-    assert rows[3]["where"] == f"net {ATTRIBUTE}" and rows[3]["what"] == "layer N=1 C=64"
+    assert rows[3]["where"] == f"{HOSTILE} {ATTRIBUTE}" and rows[3]["what"].startswith("layer N=1 C=64")
     assert [row[0] for row in losses.networks(shown)[0].rows] == [HOSTILE] * 3
 
 
@@ -510,25 +396,25 @@ def test_the_same_results_give_the_same_bytes(html):
 def test_the_files_of_all_operations_are_read_in_any_order(tmp_path):
     inputs = written(tmp_path)
     shown = read(inputs)
-    assert [one.validation.operation for one in shown.operations] == list(OPERATIONS[:2])
+    assert [one.evaluation.operation for one in shown.operations] == list(OPERATIONS[:2])
     back = {field.name: getattr(inputs, field.name)[::-1] for field in dataclasses.fields(inputs)}
     again = read(results.Inputs(**back))
-    assert [one.validation for one in again.operations] == [one.validation for one in shown.operations]
+    assert [one.evaluation for one in again.operations] == [one.evaluation for one in shown.operations]
     assert [one.label for one in again.operations] == [one.label for one in shown.operations]
 
 
 def test_a_field_that_is_missing_or_wrong_is_named(tmp_path):
     inputs = written(tmp_path)
-    sound = json.loads(inputs.validation[0].read_text())
+    sound = json.loads(inputs.evaluation[0].read_text())
     for field, value in (("top1", None), ("device_kind", "guessed"), ("baselines", {"x": {"meaning": 1}})):
-        inputs.validation[0].write_text(json.dumps(sound | {field: value}))
+        inputs.evaluation[0].write_text(json.dumps(sound | {field: value}))
         with pytest.raises(UserError, match=rf"forward_bf16\.json: {field}"):
             read(inputs)
 
 
 def test_another_device_is_refused(tmp_path):
     inputs = written(tmp_path)
-    for path in (inputs.validation[1], inputs.evaluation[1], inputs.training[1] / model_files.MANIFEST):
+    for path in (inputs.evaluation[1], inputs.training[1] / model_files.MANIFEST):
         sound = path.read_text()
         path.write_text(json.dumps(json.loads(sound) | {"device": "other"}))
         with pytest.raises(UserError, match="device is 'other'"):
@@ -538,9 +424,9 @@ def test_another_device_is_refused(tmp_path):
 
 def test_every_operation_needs_its_files(tmp_path):
     inputs = written(tmp_path)
-    for kind in ("validation", "training", "dataset", "kernels", "evaluation"):
+    for kind in ("training", "dataset", "kernels", "evaluation"):
         for paths in (getattr(inputs, kind)[:1], [*getattr(inputs, kind), getattr(inputs, kind)[0]]):
-            with pytest.raises(UserError, match="give one for each operation of the reports"):
+            with pytest.raises(UserError, match="give one for each operation of the evaluations"):
                 read(dataclasses.replace(inputs, **{kind: paths}))
 
 
@@ -579,18 +465,18 @@ def test_the_script_writes_the_page(tmp_path, capsys):
     assert "Made by\nno commit" in written_page and "simulated" in capsys.readouterr().out
     assert script([*words, "--settings", '{"arch": "gfx950"}']) == 0
     assert output.read_text(encoding="utf-8") != written_page
-    inputs.validation[0].write_text("{")
+    inputs.evaluation[0].write_text("{")
     assert script(words) == 2
     assert "is not JSON" in capsys.readouterr().err
 
 
-def test_the_picks_are_beside_their_bounds_the_full_model_and_the_choices_without_one(shown):
+def test_the_picks_are_beside_their_bounds_and_the_choices_without_a_model(shown):
     rows = {row["way to choose"]: row for row in as_rows(tables.choosers(shown)[0])}
     assert list(rows) == [
-        "pick", "best of 2", "best of 3", "full model", "perfect selector", "perfect model", "against true best",
-        "best single kernel", "random supported", "hand rule",
+        "pick", "best of 2", "best of 3", "perfect selector", "perfect model", "best single kernel",
+        "random supported", "hand rule",
     ]  # fmt: skip
-    assert rows["full model"]["95 % interval of the mean"] == "93.1 to 95.4"
+    assert rows["pick"]["95 % interval of the mean"] == "97.1 to 99.4"
     assert rows["best single kernel"]["meaning"] == "one for all" and rows["pick"]["mean, %"] == 98.25
 
 
@@ -610,12 +496,10 @@ def test_the_reality_check_is_on_the_first_screen(shown, html):
 
 
 def test_bounds_that_were_not_computed_are_left_out(shown):
-    floor = shown.operations[0].validation.noise_floor.model_copy(update={"perfect_model": None})
-    fewer = judged(shown, of_perfect_model=None, noise_floor=floor)
+    floor = shown.operations[0].evaluation.noise_floor.model_copy(update={"perfect_model": None})
+    fewer = evaluated(shown, noise_floor=floor)
     names = [row[0] for row in tables.choosers(fewer)[0].rows]
     assert "perfect selector" in names and "perfect model" not in names
-    [metrics] = tables.metrics(fewer)
-    assert [row[1:] for row in metrics.rows if "perfect" in row[0]] == [("",)]
 
 
 def test_the_axis_of_efficiencies_begins_near_the_least_mean(shown):
@@ -624,10 +508,10 @@ def test_the_axis_of_efficiencies_begins_near_the_least_mean(shown):
     assert panel.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [60, 100]
     baselines = {
         "hand_rule": shown.operations[0]
-        .validation.baselines["hand_rule"]
+        .evaluation.baselines["hand_rule"]
         .model_copy(update={"efficiency": Summary(**figures_of(95.0))})
     }
-    (panel,) = figures.choosers(judged(shown, baselines=baselines))
+    (panel,) = figures.choosers(evaluated(shown, baselines=baselines))
     assert panel.spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [90, 100]
 
 
@@ -691,7 +575,7 @@ def test_the_replay_line_measures_the_same_time_again(shown, capsys):
     told = json.loads(capsys.readouterr().out)
     (row,) = told["kernels"]
     assert row["kernel"] == shape.candidate and row["median_ms"] == pytest.approx(shape.latency_ms, rel=1e-9)
-    recorded = judged(shown, device_kind="recorded").operations[0]
+    recorded = evaluated(shown, device_kind="recorded").operations[0]
     label = labels[shape.candidate]
     assert "--driver driver.so --module kernels.so" in kernels.replay(recorded, label, shape.problem)
     assert kernels.replay(recorded, label._replace(tile=""), shape.problem) == ""
@@ -731,7 +615,7 @@ def test_each_class_of_shapes_counts_its_shapes_once(shown):
 
 def test_the_advice_follows_from_the_figures(shown):
     assert losses.advice(shown.operations[0])["add kernels (configs.rule_set)"] == "7 layers have no candidate"
-    quiet = judged(evaluated(shown, without_candidate=0), by_layer_kind={}, by_distance=None)
+    quiet = evaluated(shown, without_candidate=0, by_kind={}, by_distance=[])
     assert losses.improvements(quiet) == []
     parts = as_rows(losses.losses(shown)[0])
     assert [row["part"] for row in parts] == [
@@ -768,5 +652,3 @@ def test_the_roof_is_the_product_s(shown):
 
 def test_a_worst_pick_is_explained(html):
     assert "tile_m +0.60 (128, best 16)" in html
-    assert "farther than 98 % of the training problems are from one another" in html
-    assert "outside: C 9000, trained on 1 to 4096; nearest: N=1 C=4096" in html

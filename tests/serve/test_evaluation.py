@@ -1,27 +1,26 @@
 """How good the picks are that ship: by layer, by network, with what no candidate can run and beside other libraries."""
 
+import dataclasses
+
 import learning_samples as samples
 import numpy as np
 import pandas as pd
 import pytest
-from published_models import PAGE, evaluation, evaluation_inputs, make, publish
+from published_models import PAGE, context, evaluation, make, publish
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.learn import model_files
+from tileseer.learn import baselines, model_files, ranking
+from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
-from tileseer.learn.validation_report import Validation
+from tileseer.problems import problem
+from tileseer.problems.problem import Problem
 from tileseer.serve import publication
-from tileseer.serve.evaluation import (
-    Evaluation,
-    LayerEvaluation,
-    LibraryComparison,
-    NetworkEvaluation,
-    Picks,
-    evaluate_picks,
-)
+from tileseer.serve.evaluation import Evaluation, LayerEvaluation, evaluate, evaluate_picks, layer_kinds
+from tileseer.serve.selector import Selector
 from tileseer.serve.verdict import faults, verdict_words
 
+NAN = float("nan")
 GOOD = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
 
 
@@ -30,88 +29,222 @@ def made(tmp_path_factory):
     return make(tmp_path_factory.mktemp("made"), "forward")
 
 
-@pytest.fixture(scope="module")
-def report(made):
-    return documents.read_document(made[1], Validation)
+def held_out(tflops, **kwargs):
+    """A table whose first row trains and whose others validate."""
+    return samples.table_of(tflops, ["train"] + ["validation"] * (len(tflops) - 1), ndim=2, **kwargs)
+
+
+def judged(data, scores, supported=None, **about):
+    """Evaluate the picks of a ranking."""
+    shape = (len(data.problems), len(data.candidates))
+    allowed = np.ones(shape, bool) if supported is None else np.array(supported, bool)
+    scored = ranking.score_ranking(data, np.array(scores, float), allowed)
+    return evaluate_picks(scored, samples.product(), "layers", context(**about))
+
+
+def test_efficiency_of_the_picks():
+    data = held_out([[1, 1, 1], [100, 80, 50], [10, 40, 20], [3, 6, 2]])
+    found = judged(data, [[0, 0, 0], [9, 5, 1], [5, 1, 9], [1, 2, 3]])
+    # Picks: 100 of 100, 20 of 40, 2 of 6.
+    picks = np.array([1, 0.5, 1 / 3])
+    assert found.first.model_dump() == {
+        "mean": round(100 * picks.mean(), 4),
+        "median": 50.0,
+        "p10": round(100 * np.percentile(picks, 10), 4),
+        "min": 33.3333,
+    }
+    # The best of all is among the first two of problem 3 and the last of problem 2.
+    assert (found.layers, found.best_of_3.mean, found.within_2_percent) == (3, 100.0, 33.3333)
+    assert found.best_of_2.mean == pytest.approx(100 * (1 + 0.5 + 1) / 3, abs=1e-3)
+    low, high = found.interval["mean"]
+    assert low <= found.first.mean <= high
+    names = data.candidates["candidate"]
+    assert [(one.efficiency, one.pick, one.best) for one in found.worst[:2]] == [
+        (33.3333, names[2], names[1]), (50.0, names[2], names[1]),
+    ]  # fmt: skip
+    assert "3 layers (simulated): efficiency mean 61.11 %" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("tflops", "scores", "supported", "mean"),
+    [
+        pytest.param([[NAN, 40], [30, 30]], [[9, 1], [1, 2]], None, 50.0, id="a pick without a time counts zero"),
+        pytest.param([[NAN, 40]], [[9, 1]], [[0, 1]], 100.0, id="an unsupported candidate is not picked"),
+        pytest.param([[20, 40], [20, 40]], [[9, 1], [1, 9]], [[0, 0], [1, 1]], 50.0, id="no candidate counts zero"),
+        pytest.param([[NAN, NAN], [20, 40]], [[9, 1], [1, 9]], None, 100.0, id="nothing ran is not scored"),
+    ],
+)
+def test_what_counts(tflops, scores, supported, mean):
+    found = judged(held_out([[1, 1], *tflops]), [[0, 0], *scores], supported and [[1, 1], *supported])
+    assert found.first.mean == mean
+    without = sum(np.isnan(row).all() for row in tflops)
+    assert (found.layers, found.without_candidate) == (len(tflops) - without, without)
+
+
+@pytest.mark.parametrize("status", ["crash", "run_timeout", "wrong_result", "throttled"])
+def test_a_pick_that_failed_counts_zero(status):
+    data = held_out([[1, 1], [50, 40]], statuses={(1, 0): status})
+    assert judged(data, [[0, 0], [9, 1]]).first.mean == 0.0
+    assert judged(data, [[0, 0], [1, 9]]).first.mean == 100.0
+
+
+@pytest.mark.parametrize(("split", "message"), [("train", "validation"), ("validation", "split train")])
+def test_nothing_to_judge_or_to_choose_the_baselines_on_is_a_user_error(split, message):
+    with pytest.raises(UserError, match=message):
+        judged(samples.table_of([[1, 2]], split, ndim=2), np.zeros((1, 2)))
+
+
+def test_training_problems_are_not_scored():
+    data = held_out([[50, 1], [20, 40]])
+    assert judged(data, [[9, 1], [1, 9]]).first == judged(data, [[1, 9], [1, 9]]).first
+
+
+def test_the_best_single_kernel_is_chosen_on_training_problems_alone():
+    # Candidate 0 wins in training, candidate 1 in validation.
+    data = samples.table_of(
+        [[10, 9], [10, 8], [1, 10], [2, 10]], ["train", "train", "validation", "validation"], ndim=2
+    )
+    baseline = judged(data, np.zeros((4, 2))).baselines["best_single_kernel"]
+    assert baseline.candidates == {"2d": data.candidates["candidate"][0]}
+    assert baseline.efficiency.mean == 15.0
+
+
+def test_the_fixed_order_falls_back_where_its_first_kernel_cannot_run():
+    split = ["train", "train", "train", "validation", "validation"]
+    data = samples.table_of([[10, 9, 1], [10, 9, 1], [NAN, 1, 10], [10, 5, 1], [NAN, 5, 10]], split, ndim=2)
+    supported = [[1, 1, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1], [0, 1, 1]]
+    found = judged(data, np.zeros((5, 3)), supported=supported).baselines
+    assert found["best_single_kernel"].efficiency.mean < found["fixed_order"].efficiency.mean == 100.0
+
+
+def test_the_random_choice_is_an_expectation():
+    data = held_out([[1, 1, 1], [10, 20, 40]])
+    found = judged(data, np.zeros((2, 3)), supported=[[1, 1, 1], [1, 0, 1]])
+    assert found.baselines["random_supported"].efficiency.mean == 62.5
+
+
+def test_the_hand_rule_prefers_large_tiles_on_large_problems_and_small_ones_on_small():
+    data = samples.measured()
+    score = baselines.hand_rule(data, np.arange(len(data.problems)), samples.product())
+    area = (data.candidates["tile_m"] * data.candidates["tile_n"]).to_numpy()
+    sizes = data.problems["N"] * data.problems["Hi"] * data.problems["Wi"] * data.problems["K"]
+    assert area[np.argmax(score[sizes.argmax()])] > area[np.argmax(score[sizes.argmin()])]
+
+
+@pytest.mark.parametrize("column", ["problem_key", "layer_family"])
+def test_a_validation_problem_that_was_trained_on_is_refused(column):
+    data = held_out([[1, 1], [20, 40]])
+    leaking = data.problems.copy()
+    leaking.loc[1, column] = leaking.loc[0, column]
+    with pytest.raises(UserError, match=column):
+        judged(dataclasses.replace(data, problems=leaking), np.zeros((2, 2)))
+
+
+def test_kinds_of_layers():
+    dims = {
+        "depthwise": {"C": 32, "K": 32, "G": 32, "Y": 3, "X": 3},
+        "grouped": {"C": 64, "K": 64, "G": 4},
+        "dilated": {"C": 64, "K": 64, "Y": 3, "X": 3, "dilation_h": 2},
+        "few channels": {"C": 3, "K": 64, "Y": 7, "X": 7, "stride_h": 2},
+        "pointwise": {"C": 64, "K": 64},
+        "strided": {"C": 64, "K": 64, "stride_w": 2},
+        "3x3": {"C": 64, "K": 64, "Y": 3, "X": 3},
+        "other filters": {"C": 64, "K": 64, "Y": 1, "X": 7},
+    }
+    table = problem.problem_frame(
+        [Problem.from_dims("forward", "bf16", Hi=20, Wi=20, **kind) for kind in dims.values()]
+    )
+    assert layer_kinds(table).tolist() == list(dims)
+
+
+def use(key, network, occurrences, nearest=1.0):
+    return (key, network, "train", "conv", occurrences, 0.1, nearest)
 
 
 @pytest.fixture
 def data():
-    """The small world, in which nothing can run one held-out layer."""
-    whole = samples.measured()
-    lost = np.flatnonzero(whole.held_out)[0]
-    return whole.only(whole.problem != lost)
+    """Two layers whose two candidates take like times, and a third that nothing can run."""
+    return held_out([[1, 1], [20, 10], [20, 10], [NAN, NAN]])
 
 
-def evaluated(data, report, first, uses=(), libraries=None):
-    """Evaluate picks with the efficiencies ``first`` on the layers that something ran."""
-    rows = np.flatnonzero(data.held_out & (data.best_tflops > 0))
-    keys = data.problems["problem_key"].to_numpy()[rows]
-    values = np.resize(first, len(keys)).astype(float)
-    picks = Picks("layers", pd.Series(values, index=keys), pd.Series("kernel", index=keys), GOOD, GOOD)
-    inputs = evaluation_inputs(report, uses, libraries)
-    return evaluate_picks(picks, data, report, samples.product(), inputs.uses, inputs.libraries), keys
+HALF = [[0, 0], [1, 9], [9, 1], [0, 0]]
+"""Scores that pick the slower candidate of the first layer, and the faster one of the second."""
 
 
-def use(key, network, occurrences):
-    return (key, network, "train", "conv", occurrences, 0.1, 1.0)
-
-
-def test_a_layer_without_a_candidate_is_counted_and_never_averaged(data, report):
-    found, keys = evaluated(data, report, [1.0])
-    assert found.without_candidate == 1 and found.layers == len(keys) and found.first.mean == 100.0
-    assert found.covered_layers == pytest.approx(100 * len(keys) / (len(keys) + 1), abs=1e-3)
+def test_a_layer_without_a_candidate_is_counted_and_never_averaged(data):
+    found = judged(data, HALF)
+    assert (found.without_candidate, found.layers, found.first.mean) == (1, 2, 75.0)
     assert 0 < found.covered_time < 100
 
 
-def test_the_time_of_a_library_weighs_a_layer_that_no_candidate_can_run(data, report):
-    lost = data.problems["problem_key"].to_numpy()[np.flatnonzero(data.held_out)[0]]
-    shares = []
-    for us in (1e-3, 1e9):
-        times = pd.DataFrame({"cuDNN": [us]}, index=[lost])
-        shares.append(evaluated(data, report, [1.0], libraries=times)[0].covered_time)
-    assert shares[0] > 99 and shares[1] < 1
+def test_the_time_of_a_library_weighs_a_layer_that_no_candidate_can_run(data):
+    lost = data.problems["problem_key"].iloc[3]
+    times = (pd.DataFrame({"cuDNN": [us]}, index=[lost]) for us in (1e-3, 1e9))
+    few, many = (judged(data, HALF, libraries=one).covered_time for one in times)
+    assert few > 99 and many < 1
 
 
-def test_a_network_counts_each_layer_as_often_as_it_runs(data, report):
-    _, keys = evaluated(data, report, [1.0])
-    uses = [use(keys[0], "often", 1000), use(keys[1], "often", 1), use(keys[1], "once", 1)]
-    found, _ = evaluated(data, report, [0.5, 1.0], uses)
+def test_a_network_counts_each_layer_as_often_as_it_runs(data):
+    keys = data.problems["problem_key"].tolist()
+    uses = [use(keys[1], "often", 1000), use(keys[2], "often", 1), use(keys[2], "once", 1, np.inf)]
+    found = judged(data, HALF, uses=uses)
     assert [one.network for one in found.networks] == ["often", "once"]
-    assert found.networks[0].efficiency < 51 and found.networks[1].efficiency == 100.0
-    assert found.worst_layer.efficiency == 50.0 and found.by_time < 51
+    alike = judged(data, HALF, uses=[use(key, "net", 1) for key in keys])
+    assert found.networks[0].efficiency < alike.networks[0].efficiency < found.networks[1].efficiency == 100.0
+    assert found.worst_layer.efficiency == 50.0 and found.by_time < alike.by_time
+    # Every layer is in one class of distance and of one kind.
+    assert [(one.above, one.up_to, one.of_a_known_kind, one.layers) for one in found.by_distance] == [
+        (0.5, 1.0, True, 2)
+    ] and sum(part.layers for part in found.by_kind.values()) == 2
 
 
-def test_a_pick_that_does_not_run_is_counted(data, report):
-    _, keys = evaluated(data, report, [1.0])
-    found, _ = evaluated(data, report, [0.0, 1.0], [use(key, "net", 1) for key in keys])
-    assert found.networks[0].failed == int(np.ceil(len(keys) / 2)) and found.first.min == 0.0
+def test_classes_of_distance_end_with_the_kinds_that_training_lacks(data):
+    keys = data.problems["problem_key"].tolist()
+    found = judged(data, HALF, uses=[use(keys[1], "net", 1, 0.4), use(keys[2], "net", 1, np.inf)]).by_distance
+    assert [(one.above, one.up_to, one.of_a_known_kind) for one in found] == [(0.0, 0.5, True), (None, None, False)]
+    assert [one.efficiency.mean for one in found] == [50.0, 100.0]
 
 
-def test_the_speed_beside_a_library_is_the_ratio_of_the_times(data, report):
-    found, keys = evaluated(data, report, [0.5])
-    flop_us = {key: 2.0 for key in keys}
-    assert found.libraries == []
-    faster, _ = evaluated(data, report, [0.5], libraries=pd.DataFrame({"cuDNN": flop_us}))
-    slower, _ = evaluated(data, report, [1.0], libraries=pd.DataFrame({"cuDNN": flop_us}))
-    assert slower.libraries[0].speed == pytest.approx(2 * faster.libraries[0].speed, rel=1e-3)
-    assert faster.libraries[0].layers == len(keys)
+def test_a_pick_that_does_not_run_is_counted(data):
+    keys = data.problems["problem_key"].tolist()
+    broken = dataclasses.replace(data, status=np.where((data.problem == 1) & (data.candidate == 1), 5, 0).astype("u1"))
+    found = judged(broken, HALF, uses=[use(key, "net", 1) for key in keys])
+    assert found.networks[0].failed == 1 and found.first.min == 0.0
 
 
-def test_what_is_evaluated_is_what_ships(made, report):
-    found = documents.read_document(made[2] / model_files.EVALUATION, Evaluation)
-    serving = documents.read_json(made[2] / model_files.SERVING)
-    assert found.first.model_dump() == serving["validation"]["efficiency"]["served_model"]
-    assert found.best_of_3.mean >= found.best_of_2.mean >= found.first.mean
-    for count in (2, 3):
-        assert (
-            getattr(found, f"best_of_{count}").model_dump()
-            == serving["validation"]["efficiency"][f"served_best_of_{count}"]
-        )
-    assert found.layers == report.n_problems
+def test_the_speed_beside_a_library_is_the_ratio_of_the_times(data):
+    assert judged(data, HALF).libraries == []
+    times = pd.DataFrame({"cuDNN": dict.fromkeys(data.problems["problem_key"], 2.0)})
+    half = judged(data, [[0, 0], [1, 9], [1, 9], [0, 0]], libraries=times).libraries[0]
+    whole = judged(data, [[0, 0], [9, 1], [9, 1], [0, 0]], libraries=times).libraries[0]
+    assert whole.speed == pytest.approx(2 * half.speed, rel=1e-3) and half.layers == 2
 
 
-NAMELESS = LayerEvaluation(network="", layer="", problem="N=8 C=64", pick="kernel", efficiency=49.0)
+def test_what_is_evaluated_is_what_ships(made):
+    training, file, serving = made
+    found, whole = documents.read_document(file, Evaluation), samples.measured()
+    selector = Selector.of_serving(Model.read(training), serving)
+    rows = np.flatnonzero(whole.held_out & ranking.has_pick(whole))
+    problems = problem.problems_of_frame(whole.problems.iloc[rows])
+    dims = np.array([one.dims for one in problems])
+    served = [selector.candidates[row] for row in selector.select(dims, use_known=False).candidate]
+    assert [found.picks[key].candidate for key in whole.problems["problem_key"].iloc[rows]] == served
+    assert found.layers == len(rows) and found.best_of_3.mean >= found.best_of_2.mean >= found.first.mean
+    assert found.without_model.mean < found.first.mean < found.possible.mean
+    # A pick that is the best has nothing to explain; others have.
+    assert all(bool(one.reasons) == (one.pick != one.best) for one in found.worst)
+
+
+def test_a_perfect_model_of_a_simulated_device_is_known(made):
+    training, _, serving = made
+    about = dataclasses.replace(context(), simulated=samples.coefficients())
+    floor = evaluate(samples.measured(), Model.read(training), serving, about).noise_floor
+    assert floor.perfect_selector.mean > floor.perfect_model.mean and floor.best == floor.perfect_model
+
+
+NAMELESS = LayerEvaluation(
+    network="", layer="", problem="N=8 C=64", pick="kernel", best="kernel", efficiency=49.0, reasons=[]
+)
 """A recorded problem, which is of no network."""
 
 
@@ -123,19 +256,19 @@ NAMELESS = LayerEvaluation(network="", layer="", problem="N=8 C=64", pick="kerne
         ({"first": GOOD.model_copy(update={"p10": 92.9})}, "10th percentile 92.9 %"),
         ({"first": GOOD.model_copy(update={"min": 49.0})}, "the pick of net conv has 49.0 %"),
         (
-            {"first": GOOD.model_copy(update={"min": 49.0}), "worst_layer": NAMELESS},
+            {"first": GOOD.model_copy(update={"min": 49.0}), "worst": [NAMELESS.model_dump()]},
             "the pick of N=8 C=64 has 49.0 %",
         ),
-        ({"without_model": GOOD}, "the best fixed choice"),
+        ({"baselines": {"one": {"meaning": "one", "efficiency": GOOD.model_dump()}}}, "the best fixed choice"),
         ({"covered_time": 94.0, "without_candidate": 98}, "98 of 100 layers, 6 % of the time, have no candidate"),
         (
-            {"networks": [NetworkEvaluation(
-                network="hrnet", run="train", layers=1, without_candidate=0, failed=0, efficiency=89.5
-            )]},
+            {"networks": [{
+                "network": "hrnet", "run": "train", "layers": 1, "without_candidate": 0, "failed": 0, "efficiency": 89.5
+            }]},
             "hrnet (train) runs at 89.5 %",
         ),
         (
-            {"libraries": [LibraryComparison(library="cuDNN", layers=9, speed=0.5, slower=99.0)]},
+            {"libraries": [{"library": "cuDNN", "layers": 9, "speed": 0.5, "slower": 99.0}]},
             "cuDNN is faster: the picks have 0.50 of its speed on 9 layers",
         ),
     ],
@@ -155,7 +288,7 @@ def test_good_needs_every_limit(changed, reason):
 def test_picks_that_beat_the_library_are_useful_even_where_better_ones_exist():
     low = {"first": GOOD.model_copy(update={"mean": 96.0})}
     for speed, words in ((1.06, "faster than the library's own choice, with room left: mean"), (0.99, "not good")):
-        library = LibraryComparison(library="cuDNN's first plan", layers=9, speed=speed, slower=2.0)
+        library = {"library": "cuDNN's first plan", "layers": 9, "speed": speed, "slower": 2.0}
         assert verdict_words(evaluation(samples.measured(), libraries=[library], **low)).startswith(words)
 
 

@@ -5,15 +5,13 @@ import shlex
 
 import numpy as np
 import pytest
-from published_models import PAGE, SMALL_SERVING, evaluation_inputs, train_on_recording
+from published_models import PAGE, parts, train_on_recording
 
 from tileseer.cli import main
 from tileseer.core import documents
 from tileseer.learn import model_files
-from tileseer.learn.validation import validate_model
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve import publication
-from tileseer.serve import serving as stage
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import Selector
 
@@ -29,13 +27,8 @@ def both(tmp_path_factory):
         own = folder / "parts" / arch
         start = {"features": "cutlass", "prior": "none"} if arch == "sm_90" else {}
         data, trained = train_on_recording(own / "d.parquet", "sm_90_h200", OPERATION, 16, arch, **start)
-        trained.save(own / "training")
-        report = validate_model(trained.model, data)
-        documents.write_document(own / "report.json", report)
-        served = stage.serve_model(data, trained.model, SMALL_SERVING, 1, evaluation_inputs(report))
-        served.save(own / "serving")
-        parts = [own / "training"], [own / "report.json"], [own / "serving"]
-        publication.publish_models(*parts, folder / arch, page=PAGE)
+        made = ([part] for part in parts(own, data, trained))
+        publication.publish_models(*made, folder / arch, page=PAGE)
     return folder
 
 

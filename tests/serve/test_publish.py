@@ -26,8 +26,8 @@ OPERATIONS = ("forward", "bwd_weight")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
-    trainings, reports, servings = zip(*(make(folder, variant) for variant in OPERATIONS), strict=True)
-    return list(trainings), list(reports), list(servings)
+    trainings, evaluations, servings = zip(*(make(folder, variant) for variant in OPERATIONS), strict=True)
+    return list(trainings), list(evaluations), list(servings)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def content(folder):
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_models_reports_and_what_is_served_are_the_same_with_any_threads(made, tmp_path, threads):
+def test_models_evaluations_and_what_is_served_are_the_same_with_any_threads(made, tmp_path, threads):
     training, report, serving = make(tmp_path, "forward", threads)
     assert content(training) == content(made[0][0])
     assert report.read_bytes() == made[1][0].read_bytes()
@@ -49,21 +49,21 @@ def test_models_reports_and_what_is_served_are_the_same_with_any_threads(made, t
 
 
 def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_path):
-    trainings, reports, servings = made
-    publication.publish_models(trainings[::-1], reports, servings, tmp_path / "again", page=PAGE)
+    trainings, evaluations, servings = made
+    publication.publish_models(trainings[::-1], evaluations, servings, tmp_path / "again", page=PAGE)
     assert content(tmp_path / "again") == content(models)
     before = content(models)
-    publication.publish_models(trainings, reports, servings, models, page=PAGE)
+    publication.publish_models(trainings, evaluations, servings, models, page=PAGE)
     assert content(models) == before
     assert [p.name for p in models.parent.iterdir()] == ["gfx950"]
 
 
 def test_provenance_and_history_are_of_the_models_on_disk(made, tmp_path, monkeypatch):
-    trainings, reports, servings = (list(map(str, paths)) for paths in made)
+    trainings, evaluations, servings = (list(map(str, paths)) for paths in made)
     (tmp_path / "hardware.yaml").write_text("1")
     dataset(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
-    words = ["--training", *trainings, "--validation", *reports, "--serving", *servings, "--arch", "gfx950"]
+    words = ["--training", *trainings, "--evaluation", *evaluations, "--serving", *servings, "--arch", "gfx950"]
     words += ["--operations", "forward_bf16", "--made-from", "data/problems.parquet", "--files", "hardware.yaml"]
     words += ["--template", str(PAGE), "--models", "models", "--history", "history.jsonl", "--workflow", "."]
     for seed, content in enumerate("121"):
@@ -100,24 +100,24 @@ def test_what_is_no_model_directory_is_refused(tmp_path):
 
 
 def test_a_report_of_another_operation_is_refused(made, tmp_path):
-    trainings, reports, servings = made
+    trainings, evaluations, servings = made
     with pytest.raises(UserError, match="forward_bf16"):
-        publication.publish_models(trainings[:1], reports[1:], servings[:1], tmp_path / "out", page=PAGE)
+        publication.publish_models(trainings[:1], evaluations[1:], servings[:1], tmp_path / "out", page=PAGE)
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.iterdir())
 
 
 def test_kinds_of_device_are_not_mixed_and_no_file_may_miss(made, tmp_path):
-    trainings, reports, servings = made
+    trainings, evaluations, servings = made
     other = shutil.copytree(trainings[1], tmp_path / "other")
     spec = json.loads((other / model_files.SPEC).read_text())
     write_text(other / model_files.SPEC, json.dumps({**spec, "device_kind": "measured"}))
     with pytest.raises(UserError, match="device_kind"):
-        publication.publish_models([trainings[0], other], reports, servings, tmp_path / "out", page=PAGE)
+        publication.publish_models([trainings[0], other], evaluations, servings, tmp_path / "out", page=PAGE)
     less = shutil.copytree(trainings[1], tmp_path / "less")
     (less / model_files.MODEL).unlink()
     with pytest.raises(UserError, match=r"model_tflops\.lgbm"):
-        publication.publish_models([less], reports[1:], servings[1:], tmp_path / "out", page=PAGE)
+        publication.publish_models([less], evaluations[1:], servings[1:], tmp_path / "out", page=PAGE)
 
 
 def read_forward(models):

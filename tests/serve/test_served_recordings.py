@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from cpp_selectors import SHAPES, assert_cpp_picks_alike, random_shapes
-from published_models import PAGE, SMALL_SERVING, evaluation_inputs, train_on_recording
+from published_models import PAGE, SMALL_SERVING, parts, train_on_recording
 
 from tileseer.cli import main
 from tileseer.core import documents, parquet
@@ -13,8 +13,6 @@ from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.cutlass.rules import RULES as CUTLASS_RULES
 from tileseer.kernels.libraries import check_support
 from tileseer.learn import model_files, trees
-from tileseer.learn.model import Model
-from tileseer.learn.validation import validate_model
 from tileseer.problems.problem import DIMS, problems_of_frame
 from tileseer.serve import publication
 from tileseer.serve import serving as stage
@@ -31,14 +29,7 @@ def published(request, tmp_path_factory):
     # That of bwd_data has trees alone.
     start = {"features": "cutlass", "prior": "none" if request.param == "bwd_data_bf16" else "formula"}
     data, trained = train_on_recording(folder / "dataset", "sm_90_h200", request.param, 16, "sm_90", **start)
-    training = folder / "training"
-    trained.save(training)
-    model = Model.read(training)
-    report = validate_model(model, data)
-    documents.write_document(folder / "report.json", report)
-    served = stage.serve_model(data, model, SMALL_SERVING, 1, evaluation_inputs(report))
-    served.save(folder / "serving")
-    publication.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models", page=PAGE)
+    publication.publish_models(*([part] for part in parts(folder, data, trained)), folder / "models", page=PAGE)
     return data, folder, request.param
 
 

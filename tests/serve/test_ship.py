@@ -119,10 +119,9 @@ def published(folder, operation, one_in, arch=ARCH, product=ARCH):
     trained.save(folder / "training")
     served = stage.serve_model(data, trained.model, SMALL_SERVING)
     served.save(folder / "serving")
-    documents.write_document(folder / "serving" / model_files.EVALUATION, evaluation(data))
+    documents.write_document(folder / "evaluation.json", evaluation(data))
     # Publishing reads of a report whose it is; no test here reads more.
-    documents.write_document(folder / "validation.json", trained.manifest)
-    parts = [folder / "training"], [folder / "validation.json"], [folder / "serving"]
+    parts = [folder / "training"], [folder / "evaluation.json"], [folder / "serving"]
     publication.publish_models(*parts, folder / "models" / arch, page=PAGE)
     return folder / "models" / arch
 

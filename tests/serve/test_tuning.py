@@ -12,9 +12,8 @@ import pytest
 from host_library import COMPILER, ROOT, build
 from published_models import (
     PAGE,
-    SMALL_SERVING,
-    evaluation_inputs,
     let_the_hashes_fit,
+    parts,
     publish_recording,
     train_on_recording,
 )
@@ -24,13 +23,10 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.kernels.kernel_table import chunk_of
 from tileseer.learn import model_files, own_choice
-from tileseer.learn.model import Model
 from tileseer.learn.ranking import has_pick
-from tileseer.learn.validation import validate_model
 from tileseer.measure.journal import read_journal
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve import publication, tuning
-from tileseer.serve import serving as stage
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import Selector
 from tileseer.serve.tuned import read_choices, tuned_path
@@ -193,15 +189,7 @@ def recorded(request, tmp_path_factory):
     folder, operation = tmp_path_factory.mktemp("recorded"), "bwd_weight_bf16"
     start = {} if request.param == "sm_90_cudnn" else {"features": "cutlass", "prior": "none"}
     data, trained = train_on_recording(folder / "d.parquet", "sm_90_h200", operation, 8, request.param, **start)
-    trained.save(folder / "training")
-    model = Model.read(folder / "training")
-    report = validate_model(model, data)
-    documents.write_document(folder / "report.json", report)
-    served = stage.serve_model(data, model, SMALL_SERVING, 1, evaluation_inputs(report))
-    served.save(folder / "serving")
-    publication.publish_models(
-        [folder / "training"], [folder / "report.json"], [folder / "serving"], folder / request.param, page=PAGE
-    )
+    publication.publish_models(*([part] for part in parts(folder, data, trained)), folder / request.param, page=PAGE)
     problems = problems_of_frame(data.problems.iloc[data.problems.index[data.best_tflops > 0]])
     return folder / request.param, problems, data
 

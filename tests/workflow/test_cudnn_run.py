@@ -48,7 +48,7 @@ def test_plans_are_asked_for_measured_and_learnt_from(machine, monkeypatch):
     environment = machine.environment() | stand_in
     monkeypatch.setattr(type(machine), "environment", lambda self: environment)
     jobs = machine.make(MODEL).jobs
-    made = {"problems", "driver", "plans", "benchmark", "dataset", "model", "serving", "validation", "publish"}
+    made = {"problems", "driver", "plans", "benchmark", "dataset", "model", "serving", "evaluation", "publish"}
     assert set(jobs) == made
     index = json.loads(machine.read(f"{MODEL}/index.json"))
     assert index["device_kind"] == "measured"

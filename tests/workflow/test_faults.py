@@ -19,7 +19,7 @@ from tileseer.learn import model_files
 RESULTS = (
     "results/datasets/gfx950/forward_bf16/pairs.parquet",
     "results/training/gfx950/forward_bf16/model_tflops.lgbm",
-    "results/validation/gfx950/forward_bf16.json",
+    "results/evaluation/gfx950/forward_bf16.json",
     "results/reports/gfx950.html",
 )
 UNLOCKED = "results/datasets/gfx950/forward_bf16/pairs.parquet"
@@ -143,7 +143,7 @@ def test_published_models_say_that_they_are_simulated(made):
     for name, digest in made["files"].items():
         assert hashlib.sha256(workflow.read(name)).hexdigest() == digest
     folder = workflow.folder / "results/models/gfx950/grouped_conv_forward_bf16_gfx950"
-    for name in ("feature_spec.json", "train_manifest.json", "validation.json"):
+    for name in ("feature_spec.json", "train_manifest.json", "evaluation.json"):
         assert '"simulated"' in (folder / name).read_text()
     assert all("'simulated'" in row for row in measured_rows(workflow))
 

@@ -7,7 +7,7 @@ from collections import Counter
 from small_workflow import TARGETS
 
 STAGES = (
-    "arch_specs", "problems", "configs", "headers", "compile", "support", "benchmark", "dataset", "model", "validation",
+    "arch_specs", "problems", "configs", "headers", "compile", "support", "benchmark", "dataset", "model", "evaluation",
     "serving", "publish", "report",
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ from tileseer.measure.device import STATUSES
 
 DATASET = "results/datasets/gfx950/forward_bf16/pairs.parquet"
 CHUNK_STAGES = ("headers", "compile", "support", "benchmark")
-AFTER_DATASET = ("model", "validation", "serving", "publish", "report")
+AFTER_DATASET = ("model", "serving", "evaluation", "publish", "report")
 FROM_CONFIGS = {"configs", *CHUNK_STAGES, "dataset", *AFTER_DATASET}
 
 

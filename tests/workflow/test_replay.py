@@ -44,7 +44,7 @@ def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
     workflow = slice_of_recording
     run = workflow.make("results/models/sm_90", "results/reports/sm_90.html", "--dry-run")
     assert set(re.findall(r"^(\w+) +1$", run.output, re.M)) == {
-        "problems", "model", "validation", "serving", "publish", "report"
+        "problems", "model", "serving", "evaluation", "publish", "report"
     }  # fmt: skip
     answer(workflow, *words("tileseer run results"))
     assert set(workflow.make("results/models/sm_90", "results/reports/sm_90.html").jobs) == {"report"}
@@ -57,8 +57,8 @@ def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
     assert made["files"][pairs] == hashlib.sha256(workflow.read(pairs)).hexdigest()
     assert "config/arch_specs.json" not in made["files"]
     # Even a model of ten trees has learnt something from measured times.
-    report = json.loads(workflow.read(f"results/validation/sm_90/{OPERATION}.json"))
-    assert report["efficiency"]["mean"] > report["baselines"]["best_single_kernel"]["efficiency"]["mean"]
+    report = json.loads(workflow.read(f"results/evaluation/sm_90/{OPERATION}.json"))
+    assert report["first"]["mean"] > report["baselines"]["best_single_kernel"]["efficiency"]["mean"]
     assert b"recorded" in workflow.read("results/reports/sm_90.html")
     shape = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
     arguments = ["select", "results/models/sm_90", "--variant", "forward", "--dtype", "bf16", "--problem", shape]
@@ -89,10 +89,10 @@ def test_times_of_others_are_replayed_judged_by_layers_and_score_their_names(fre
     assert (index["arch"], index["device_kind"], list(index["operations"])) == (arch, "recorded", [OPERATION])
     told = json.loads(fresh.read(f"results/models/{arch}/provenance.json"))["operations"][OPERATION]["measurements"]
     assert "training_data_forward_bf16_20.csv, commit 10cdca2d" in told["recording"]["provenance"]["source"]
-    report = json.loads(fresh.read(f"results/validation/{arch}/{OPERATION}.json"))
-    assert report["n_problems"] == 185
+    report = json.loads(fresh.read(f"results/evaluation/{arch}/{OPERATION}.json"))
+    assert report["layers"] == 185
     # Even models of ten trees have learnt something from the other layers.
-    assert report["efficiency"]["mean"] > report["baselines"]["best_single_kernel"]["efficiency"]["mean"]
+    assert report["first"]["mean"] > report["baselines"]["best_single_kernel"]["efficiency"]["mean"]
     manifest = json.loads(fresh.read(f"results/training/{arch}/{OPERATION}/train_manifest.json"))
     assert manifest["unique_problems"] == 185
     assert "10cdca2d64d1193f936e9bc2dca8338f17938e67" in manifest["source"]
@@ -138,9 +138,9 @@ def test_a_find_db_becomes_a_model_a_report_and_scores_of_every_solver_that_the_
     fresh.configure(**sections, **yaml.safe_load("\n".join(to_train)))
     fresh.make(f"results/models/{arch}", f"results/reports/{arch}.html")
     for operation in ("forward_fp16", "bwd_data_fp32"):
-        found = json.loads(fresh.read(f"results/validation/{arch}/{operation}.json"))
-        assert found["n_problems"] == 36 and found["device_kind"] == "recorded"
-        assert found["efficiency"]["mean"] > found["baselines"]["random_supported"]["efficiency"]["mean"]
+        found = json.loads(fresh.read(f"results/evaluation/{arch}/{operation}.json"))
+        assert found["layers"] == 36 and found["device_kind"] == "recorded"
+        assert found["first"]["mean"] > found["baselines"]["random_supported"]["efficiency"]["mean"]
         pool = pq.read_table(fresh.folder / f"results/training/{arch}/{operation}/candidates.parquet")
         known[operation] = set(pool["solver"].to_pylist())
     page = fresh.read(f"results/reports/{arch}.html")

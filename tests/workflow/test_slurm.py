@@ -18,7 +18,7 @@ from test_faults import wait_for as wait_closely_for
 
 PROFILE = ("--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2")
 MISSED = "Waiting at most 60 seconds for missing files"
-LEARNING = ("dataset", "model", "validation", "serving")
+LEARNING = ("dataset", "model", "evaluation", "serving")
 RECEIPT = "results/benchmark/gfx950/forward_bf16/{chunk}.json"
 # It takes minutes of waiting for pollers, so it runs when asked for: make slurm-test.
 WHY_NOT = one_machine_slurm.missing() if "TILESEER_TEST_SLURM" in os.environ else "runs by make slurm-test"

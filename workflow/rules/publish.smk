@@ -8,7 +8,7 @@ rule publish:
     input:
         training=each_operation(*rules.model.output),
         serving=each_operation(*rules.serving.output),
-        validation=each_operation("results/validation/{arch}/{operation}.json"),
+        evaluation=each_operation("results/evaluation/{arch}/{operation}.json"),
         made_from=made_from,
         tables=tables_read,
         summary=summarized,
@@ -34,7 +34,7 @@ rule publish:
     shell:
         f"python {SCRIPTS}/publish.py"
         " --arch {wildcards.arch} --operations {params.operations}"
-        " --training {params.training} --serving {params.serving} --validation {input.validation}"
+        " --training {params.training} --serving {params.serving} --evaluation {input.evaluation}"
         " --made-from {input.made_from} --files {input.tables:q} --template {input.template:q} --compiler {params.compiler:q}"
         " --workflow {params.workflow:q} --history {params.history} --settings {params.settings:q}"
         " --models {output.models} > {log} 2>&1"

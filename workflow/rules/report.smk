@@ -7,10 +7,9 @@ PAGE_SCRIPTS = [
 rule report:
     input:
         training=each_operation(*rules.model.output),
-        validation=each_operation("results/validation/{arch}/{operation}.json"),
+        evaluation=each_operation("results/evaluation/{arch}/{operation}.json"),
         dataset=datasets_of_arch,
         kernels=each_operation("results/serving/{arch}/{operation}/kernels.json"),
-        evaluation=each_operation("results/serving/{arch}/{operation}/evaluation.json"),
         cudnn=cudnn_times,
         summary=summarized,
         template=source("workflow/templates/report.html.j2"),
@@ -36,7 +35,7 @@ rule report:
         "Show what came out for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/report.py"
-        " --arch {wildcards.arch} --training {params.training} --validation {input.validation}"
-        " --dataset {params.dataset:q} --kernels {input.kernels} --evaluation {input.evaluation} --cudnn {input.cudnn:q}"
+        " --arch {wildcards.arch} --training {params.training} --evaluation {input.evaluation}"
+        " --dataset {params.dataset:q} --kernels {input.kernels} --cudnn {input.cudnn:q}"
         " --template {input.template:q} --workflow {params.workflow:q} --settings {params.settings:q}"
         " --page {output.page} > {log} 2>&1"

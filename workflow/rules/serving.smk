@@ -1,12 +1,8 @@
-# Stage 10: what a dispatcher runs of a model: a C++ header, known problems and a kernel list; and how good the picks are
-# that this ships.
+# Stage 9: what a dispatcher runs of a model: a C++ header, known problems and a kernel list.
 rule serving:
     input:
         dataset=dataset_of,
         training=rules.model.output,
-        validation=rules.validation.output.validation,
-        uses=network_uses,
-        library_times=library_times,
         template=source("workflow/templates/serving/selector.hpp.j2"),
         api=API,
         coefficients=COEFFICIENTS,
@@ -15,7 +11,6 @@ rule serving:
         known="results/serving/{arch}/{operation}/known_problems.parquet",
         kernels="results/serving/{arch}/{operation}/kernels.json",
         figures="results/serving/{arch}/{operation}/serving.json",
-        evaluation="results/serving/{arch}/{operation}/evaluation.json",
         estimates="results/serving/{arch}/{operation}/resource_estimates.json",
     log:
         "logs/{arch}/{operation}/serving.log",
@@ -33,7 +28,7 @@ rule serving:
     shell:
         f"python {SCRIPTS}/serving.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
-        " --dataset {params.dataset:q} --training {params.training} --validation {input.validation}"
-        " --uses {input.uses} --library-times {input.library_times:q} --template {input.template:q} --api {input.api:q}"
+        " --dataset {params.dataset:q} --training {params.training}"
+        " --template {input.template:q} --api {input.api:q}"
         " --coefficients {input.coefficients:q} --settings {params.settings:q}"
         " --output {params.folder} --threads {threads} > {log} 2>&1"

@@ -6,14 +6,14 @@ from tileseer.core.script import Settings, stage_script
 
 @stage_script
 def main(
-    training: list[Path], validation: list[Path], serving: list[Path], template: Path, models: Path,
+    training: list[Path], evaluation: list[Path], serving: list[Path], template: Path, models: Path,
     settings: Settings,
     arch: str = "", operations: list[str] = (), made_from: list[Path] = (), compiler: str = "{}",
     workflow: Path | None = None, files: list[Path] = (), history: Path | None = None,
 ) -> str:  # fmt: skip
-    """Publish the trained and validated models of one arch as the directory that a client loads.
+    """Publish the trained and evaluated models of one arch as the directory that a client loads.
 
-    validation: reports of the validation stage, any order
+    evaluation: evaluations of the picks that ship, any order
     training: folders that the model stage wrote
     serving: folders of the serving stage, any order
     template: of the README.md of the directory
@@ -32,7 +32,7 @@ def main(
 
     about = arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
     made = provenance.collect_provenance(*about) if made_from else None
-    index = publication.publish_models(training, validation, serving, models, made, page=template, replace=replace)
+    index = publication.publish_models(training, evaluation, serving, models, made, page=template, replace=replace)
     if history and made:
         publication.append_publication(history, models, made)
     kept = [name for name, entry in index.operations.items() if entry.provenance]

@@ -6,18 +6,17 @@ from tileseer.core.script import Settings, stage_script
 
 @stage_script
 def main(
-    validation: list[Path], training: list[Path], dataset: list[Path], kernels: list[Path],
+    training: list[Path], dataset: list[Path], kernels: list[Path],
     evaluation: list[Path], template: Path, page: Path, settings: Settings,
     cudnn: list[Path] = (), workflow: Path | None = None,
 ) -> str:  # fmt: skip
     """Show the results of one arch as one HTML page that needs no network.
 
-    validation: reports of the validation stage, any order
     training: folders of the model stage, any order
     template: Jinja2 template of the page; its scripts are beside it
     dataset: datasets, any order
     kernels: kernel lists of the serving stage, any order
-    evaluation: evaluations of the picks that ship, of the serving stage, any order
+    evaluation: evaluations of the picks that ship, any order
     cudnn: times of cuDNN (cudnn.csv), in folders with the name of the operation
     workflow: folder of the Snakefile, to name its commit
     """
@@ -30,7 +29,7 @@ def main(
 
     # No input: a page that is restored names the commit of the run that made it, whose code and inputs were the same.
     source = source_of(workflow or Path(), SOURCES)
-    inputs = Inputs(validation, training, dataset, kernels, evaluation, cudnn)
+    inputs = Inputs(training, dataset, kernels, evaluation, cudnn)
     shown = inputs.read(source, key(json.dumps(settings, sort_keys=True)))
     write_text(page, render_page(shown, template))
     return f"{page} shows {len(shown.operations)} operations ({shown.device_kind})"

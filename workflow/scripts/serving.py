@@ -5,23 +5,23 @@ from tileseer.core.script import Settings, stage_script
 
 @stage_script
 def main(
-    dataset: Path, training: Path, validation: Path, template: Path, api: Path, coefficients: Path,
-    output: Path, settings: Settings, uses: Path | None = None, library_times: list[Path] = (),
-    threads: int = 1,
+    dataset: Path, training: Path, template: Path, api: Path, coefficients: Path,
+    output: Path, settings: Settings, threads: int = 1,
 ) -> str:  # fmt: skip
     """Make what a dispatcher runs of a trained model: C++ header, arrays for Python, known problems, kernel list.
 
-    validation: report of the model with all its trees
-    library_times: cudnn.csv, or rivals.parquet with its problems.parquet, of a recording
     template: template of the C++ header
     api: table of CK Tile names, for the registry keys
     coefficients: of the resource estimates
     output: folder of the files
     """
-    from tileseer.serve import serving as stage
+    from tileseer.dataset.dataset import Dataset
+    from tileseer.learn.model import Model
+    from tileseer.serve.serving import ServingInputs, serve_model
 
-    inputs = stage.ServingInputs.read(template, api, coefficients, settings)
-    evaluated_with = stage.EvaluationInputs.read(validation, uses, library_times)
-    served, summary = stage.serve_training(dataset, training, inputs, evaluated_with, threads)
+    inputs = ServingInputs.read(template, api, coefficients, settings)
+    measurements = Dataset.read(dataset)
+    served = serve_model(measurements, Model.read_for(training, measurements, dataset), inputs, threads)
     served.save(output)
-    return summary
+    few = served.kernels
+    return f"{few.pruned_size} of {few.pool_size} kernels stay within {100 * few.allowed_loss:g} % of all"

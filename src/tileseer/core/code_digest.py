@@ -49,8 +49,8 @@ STAGES = {
     "benchmark": Stage("measure", ("benchmark",)),
     "dataset": Stage("dataset"),
     "model": Stage("learn", ("model",)),
-    "validation": Stage("learn", ("benchmark",)),
     "serving": Stage("serve", ("serving",)),
+    "evaluation": Stage("serve", ("benchmark",)),
     "publish": Stage("serve"),
     "report": Stage("report"),
 }

@@ -1,6 +1,4 @@
-"""Choosing without a model: one kernel, a fixed order of them, a random one, and a rule that an engineer writes."""
-
-from typing import Any
+"""Choosing without a model: one kernel, a fixed order of them, a random one, an engineer's rule, a library's choice."""
 
 import numpy as np
 
@@ -9,71 +7,58 @@ from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.libraries import library_of_kernels
 from tileseer.learn import own_choice
 from tileseer.learn.features import Features
-from tileseer.learn.model_schema import Summary
-from tileseer.learn.ranking import Scored, figures
-from tileseer.learn.validation_report import Baseline, Selectors
+from tileseer.learn.ranking import Scored
 
-BEST_SINGLE = "the candidate with the best mean efficiency on the training problems, one a dimensionality"
-ONE_A_FOLD = f"{BEST_SINGLE} and fold"
-FIXED_ORDER = (
-    "the first candidate of a fixed order that can run the problem: that with the best mean efficiency on the training "
-    "problems, then the best on those that it cannot run, and so on; one order a dimensionality"
-)
-RANDOM = "expectation over the supported candidates of each problem"
-OWN_CHOICE = "the first candidate that runs in the order of the library that offers them"
-HAND_RULE = "largest tile reuse times tile fill times compute units kept busy, then the widest vectors"
+MEANINGS = {
+    "best_single_kernel": "the candidate with the best mean efficiency on the training problems, one a dimensionality",
+    "fixed_order": "the first candidate of a fixed order that can run the problem: that with the best mean efficiency "
+    "on the training problems, then the best on those that it cannot run, and so on; one order a dimensionality",
+    "random_supported": "expectation over the supported candidates of each problem",
+    "hand_rule": "largest tile reuse times tile fill times compute units kept busy, then the widest vectors",
+    "own_choice": "the first candidate that runs in the order of the library that offers them",
+}
 
 
-def score_baselines(scored: Scored, hardware: Hardware, noise_floor: Selectors[Summary]) -> dict[str, Baseline]:
-    """Efficiency of each baseline on the scored problems."""
-    supported = scored.offered
+def score_baselines(scored: Scored, gpu: Hardware) -> dict[str, np.ndarray]:
+    """Return the efficiency of each baseline of ``MEANINGS`` on the scored problems, [R] by name.
+
+    Of layers that are left out in turn, each fold has a best single kernel and an order of its own.
+    """
     possible = np.where(scored.pool, scored.achieved, 0.0)
-    everything = np.arange(len(scored.rows))
-    folds, fold = np.unique(scored.fold[scored.rows], return_inverse=True)
-    singles, names = zip(*(_best_single(scored.dataset, scored.fold != f) for f in folds), strict=True)
-    fixed = np.stack(singles)[fold, scored.problems["ndim"].to_numpy()]
-    single = {"candidates": names[0]} if len(folds) == 1 else {}
-    orders = [_fixed_order(scored.dataset, supported, scored.fold != f) for f in folds]
-    first = np.full(len(scored.rows), -1)
-    for row, (of_fold, ndim) in enumerate(zip(fold, scored.problems["ndim"], strict=True)):
-        first[row] = next((one for one in orders[of_fold].get(ndim, []) if scored.pool[row, one]), -1)
-    expected = possible.sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1)
-
-    def baseline(meaning: str, values: np.ndarray, **more: Any) -> Baseline:
-        return Baseline(meaning=meaning, **more, **figures(values), noise_floor=noise_floor)
-
+    every = np.arange(len(scored.rows))
+    single, first = np.zeros((2, len(every)), int)
+    fold_of, ndim_of = scored.fold[scored.rows], scored.problems["ndim"].to_numpy()
+    for fold in np.unique(fold_of):
+        kernels = best_single(scored.dataset, scored.fold != fold)
+        orders = _fixed_order(scored.dataset, scored.offered, scored.fold != fold)
+        for row in np.flatnonzero(fold_of == fold):
+            single[row] = kernels.get(ndim_of[row], 0)
+            order = orders.get(ndim_of[row], [])
+            first[row] = next((one for one in order if scored.pool[row, one]), -1)
     table = {
-        "best_single_kernel": baseline(BEST_SINGLE if single else ONE_A_FOLD, possible[everything, fixed], **single),
-        "fixed_order": baseline(FIXED_ORDER, np.where(first >= 0, possible[everything, first], 0.0)),
-        "random_supported": baseline(RANDOM, expected),
+        "best_single_kernel": possible[every, single],
+        "fixed_order": np.where(first >= 0, possible[every, first], 0.0),
+        "random_supported": possible.sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1),
     }
-    own = own_choice.library_choices(scored.dataset)
-    if own is not None:
-        table["own_choice"] = baseline(OWN_CHOICE, scored.achieved[everything, own[scored.rows]])
     # Of a solver that picks its own kernels, no tile is known.
     if "tile_m" in scored.dataset.candidates:
-        rule = hand_rule(scored.dataset, scored.rows, hardware)
-        ruled = np.argmax(np.where(scored.pool, rule, -np.inf), axis=1)
-        table["hand_rule"] = baseline(HAND_RULE, possible[everything, ruled])
-    return table
+        rule = hand_rule(scored.dataset, scored.rows, gpu)
+        table["hand_rule"] = possible[every, np.argmax(np.where(scored.pool, rule, -np.inf), axis=1)]
+    own = own_choice.library_choices(scored.dataset)
+    return table if own is None else table | {"own_choice": scored.achieved[every, own[scored.rows]]}
 
 
-def _best_single(dataset: Dataset, used: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
-    """Candidate row by ndim ([ndim] -> row), and its names, chosen on the problems ``used`` (bool [P]) alone.
+def best_single(dataset: Dataset, used: np.ndarray) -> dict[int, int]:
+    """Return the candidate (row) of each dimensionality that is best on the problems ``used`` (bool [P]).
 
     What did not run counts 0.
     """
-    problems = dataset.problems
     training = np.flatnonzero(used & (dataset.best_tflops > 0))
     achieved = dataset.grid(training)
-    chosen = np.zeros(4, np.int64)
-    names = {}
-    dimensions = problems["ndim"].to_numpy()[training]
-    for ndim in sorted(set(dimensions)):
-        part = dimensions == ndim
-        chosen[ndim] = int(np.argmax(achieved[part].mean(axis=0)))
-        names[f"{ndim}d"] = str(dataset.candidates["candidate"].iloc[chosen[ndim]])
-    return chosen, names
+    dimensions = dataset.problems["ndim"].to_numpy()[training]
+    return {
+        ndim: int(np.argmax(achieved[dimensions == ndim].mean(axis=0))) for ndim in sorted(set(dimensions.tolist()))
+    }
 
 
 def _fixed_order(dataset: Dataset, supported: np.ndarray, used: np.ndarray) -> dict[int, list[int]]:
@@ -91,8 +76,8 @@ def _fixed_order(dataset: Dataset, supported: np.ndarray, used: np.ndarray) -> d
     return orders
 
 
-def hand_rule(dataset: Dataset, rows: np.ndarray, hardware: Hardware) -> np.ndarray:
-    """Score of the hand rule, float64 [R, Q]; higher is better.
+def hand_rule(dataset: Dataset, rows: np.ndarray, gpu: Hardware) -> np.ndarray:
+    """Return the score of the rule that an engineer would write, float64 [R, Q]; higher is better.
 
     The most reuse (tile_m tile_n / (tile_m + tile_n)) that the shape can fill, times the share of compute units with
     a block; of equals, the widest vectors. It knows nothing of pipelines and of times.
@@ -103,7 +88,7 @@ def hand_rule(dataset: Dataset, rows: np.ndarray, hardware: Hardware) -> np.ndar
     names = ("tile_intensity", "fill_m", "fill_n", "fill_k", "blocks_per_cu")
     chosen = library_of_kernels(candidates["kernel"].tolist()).feature_set
     problems = dataset.problems.iloc[rows]
-    table = Features.of(chosen, hardware, names).matrix(problems, candidates, problem, candidate).astype(np.float64)
+    table = Features.of(chosen, gpu, names).matrix(problems, candidates, problem, candidate).astype(np.float64)
     score = table[:, :4].prod(axis=1) * np.minimum(table[:, 4], 1.0)
     vectors = candidates[["vec_a", "vec_b", "vec_c"]].sum(axis=1).to_numpy()
-    return score.reshape(shape) * (1 + 1e-3 * vectors)
+    return np.asarray(score.reshape(shape) * (1 + 1e-3 * vectors))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-PERCENTILES = tuple(range(0, 101, 2))
 LEVEL = 95
 """Percent of the resampled figures that an interval holds."""
 DRAWS = 2000
@@ -26,11 +25,6 @@ def summary(efficiency: np.ndarray) -> dict[str, float]:
         "min": efficiency.min(),
     }
     return {name: percent(value) for name, value in values.items()}
-
-
-def percentiles(efficiency: np.ndarray) -> list[float]:
-    """``PERCENTILES`` of efficiencies, in percent with four decimals: their distribution."""
-    return [percent(value) for value in np.percentile(efficiency, PERCENTILES)]
 
 
 def percent(share: float | np.floating) -> float:

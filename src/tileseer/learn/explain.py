@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from tileseer.learn import efficiency, ranking
 from tileseer.learn.features import Features
 from tileseer.learn.formula import Formula
 from tileseer.learn.model import Model
-from tileseer.learn.ranking import Scored
-from tileseer.learn.validation_report import Contribution, WorstPick
+from tileseer.learn.model_schema import Contribution
 
 SHOWN = 5
 """Features named for a pick."""
 FORMULA = "formula_us"
 """Name of the formula's time among the features: what a score starts from."""
-WORST = 10
-"""Problems listed as the worst picks."""
 ROWS = 256
 """Problems whose distances are computed at a time."""
 
@@ -61,59 +56,21 @@ def contributions(
     ]
 
 
-def worst(scored: Scored, novelty: Novelty, model: Model | None) -> list[WorstPick]:
-    """The worst picks, worst first, each with what is known of why."""
-    problems, dataset = scored.problems, scored.dataset
-    training = dataset.problems.iloc[scored.training]
-    candidates = dataset.candidates["candidate"].to_numpy()
-    keys = problems["problem_key"].to_numpy()
-    listed = sorted(range(len(keys)), key=lambda i: (scored.picked[i], keys[i]))[:WORST]
-    reasons: list[list[Contribution]] = [[] for _ in listed]
-    if model is not None:
-        pick, best = scored.picks[listed], scored.best[listed]
-        reasons = contributions(model, problems.iloc[listed], dataset.candidates, pick, best)
-    return [
-        WorstPick(
-            problem_key=str(keys[i]),
-            network=str(problems["network"].iloc[i]),
-            layer=str(problems["layer"].iloc[i]),
-            problem=ranking.dims_text(problems.iloc[i]),
-            pick=str(candidates[scored.picks[i]]),
-            best=str(candidates[scored.best[i]]),
-            efficiency=efficiency.percent(scored.picked[i]),
-            pick_failed=bool(scored.picked[i] == 0),
-            spoke_for_the_pick=reason,
-            outside_training=novelty.outside(i),
-            distance_percentile=round(novelty.percentile(i), 1),
-            nearest_training_problem=ranking.dims_text(training.iloc[novelty.nearest(i)]),
-        )
-        for i, reason in zip(listed, reasons, strict=True)
-    ]
-
-
 class Novelty:
     """How unlike the training problems other problems are, by the problem features of a model."""
 
-    def __init__(
-        self,
-        training: pd.DataFrame,
-        problems: pd.DataFrame,
-        features: Features,
-        apart: Callable[[int], np.ndarray] | None = None,
-    ) -> None:
-        """``apart``: which training problems were known when a problem was held out, bool [T]; default: all."""
+    def __init__(self, training: pd.DataFrame, problems: pd.DataFrame, features: Features) -> None:
         self._names = [f.name for f in features.set.problem if not f.name.startswith("hw_")]
         self._training, self._values = (_values(table, features, self._names) for table in (training, problems))
         seen, new = np.log2(self._training + 1), np.log2(self._values + 1)
         spread = seen.std(axis=0)
         # The spread of equal values may be a rounding error.
         scale = np.where(spread > 1e-9, spread, 1.0)
-        self._seen, self._new, self._apart = seen / scale, new / scale, apart
+        self._seen, self._new = seen / scale, new / scale
 
     def away(self, row: int) -> np.ndarray:
-        """How unlike each training problem a problem is, [T]; infinite where ``apart`` is false."""
-        away = np.sqrt(((self._seen - self._new[row]) ** 2).sum(axis=1))
-        return away if self._apart is None else np.where(self._apart(row), away, np.inf)
+        """How unlike each training problem a problem is, [T]."""
+        return np.asarray(np.sqrt(((self._seen - self._new[row]) ** 2).sum(axis=1)))
 
     def nearest(self, row: int) -> int:
         """The training problem most like a problem."""

@@ -7,7 +7,7 @@
     MODELS/README.md                                  what they are, how good, and how to use them
     MODELS/grouped_conv_{operation}_{arch}/
         model_tflops.lgbm  feature_spec.json  train_manifest.json
-        feature_importances_tflops.json  candidates.parquet  hardware.json  validation.json
+        feature_importances_tflops.json  candidates.parquet  hardware.json
         selector.hpp  known_problems.parquet  kernels.json  serving.json
         evaluation.json  resource_estimates.json  out_of_fold.parquet
 
@@ -37,10 +37,9 @@ MANIFEST = "train_manifest.json"
 IMPORTANCES = "feature_importances_tflops.json"
 CANDIDATES = "candidates.parquet"
 HARDWARE = "hardware.json"
-VALIDATION = "validation.json"
 OUT_OF_FOLD = "out_of_fold.parquet"
 TRAINING_FILES = (MODEL, SPEC, MANIFEST, IMPORTANCES, CANDIDATES, HARDWARE, OUT_OF_FOLD)
-"""What training leaves in its folder; publishing adds ``VALIDATION``."""
+"""What training leaves in its folder."""
 SELECTOR = "selector.hpp"
 KNOWN = "known_problems.parquet"
 KERNELS = "kernels.json"
@@ -49,8 +48,8 @@ EVALUATION = "evaluation.json"
 """How good the picks are that ship."""
 ESTIMATES = "resource_estimates.json"
 """Coefficients by which a kernel outside the pool gets its registers, LDS and occupancy."""
-SERVING_FILES = (SELECTOR, KNOWN, KERNELS, SERVING, EVALUATION, ESTIMATES)
-"""What the serving stage leaves in its folder."""
+SERVING_FILES = (SELECTOR, KNOWN, KERNELS, SERVING, ESTIMATES)
+"""What the serving stage leaves in its folder; publishing adds ``EVALUATION``."""
 PAGE = "README.md"
 """What the models are, how good, and how to use them."""
 PROVENANCE = "provenance.json"

@@ -56,6 +56,15 @@ class Origin(Document):
         return Origin(**{name: getattr(source, name) for name in Origin.model_fields})
 
 
+class Contribution(Document):
+    """A feature that made a pick look better than another candidate, or worse if negative."""
+
+    feature: str
+    contribution: float
+    of_pick: float
+    of_best: float
+
+
 OF_A_DEVICE = ("arch", "device", "device_kind")
 
 

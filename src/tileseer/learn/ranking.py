@@ -7,22 +7,16 @@ that was not measured, failed or cannot run counts 0; nothing is left out becaus
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import efficiency, own_choice
+from tileseer.learn import own_choice
 from tileseer.learn.cross_validation import NO_FOLD
 from tileseer.learn.model import Model
-from tileseer.learn.model_schema import Summary
 from tileseer.problems.problem import DIMS
-
-WITHIN = 0.98
-"""A pick this close to the best is as good as it: single timings do not tell them apart."""
-BAD = 0.80
 
 
 def has_validation_split(dataset: Dataset) -> bool:
@@ -74,7 +68,7 @@ def listed(dataset: Dataset, model: Model) -> np.ndarray | None:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The R held-out problems on which something ran, and the picks of a ranking on them."""
+    """The R judged problems on which something ran, and the picks of a ranking on them."""
 
     dataset: Dataset
     rows: np.ndarray
@@ -84,12 +78,12 @@ class Scored:
     has learnt from those of the other folds."""
     offered: np.ndarray
     """bool [P, Q], what a selector may choose on each problem of the dataset."""
-    achieved: np.ndarray
-    """float64 [R, Q], measured efficiency of every candidate, 0 where it did not run."""
+    scores: np.ndarray
+    """float64 [R, Q], higher is better."""
     picks: np.ndarray
-    """int [R], the candidate that is chosen."""
-    ranked: np.ndarray
-    """float64 [R, Q], efficiency of the candidates in the order of the ranking."""
+    """int [R], the candidate that is chosen, -1 where none is."""
+    untimed: np.ndarray
+    """int [R], the candidate that runs where nothing is timed, and so is in every short list, -1 where none is."""
 
     @cached_property
     def problems(self) -> pd.DataFrame:
@@ -102,19 +96,25 @@ class Scored:
         return self.offered[self.rows]
 
     @cached_property
-    def training(self) -> np.ndarray:
-        """Rows of ``dataset.problems`` that a model of some fold learnt from."""
-        several = len(np.unique(self.fold[self.rows])) > 1
-        return np.flatnonzero((self.fold == NO_FOLD) | several)
+    def achieved(self) -> np.ndarray:
+        """Measured efficiency of every candidate, float64 [R, Q], 0 where it did not run."""
+        return self.dataset.grid(self.rows)
 
-    def apart(self, row: int) -> np.ndarray:
-        """Which of ``training`` the model of a problem has learnt from, bool [T]."""
-        return np.asarray(self.fold[self.training] != self.fold[self.rows[row]])
-
-    @property
+    @cached_property
     def picked(self) -> np.ndarray:
         """Efficiency of the picks, float64 [R]."""
-        return self.ranked[:, 0]
+        return self._reached(self.picks)
+
+    def fastest_of(self, count: int) -> np.ndarray:
+        """Efficiency of the fastest of the first ``count`` candidates and of what runs untimed, float64 [R]."""
+        order = np.argsort(np.where(self.pool, -self.scores, np.inf), axis=1, kind="stable")[:, :count]
+        known = self.pool & np.isfinite(self.scores)
+        reached = np.take_along_axis(np.where(known, self.achieved, 0.0), order, axis=1)
+        return np.maximum(reached.max(axis=1), self._reached(self.untimed))
+
+    def _reached(self, candidate: np.ndarray) -> np.ndarray:
+        rows = np.arange(len(self.rows))
+        return np.where((candidate >= 0) & self.pool[rows, candidate], self.achieved[rows, candidate], 0.0)
 
     @cached_property
     def best(self) -> np.ndarray:
@@ -127,11 +127,19 @@ class Scored:
         return self.dataset.spread_out(self.rows, self.dataset.relative_error, np.nan)
 
 
-def score_ranking(dataset: Dataset, scores: np.ndarray, offered: np.ndarray, fold: np.ndarray | None = None) -> Scored:
+def score_ranking(
+    dataset: Dataset,
+    scores: np.ndarray,
+    offered: np.ndarray,
+    fold: np.ndarray | None = None,
+    picks: np.ndarray | None = None,
+    untimed: np.ndarray | None = None,
+) -> Scored:
     """Score a ranking on the problems on which anything ran, of those with split ``validation`` or with a ``fold``.
 
     ``scores`` (float64 [P, Q], higher is better) and ``offered`` (bool [P, Q]: the CPU support rules pass and the
-    candidate is published) cover every problem and candidate of the dataset, as a selection would see them.
+    candidate is published) cover every problem and candidate of the dataset. ``picks`` and ``untimed`` (int [P]) are
+    those of ``Scored``, by default the candidates with the highest score.
     """
     if fold is None:
         fold = np.full(len(dataset.problems), NO_FOLD)
@@ -139,14 +147,14 @@ def score_ranking(dataset: Dataset, scores: np.ndarray, offered: np.ndarray, fol
     rows = np.flatnonzero((fold != NO_FOLD) & has_pick(dataset))
     if not len(rows):
         raise UserError(f"{dataset.operation}: no validation problem has a measured time")
-    achieved, pool = dataset.grid(rows), offered[rows]
-    order = np.argsort(np.where(pool, -scores[rows], np.inf), axis=1, kind="stable")
-    ranked = np.take_along_axis(np.where(pool, achieved, 0.0), order, axis=1)
-    return Scored(dataset, rows, fold, offered, achieved, order[:, 0], ranked)
+    if picks is None:
+        picks = np.where(offered, scores, -np.inf).argmax(axis=1)
+    untimed = picks if untimed is None else untimed
+    return Scored(dataset, rows, fold, offered, scores[rows], picks[rows], untimed[rows])
 
 
-def rank_held_out(model: Model, dataset: Dataset, threads: int = 1) -> Scored:
-    """The picks of a model on the problems that were held out for validation.
+def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.ndarray | None = None) -> Scored:
+    """The picks of a model on the problems that were held out for validation; ``picks`` [P]: those that are served.
 
     Measured candidates outside the model's pool are not offered; ``UserError`` when the pool has one that was not
     measured. Where a library offers the candidates, its own choice is one of them, and comes first unless the model is
@@ -160,37 +168,16 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1) -> Scored:
     scores = np.full(offered.shape, -np.inf)
     of_rows = None if lists is None else lists[rows]
     scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, threads, of_rows)
-    if own is not None and model.spec.own_margins is not None:
-        grouping = own_choice.grouping(problems["G"].to_numpy()[rows], problems["C"].to_numpy()[rows])
-        scores[rows] = own_choice.kept(scores[rows], own[rows], np.array(model.spec.own_margins)[grouping])
-        offered[rows, own[rows]] = True
-    return score_ranking(dataset, scores, offered)
-
-
-def figures(picked: np.ndarray) -> dict[str, Any]:
-    """Fields of ``validation_report.PickFigures`` of efficiencies in 0..1."""
-    return {"efficiency": Summary.of(picked), "percentiles": efficiency.percentiles(picked)}
-
-
-def metrics(ranked: np.ndarray) -> dict[str, Any]:
-    """Fields of ``validation_report.Ranking``: efficiency of each problem's candidates in their order, [R, Q]."""
-    picked = ranked[:, 0]
-    first = {k: ranked[:, :k].max(axis=1) for k in (1, 2, 3, 5)}
-    return {
-        **figures(picked),
-        **{f"top{k}": efficiency.percent(np.mean(first[k] >= 1.0)) for k in (1, 3, 5)},
-        "efficiency_best_of_2": Summary.of(first[2]),
-        "efficiency_best_of_3": Summary.of(first[3]),
-        "efficiency_best_of_5": Summary.of(first[5]),
-        "within_2_percent": within(picked),
-        "below_80_percent": efficiency.percent(np.mean(picked < BAD)),
-        "interval": efficiency.intervals(picked),
-    }
-
-
-def within(picked: np.ndarray) -> float:
-    """Share of picks that are as good as the best, percent."""
-    return efficiency.percent(np.mean(picked >= WITHIN))
+    if own is None or model.spec.own_margins is None:
+        return score_ranking(dataset, scores, offered, picks=picks)
+    grouping = own_choice.grouping(problems["G"].to_numpy()[rows], problems["C"].to_numpy()[rows])
+    kept = own_choice.kept(scores[rows], own[rows], np.array(model.spec.own_margins)[grouping])
+    # A model that does not know the own choice cannot rank the others beside it.
+    scores[rows[~np.isfinite(scores[rows, own[rows]])]] = -np.inf
+    offered[rows, own[rows]] = True
+    picks = np.full(len(problems), own_choice.NONE)
+    picks[rows] = np.where(offered[rows], kept, -np.inf).argmax(axis=1)
+    return score_ranking(dataset, scores, offered, picks=picks, untimed=own)
 
 
 def dims_text(problem: pd.Series | Mapping[str, int]) -> str:

@@ -119,7 +119,7 @@ ZOOM = alt.selection_interval(
 @each_operation
 def choosers(result: OperationResult) -> Drawing:
     """Draw 10th percentile to median and mean of the picks and of the best choice without a model."""
-    name, baseline = max(result.validation.baselines.items(), key=lambda item: item[1].efficiency.mean)
+    name, baseline = max(result.evaluation.baselines.items(), key=lambda item: item[1].efficiency.mean)
     shipped, without = result.evaluation, name.replace("_", " ")
     summaries = {
         "pick": shipped.first, "best of 2": shipped.best_of_2, "best of 3": shipped.best_of_3,

@@ -81,7 +81,7 @@ def wins(result: OperationResult) -> Iterable[Row]:
 
 
 def best(results: Results) -> list[PageTable]:
-    """The fastest candidate of every layer of every operation, in one table, and the full model's pick beside it."""
+    """The fastest candidate of every layer of every operation, in one table, and the pick beside it."""
     rows = [row for result in results.operations for row in _best(result, results)]
     fastest = tables.table_of(f"The fastest candidate of each layer, {results.label}", rows)
     return [replace(table, searched=True, filters=("operation", "pipeline")) for table in fastest]
@@ -92,12 +92,12 @@ def _best(result: OperationResult, results: Results) -> Iterable[Row]:
     seen = result.measured
     labels = {row.candidate: row for row in records(seen.candidates)}
     for shape in records(seen.shapes.sort_values(["network", "layer", "problem"], kind="stable")):
-        pick = result.validation.picks.get(shape.problem_key)
+        pick = result.evaluation.picks.get(shape.problem_key)
         same = pick and (pick.candidate == shape.candidate or pick.efficiency == 100)
         label = labels[shape.candidate]
         cells: dict[str, Cell] = {
             "layer": f"{shape.network}: {shape.layer}" if shape.layer else shape.network,
-            "operation": result.validation.operation,
+            "operation": result.evaluation.operation,
             "problem": tables.without_defaults(shape.problem),
             **_label(label),
             "equally fast": int(shape.equal - 1),
@@ -116,7 +116,7 @@ def replay(result: OperationResult, label: Any, problem: str) -> str:
     """A command that measures one candidate on one problem again; empty for kernels that no driver can run."""
     if not label.tile:
         return ""
-    report = result.validation
+    report = result.evaluation
     variant, _, dtype = report.operation.rpartition("_")
     device = (
         f"--arch {target(report.arch)} --product {report.device}"
@@ -138,7 +138,7 @@ def health(results: Results) -> Iterable[Row]:
         pairs = result.measured.health
         failed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in pairs["failed"].items())
         yield {
-            "operation": result.validation.operation, "pairs timed": pairs["timed"], "failed": failed or "none",
+            "operation": result.evaluation.operation, "pairs timed": pairs["timed"], "failed": failed or "none",
             "median standard error of a time, %": _number(pairs["error"], ".2f"),
             "pairs timed while the device had drifted, %": _number(pairs["drifted"], ".1f"),
             "peak, TFLOPS": result.measured.peak_tflops, "peak, TB/s": result.measured.memory_tb_per_s,

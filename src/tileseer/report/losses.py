@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from tileseer.kernels.libraries import library_of_arch, vendor_arch
-from tileseer.learn.validation_report import Distance, Stratum, WorstPick
 from tileseer.report import kernels, tables
 from tileseer.report.measured import records, short
 from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Row, each_operation, together
+from tileseer.serve.evaluation import Distance, LayerEvaluation, Part
 
 FEW = 3
 """Parts of each kind."""
@@ -33,16 +33,16 @@ def networks(results: Results) -> Iterable[Row]:
         }  # fmt: skip
 
 
-def _parts(result: OperationResult) -> Iterator[tuple[str, Stratum, float]]:
+def _parts(result: OperationResult) -> Iterator[tuple[str, Part, float]]:
     """Each part of the layers, and its share of the loss relative to the possible mean; the greatest first."""
-    report = result.validation
-    kinds: tuple[Mapping[str, Stratum], ...] = (
-        {f"kind of layer: {name}": part for name, part in report.by_layer_kind.items()},
-        {f"distance to the nearest training problem: {_distance(part)}": part for part in report.by_distance or ()},
+    shipped = result.evaluation
+    kinds: tuple[Mapping[str, Part], ...] = (
+        {f"kind of layer: {name}": part for name, part in shipped.by_kind.items()},
+        {f"distance to the nearest training problem: {_distance(part)}": part for part in shipped.by_distance},
     )
     for parts in kinds:
         lost = {
-            name: max(0.0, part.noise_floor.best.mean - part.efficiency.mean) * part.n_problems
+            name: max(0.0, part.possible.mean - part.efficiency.mean) * part.layers
             for name, part in parts.items()
         }
         total = sum(lost.values()) or 1.0
@@ -59,13 +59,13 @@ def _distance(distance: Distance) -> str:
     return f"above {distance.above:g} octaves" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")
 
 
-@partial(each_operation, "Kinds of layers that lose most, full model")
+@partial(each_operation, "Kinds of layers that lose most")
 def losses(result: OperationResult) -> Iterable[Row]:
     """The parts of the layers that lose most."""
     for name, part, share in _parts(result):
         yield {
-            "part": name, "layers": part.n_problems, "mean, %": part.efficiency.mean, "P10, %": part.efficiency.p10,
-            "possible mean, %": part.noise_floor.best.mean, "share of the loss, %": share,
+            "part": name, "layers": part.layers, "mean, %": part.efficiency.mean, "P10, %": part.efficiency.p10,
+            "possible mean, %": part.possible.mean, "share of the loss, %": share,
         }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def improvements(results: Results) -> Iterable[Row]:
     """The advice for each model."""
     for result in results.operations:
         for what, why in advice(result).items():
-            yield {"operation": result.validation.operation, "change": what, "reason": why}
+            yield {"operation": result.evaluation.operation, "change": what, "reason": why}
 
 
 def advice(result: OperationResult) -> dict[str, str]:
@@ -86,47 +86,40 @@ def advice(result: OperationResult) -> dict[str, str]:
 
 
 def _advice(result: OperationResult) -> Iterator[tuple[str, str]]:
-    report = result.validation
+    shipped = result.evaluation
     for name, part, share in _parts(result):
-        of_layers = 100 * part.n_problems / report.n_problems
+        of_layers = 100 * part.layers / shipped.layers
         if share > LOUD * of_layers and share >= 10:
             yield MORE, f"{of_layers:.0f} % of the layers, {share:.0f} % of the loss ({name})"
-    if failed := sum(pick.pick_failed for pick in report.worst):
+    if failed := sum(layer.efficiency == 0 for layer in shipped.worst):
         yield "repair the kernels that fail", f"{failed} of the worst picks did not run"
-    missing = result.evaluation.without_candidate
+    missing = shipped.without_candidate
     if missing and not library_of_arch(result.evaluation.arch).offered:
         library = vendor_arch(result.evaluation.arch)
         remedy = f"use cuDNN's plans for them (tileseer run --arch {library})" if library else ADD_KERNELS
         yield remedy, f"{missing} layers have no candidate"
-    floor = report.noise_floor.perfect_selector.efficiency.mean
+    floor = shipped.noise_floor.perfect_selector.mean
     if floor < NOISY:
         yield "time more precisely (benchmark.timing: thorough)", f"a perfect selector reaches {floor:.1f} %"
 
 
-@partial(each_operation, "The worst picks of the full model, and why")
+@partial(each_operation, "The worst picks, and why")
 def worst(result: OperationResult) -> Iterable[Row]:
     """The picks that are farthest from the best."""
     labels = {row.candidate: row for row in records(result.measured.candidates)}
-    for pick in result.validation.worst:
+    for pick in result.evaluation.worst:
         names = {name: short(labels[name]) if name in labels else name for name in (pick.pick, pick.best)}
         line = kernels.replay(result, labels[pick.best], pick.problem) if pick.best in labels else ""
         yield {
             "layer": f"{pick.network}: {pick.layer}", "efficiency, %": pick.efficiency, "pick": names[pick.pick],
             "best": names[pick.best], "problem": tables.without_defaults(pick.problem),
-            "features that favoured the pick": _reasons(pick), "distance to training": _novelty(pick),
+            "features that favoured the pick": _reasons(pick),
             **({"replay the best": tables.Copied(line, "Copy")} if line else {}),
         }  # fmt: skip
 
 
-def _reasons(worst: WorstPick) -> str:
+def _reasons(worst: LayerEvaluation) -> str:
     reasons = (
-        f"{s.feature} {s.contribution:+.2f} ({s.of_pick:g}, best {s.of_best:g})" for s in worst.spoke_for_the_pick
+        f"{s.feature} {s.contribution:+.2f} ({s.of_pick:g}, best {s.of_best:g})" for s in worst.reasons
     )
     return "; ".join(reasons) or "unknown"
-
-
-def _novelty(worst: WorstPick) -> str:
-    words = [f"farther than {worst.distance_percentile:.0f} % of the training problems are from one another"]
-    if worst.outside_training:
-        words.append("outside: " + ", ".join(worst.outside_training))
-    return "; ".join([*words, "nearest: " + tables.without_defaults(worst.nearest_training_problem)])

@@ -37,7 +37,7 @@ SECTIONS = (
 APPENDIX = (
     PageSection("kernels", (kernels.wins,), (figures.wins, figures.roofline)),
     PageSection("layers", (kernels.best,)),
-    PageSection("alternatives", (tables.libraries, tables.choosers, tables.metrics), (figures.choosers,)),
+    PageSection("alternatives", (tables.libraries, tables.choosers), (figures.choosers,)),
     PageSection("sources", (kernels.health, tables.provenance, tables.recorded)),
 )
 """Folded. A new figure is a function in ``figures``, an entry here and its words in the template."""

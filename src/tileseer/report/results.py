@@ -18,13 +18,12 @@ from tileseer.dataset.tables import describe
 from tileseer.gpus.hardware import Hardware
 from tileseer.learn import model_files
 from tileseer.learn.model_schema import Importances, Manifest, Origin, same_origin
-from tileseer.learn.validation_report import Validation
 from tileseer.problems.operation import Operation
 from tileseer.report.measured import Measured, measured_of
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.serving_files import Kernels
 
-File = TypeVar("File", Manifest, Validation, Kernels, Evaluation, Origin)
+File = TypeVar("File", Manifest, Kernels, Evaluation, Origin)
 ONE_DEVICE = "one report shows one device"
 
 
@@ -32,8 +31,6 @@ ONE_DEVICE = "one report shows one device"
 class OperationResult:
     """What the stages made of one operation."""
 
-    validation: Validation
-    """The model with all its trees, for all candidates."""
     manifest: Manifest
     importances: dict[str, int]
     """Splits of each feature, most used first."""
@@ -76,7 +73,6 @@ class Results:
 class Inputs:
     """Files of the stages, one of each kind for every operation, in any order."""
 
-    validation: Sequence[Path]
     training: Sequence[Path]
     """Folders."""
     dataset: Sequence[Path]
@@ -92,19 +88,18 @@ class Inputs:
         ``UserError`` when a file is missing or has another form, when an operation lacks one, or when they differ in
         arch, device or device kind.
         """
-        first = documents.read_document(self.validation[0], Validation)
-        operations = [documents.read_document(path, Validation).operation for path in self.validation]
+        first, *_ = read = [documents.read_document(path, Evaluation) for path in self.evaluation]
+        operations = [evaluation.operation for evaluation in read]
 
         def of_each(paths: Sequence[Path], read: Callable[[Path], File]) -> dict[str, File]:
             contents = [read(path) for path in paths]
             for path, content in zip(paths, contents, strict=True):
-                same_origin(path, content, first, self.validation[0], ONE_DEVICE)
+                same_origin(path, content, first, self.evaluation[0], ONE_DEVICE)
             if sorted(one.operation for one in contents) != sorted(set(operations)):
                 files = ", ".join(map(str, paths))
-                raise UserError(f"{files}: give one for each operation of the reports, {', '.join(operations)}")
+                raise UserError(f"{files}: give one for each operation of the evaluations, {', '.join(operations)}")
             return {one.operation: one for one in contents}
 
-        validations = of_each(self.validation, lambda path: documents.read_document(path, Validation))
         manifests = of_each(
             self.training, lambda folder: documents.read_document(folder / model_files.MANIFEST, Manifest)
         )
@@ -114,7 +109,6 @@ class Inputs:
         cudnn = {path.parent.name: library_times.read_library_times([path])["cuDNN"] for path in self.cudnn}
         results = (
             OperationResult(
-                validations[name],
                 manifests[name],
                 documents.read_document(folder / model_files.IMPORTANCES, Importances).root,
                 # One dataset at a time: the largest decides the memory.
@@ -138,5 +132,5 @@ def _origin_of(dataset: Path) -> Origin:
 
 
 def _order(result: OperationResult) -> tuple[int, str]:
-    operation = Operation.parse(result.validation.operation)
+    operation = Operation.parse(result.evaluation.operation)
     return VARIANTS.index(operation.variant), operation.dtype

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial, wraps
 
 from tileseer.learn.model_schema import Summary
-from tileseer.learn.validation_report import Validation
 from tileseer.problems.problem_csv import DEFAULT_DIMS
 from tileseer.report.results import OperationResult, Results
 
@@ -76,51 +75,23 @@ def together(title: str, rows: Callable[[Results], Iterable[Row]]) -> Tabulate:
     return wraps(rows)(lambda results: table_of(f"{title}, {results.label}", rows(results)))
 
 
-METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
-    ("layers", lambda v: v.n_problems),
-    ("layers without a candidate, in no other figure", lambda v: v.n_without_measurement),
-    ("candidates", lambda v: v.n_candidates),
-    ("supported candidates of a layer, mean", lambda v: v.mean_pool_size),
-    ("efficiency, mean, %", lambda v: v.efficiency.mean),
-    ("the same as a share of a perfect model's mean, %", lambda v: "" if (s := v.of_perfect_model) is None else s),
-    ("efficiency, median, %", lambda v: v.efficiency.median),
-    ("efficiency, 10th percentile, %", lambda v: v.efficiency.p10),
-    ("efficiency, minimum, %", lambda v: v.efficiency.min),
-    ("picks within 2 % of the best, %", lambda v: v.within_2_percent),
-    ("picks below 80 % of the best, %", lambda v: v.below_80_percent),
-    ("best candidate is the pick (top 1), %", lambda v: v.top1),
-    ("the pick ties with the best, within the noise, %", lambda v: v.ties.picks),
-    ("layers with several candidates that tie with the best, %", lambda v: v.ties.problems_with_several),
-    ("candidates that tie with the best, itself included, mean", lambda v: v.ties.mean_candidates),
-    ("best candidate is in the top 3, %", lambda v: v.top3),
-    ("best candidate is in the top 5, %", lambda v: v.top5),
-)
-
-
-@partial(together, "The model with all its trees, for all candidates")
-def metrics(results: Results) -> Iterable[Row]:
-    """A row a metric, a column an operation."""
-    validations = [result.validation for result in results.operations]
-    return ({"metric": name, **{v.operation: value(v) for v in validations}} for name, value in METRICS)
-
-
 @partial(each_operation, "Efficiency of each way to choose")
 def choosers(result: OperationResult) -> Iterable[Row]:
-    """The picks beside their bounds, the model with all its trees, other models, and choosing without a model."""
+    """The picks beside their bounds, and choosing without a model."""
 
     def row(name: str, summary: Summary, meaning: str, ends: str = "") -> Row:
         return {"way to choose": name, **_cells(summary), "95 % interval of the mean": ends, "meaning": meaning}
 
-    report, floors, shipped = result.validation, result.validation.noise_floor, result.evaluation
-    yield row("pick", shipped.first, f"what ships; {shipped.basis}")
+    shipped = result.evaluation
+    meaning = f"what ships; {shipped.basis}; {shipped.within_2_percent:.1f} % are within 2 % of the best"
+    yield row("pick", shipped.first, meaning, interval(shipped.interval["mean"]))
     yield row("best of 2", shipped.best_of_2, "the faster of the first two, each timed")
     yield row("best of 3", shipped.best_of_3, "the fastest of the first three, each timed")
-    every = "all trees, all candidates; validation report"
-    yield row("full model", report.efficiency, every, interval(report.interval["mean"]))
-    for name in ("perfect_selector", "perfect_model", "against_true_best"):
-        if floor := getattr(floors, name):
-            yield row(name.replace("_", " "), floor.efficiency, floor.meaning)
-    for name, baseline in report.baselines.items():
+    floor = shipped.noise_floor
+    yield row("perfect selector", floor.perfect_selector, f"knows every true time: {floor.basis}")
+    if floor.perfect_model:
+        yield row("perfect model", floor.perfect_model, "knows everything but what is drawn for a single pair")
+    for name, baseline in shipped.baselines.items():
         yield row(name.replace("_", " "), baseline.efficiency, baseline.meaning)
 
 
@@ -177,12 +148,12 @@ def interval(ends: list[float]) -> str:
 def provenance(results: Results) -> Iterable[Row]:
     """Where the numbers come from, and what the models look at."""
     for result in results.operations:
-        validation, manifest = result.validation, result.manifest
+        evaluation, manifest = result.evaluation, result.manifest
         yield {
-            "operation": validation.operation, "measurement": str(result.data.measurement_id),
+            "operation": evaluation.operation, "measurement": str(result.data.measurement_id),
             "training rows": manifest.training_rows, "training problems": manifest.unique_problems,
-            "candidates": validation.n_candidates,
-            "candidates timed of those offered, mean, %": validation.oracle.mean_coverage,
+            "candidates": evaluation.candidates,
+            "candidates timed of those offered, mean, %": evaluation.timed,
             "resources": ", ".join(name.replace("_", " ") for name in result.measured.resources_from) or "unknown",
             "features with most splits": ", ".join(list(result.importances)[:TOP_FEATURES]),
             "source of the reality check": "; ".join(one.source or "this project" for one in manifest.reality_check),

@@ -1,30 +1,53 @@
 """How good the picks are that ship, on layers that no model was trained on: layer by layer, by network, by library.
 
-A pick is one of the served model (``serve.cuts``), not of the model with all its trees for all candidates. Where no
-layers were set aside, layers are left out in turn, and the picks are those of the models without them.
+A pick is one of the served model (``serve.selector``), not of the model with all its trees for all candidates. Where no
+layers were set aside, layers are left out in turn, and the picks are those of the models without them. A learner from
+outside serves nothing: its picks are those of the model.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from tileseer.core.documents import Document
+from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
-from tileseer.learn import efficiency
-from tileseer.learn.model_schema import Origin, Summary
-from tileseer.learn.ranking import dims_text
+from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.learn import baselines, efficiency, explain, noise_floor, own_choice, ranking
+from tileseer.learn.left_out import left_out, recipe_of
+from tileseer.learn.model import Model, OutsideModel
+from tileseer.learn.model_schema import Contribution, Origin, Summary
+from tileseer.learn.ranking import Scored, dims_text
 from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.problem import DIMS
+from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.serve.selector import Selector
 
-if TYPE_CHECKING:
-    from tileseer.learn.validation_report import Validation
-
+SERVED = "layers of networks that no model was trained on; picks of the served model"
+SCORED_WHOLE = "layers of networks that no model was trained on; picks among all that the library offers"
+OUTSIDE = "layers of networks that no model was trained on; picks of a learner from outside"
+LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
+STARTED = "; the model that training starts from may have learnt from these layers on its own device"
 SLOWER = 1.02
 """A pick that takes so much longer than another library's choice is slower than it."""
+AS_GOOD_AS_BEST = 0.98
+"""A pick this close to the best is as good as it: single timings do not tell them apart."""
+WORST_LISTED = 10
+"""Layers listed as the worst picks."""
+CHANNELS_OF_FEW = 16
+"""A layer of fewer channels, or kernels, has few."""
+OCTAVES = (0.5, 1.0, 1.5, 2.0, 3.0)
+"""Distances to the nearest training problem (``design.distances``) that bound the classes of ``by_distance``."""
+Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
+"""Lower and upper end."""
 
 
 class LayerEvaluation(Document):
@@ -35,7 +58,12 @@ class LayerEvaluation(Document):
     problem: str
     """The 19 dimensions."""
     pick: str
+    best: str
+    """The fastest measured candidate."""
     efficiency: float
+    """0 for a pick that did not run."""
+    reasons: list[Contribution]
+    """The features that spoke most for the pick against the best; none where no model of trees picked."""
 
 
 class NetworkEvaluation(Document):
@@ -63,6 +91,56 @@ class LibraryComparison(Document):
     """Share of the picks that take 2 % longer than the library, percent."""
 
 
+class Part(Document):
+    """The picks of some of the layers."""
+
+    layers: int
+    efficiency: Summary
+    possible: Summary
+    """As ``Evaluation.possible``."""
+
+
+class Distance(Part):
+    """The picks of one class of distance to the nearest training problem, in octaves."""
+
+    above: float | None
+    up_to: float | None
+    of_a_known_kind: bool
+    """Whether training has problems of the kind."""
+
+
+class NoiseFloor(Document):
+    """What selectors reach that know more than a model can."""
+
+    basis: str
+    """Where true times come from."""
+    perfect_selector: Summary
+    """Knows every true time, and which pairs fail."""
+    perfect_model: Summary | None = None
+    """Knows everything but what is drawn for a single pair; known of simulated devices only."""
+
+    @property
+    def best(self) -> Summary:
+        """The bound of a model: a perfect model, or where it is unknown a perfect selector."""
+        return self.perfect_model or self.perfect_selector
+
+
+class Baseline(Document):
+    """Choosing without a model."""
+
+    meaning: str
+    candidates: dict[str, str] | None = None
+    """The chosen candidate by dimensionality, where there is one."""
+    efficiency: Summary
+
+
+class Pick(Document):
+    """The pick of a layer."""
+
+    candidate: str
+    efficiency: float
+
+
 class Evaluation(Origin):
     """The picks of one operation; efficiencies and shares in percent."""
 
@@ -73,102 +151,245 @@ class Evaluation(Origin):
     without_candidate: int
     """Layers that no candidate ran, or that the model leaves to a library whose own choice was wrong: no efficiency
     includes them."""
-    covered_layers: float
     covered_time: float
     """Share of the time of all layers in those with a candidate. Where nothing was measured, the time is estimated by
     the roofline."""
+    candidates: int
+    timed: float
+    """Mean share of the candidates that could be picked that were timed with success."""
     first: Summary
     """Of the pick."""
+    interval: dict[str, Interval]
+    """Bootstrap intervals (95 %) of the pick's ``mean``, ``median`` and ``p10`` over layers."""
     best_of_2: Summary
     """Of the fastest of the short list (``Selector.shortlist``) of two, each timed without error."""
     best_of_3: Summary
+    within_2_percent: float
+    """Share of the picks that are as good as the best."""
     by_time: float
     """Time of the fastest candidates over the time of the picks, over all layers with all their uses."""
+    by_kind: dict[str, Part]
+    """By kind of layer."""
+    by_distance: list[Distance]
+    """The nearest first; empty where no uses say how near the training problems are."""
     networks: list[NetworkEvaluation]
     """The worst first; empty where layers belong to no network."""
-    worst_layer: LayerEvaluation
-    without_model: Summary
-    """Of the best choice that needs no model, such as one fixed kernel."""
-    possible: Summary
-    """Of a perfect model, or where that is unknown of a perfect selector."""
+    worst: list[LayerEvaluation]
+    """The worst first."""
+    baselines: dict[str, Baseline]
+    noise_floor: NoiseFloor
     libraries: list[LibraryComparison]
+    picks: dict[str, Pick]
+    """By problem key."""
 
     @property
     def worst_network(self) -> NetworkEvaluation | None:
         """The network whose picks cost the most time."""
         return self.networks[0] if self.networks else None
 
+    @property
+    def worst_layer(self) -> LayerEvaluation:
+        """The layer whose pick is worst."""
+        return self.worst[0]
+
+    @property
+    def without_model(self) -> Summary:
+        """The best choice that needs no model, such as one fixed kernel."""
+        return max(self.baselines.values(), key=lambda one: one.efficiency.mean).efficiency
+
+    @property
+    def possible(self) -> Summary:
+        """The figures of a perfect model, or where that is unknown of a perfect selector."""
+        return self.noise_floor.best
+
+    @property
+    def summary(self) -> str:
+        """The figures in one line."""
+        low, high = self.interval["mean"]
+        single = self.baselines["best_single_kernel"].efficiency
+        left = f"; {self.without_candidate} more layers without a candidate" if self.without_candidate else ""
+        return (
+            f"{self.layers} layers ({self.device_kind}): efficiency mean {self.first.mean:.2f} % "
+            f"({low:.2f} to {high:.2f}), P10 {self.first.p10:.2f} %, minimum {self.first.min:.2f} %; best fixed "
+            f"candidate {single.mean:.2f} %, best possible {self.possible.mean:.2f} %{left}"
+        )
+
 
 @dataclass(frozen=True)
-class Picks:
-    """The order of the candidates on the evaluated layers, as far as figures need it."""
+class Context:
+    """What picks are evaluated with, beside the dataset."""
 
-    basis: str
-    first: pd.Series
-    """Efficiency of the pick (0..1) by problem key."""
-    names: pd.Series
-    """The picks by problem key."""
-    best_of_2: Summary
-    best_of_3: Summary
+    uses: pd.DataFrame
+    """The problems of each run of a network (``problem_table.USES``)."""
+    libraries: pd.DataFrame
+    """Microseconds of other libraries by problem key, one column per library."""
+    simulated: Coefficients | None = None
+    """Those of the simulated device, if the times are its."""
 
 
-def picks_of_report(report: Validation, basis: str) -> Picks:
-    """The picks of a validation report."""
-    return Picks(
-        basis,
-        pd.Series({key: pick.efficiency / 100 for key, pick in report.picks.items()}, dtype=float),
-        pd.Series({key: pick.candidate for key, pick in report.picks.items()}, dtype=object),
-        report.efficiency_best_of_2,
-        report.efficiency_best_of_3,
+def evaluate(dataset: Dataset, model: Model, serving: Path | None, context: Context, threads: int = 1) -> Evaluation:
+    """Evaluate what ships of a model; ``serving`` is its serving folder, None of a learner from outside."""
+    if not ranking.has_validation_split(dataset):
+        recipe = recipe_of(model, threads)
+        basis = LEFT_OUT + (STARTED if recipe.settings.prior_folder else "")
+        return evaluate_picks(left_out(dataset, recipe), model.hardware, basis, context)
+    if own_choice.library_choices(dataset) is not None:
+        scored = ranking.rank_held_out(model, dataset, threads)
+        return evaluate_picks(scored, model.hardware, SCORED_WHOLE, context, model)
+    if serving is None:
+        return evaluate_picks(ranking.rank_held_out(model, dataset, threads), model.hardware, OUTSIDE, context)
+    rows = ranking.validation_rows(dataset)
+    rows = rows[ranking.has_pick(dataset)[rows]]
+    columns = columns_of_frame(dataset.problems)
+    dims = np.stack([columns[name] for name in model.columns], axis=1)[rows]
+    served = Selector.of_serving(model, serving).select(dims, use_known=False).candidate
+    picks = np.full(len(dataset.problems), own_choice.NONE)
+    picks[rows] = np.where(served >= 0, ranking.positions(dataset, model)[served], own_choice.NONE)
+    return evaluate_picks(
+        ranking.rank_held_out(model, dataset, threads, picks), model.hardware, SERVED, context, model
     )
 
 
 def evaluate_picks(
-    picks: Picks, dataset: Dataset, report: Validation, gpu: Hardware, uses: pd.DataFrame, libraries: pd.DataFrame
+    scored: Scored, gpu: Hardware, basis: str, context: Context, model: Model | None = None
 ) -> Evaluation:
-    """Evaluate ``picks`` on the layers of their ``report``.
-
-    ``uses`` has the columns of ``problem_table.USES``; ``libraries`` are microseconds by problem key, one column per
-    library.
-    """
-    problems = dataset.problems.set_index("problem_key", drop=False)
-    problems = problems.assign(best_us=best_us(dataset))
-    evaluated = problems.loc[picks.first.index]
+    """Evaluate the picks of a ranking; if ``model`` made it, its worst picks are explained."""
+    dataset, uses = scored.dataset, context.uses
+    several = len(np.unique(scored.fold[scored.rows])) > 1
+    if not (several or dataset.trains.any()):
+        raise UserError(
+            f"{dataset.operation}: the dataset has no problem with split train; the baselines are chosen on them, "
+            "give the dataset that the model was trained on"
+        )
+    if not dataset.held_out.any():
+        # Layers that are left out in turn belong to no network that was set aside.
+        uses = uses.iloc[:0]
+    problems = dataset.problems.set_index("problem_key", drop=False).assign(best_us=best_us(dataset))
+    evaluated = problems.iloc[scored.rows]
     judged = dataset.held_out if dataset.held_out.any() else np.ones(len(problems), bool)
-    missing = problems[judged & ~problems.index.isin(picks.first.index)]
+    missing = problems[judged & ~ranking.has_pick(dataset)]
+    picked = pd.Series(scored.picked, index=evaluated.index)
     best = evaluated["best_us"]
-    taken = best / picks.first.where(picks.first > 0)
+    taken = best / picked.where(picked > 0)
     occurrences = uses.groupby("problem_key")["occurrences"].sum()
     used = occurrences.reindex(problems.index).fillna(1.0 if uses.empty else 0.0)
     weight, ran = used[evaluated.index], taken.notna()
-    uncovered = float((used[missing.index] * _estimated_us(missing, evaluated, gpu, libraries)).sum())
+    uncovered = float((used[missing.index] * _estimated_us(missing, evaluated, gpu, context.libraries)).sum())
     covered = float((weight * best).sum())
-    position = int(picks.first.to_numpy().argmin())
-    worst = str(picks.first.index[position])
-    baseline = max(report.baselines.values(), key=lambda one: one.efficiency.mean)
+    floor = noise_floor.best_possible(scored, gpu, context.simulated)
+    possible = floor.get("perfect_model", floor["perfect_selector"])
+    offered = scored.pool.sum(axis=1)
+    names = dataset.candidates["candidate"].to_numpy()
+    chosen = np.where(scored.picks >= 0, names[scored.picks], "")
+
+    def part(rows: np.ndarray) -> dict[str, Any]:
+        one = scored.picked[rows]
+        return {"layers": len(one), "efficiency": Summary.of(one), "possible": Summary.of(possible[rows])}
+
+    kinds = layer_kinds(evaluated)
     return Evaluation(
         **dict(Origin.of(dataset)),
-        basis=picks.basis,
+        basis=basis,
         layers=len(evaluated),
         without_candidate=len(missing),
-        covered_layers=efficiency.percent(len(evaluated) / (len(evaluated) + len(missing))),
         covered_time=efficiency.percent(covered / (covered + uncovered) if covered else 0.0),
-        first=Summary.of(picks.first.to_numpy()),
-        best_of_2=picks.best_of_2,
-        best_of_3=picks.best_of_3,
+        candidates=len(names),
+        timed=efficiency.percent((((scored.achieved > 0) & scored.pool).sum(axis=1) / np.maximum(offered, 1)).mean()),
+        first=Summary.of(scored.picked),
+        interval=efficiency.intervals(scored.picked),
+        best_of_2=Summary.of(scored.fastest_of(2)),
+        best_of_3=Summary.of(scored.fastest_of(3)),
+        within_2_percent=efficiency.percent((scored.picked >= AS_GOOD_AS_BEST).mean()),
         by_time=efficiency.percent(_ratio((weight * best)[ran].sum(), (weight * taken).sum())),
+        by_kind={kind: Part.model_validate(part(kinds == kind)) for kind in sorted(set(kinds))},
+        by_distance=[
+            Distance.model_validate(bounds | part(rows)) for bounds, rows in _distances(uses, evaluated.index)
+        ],
         networks=_networks(uses, best, taken, missing.index),
-        worst_layer=LayerEvaluation(
-            network=problems["network"][worst],
-            layer=problems["layer"][worst],
-            problem=dims_text(evaluated.iloc[position]),
-            pick=picks.names[worst],
-            efficiency=efficiency.percent(picks.first[worst]),
+        worst=_worst(scored, chosen, model),
+        baselines=_baselines(scored, gpu, several),
+        noise_floor=NoiseFloor(
+            basis=noise_floor.basis(scored, context.simulated),
+            **{name: Summary.of(values) for name, values in floor.items()},
         ),
-        without_model=baseline.efficiency,
-        possible=report.noise_floor.best.efficiency,
-        libraries=[comparison for name in libraries if (comparison := _beside(str(name), libraries[name], taken))],
+        libraries=[one for name in context.libraries if (one := _beside(str(name), context.libraries[name], taken))],
+        picks={
+            key: Pick(candidate=name, efficiency=efficiency.percent(value))
+            for key, name, value in sorted(zip(evaluated.index, chosen.tolist(), scored.picked, strict=True))
+        },
     )
+
+
+def layer_kinds(problems: pd.DataFrame) -> np.ndarray:
+    """Return the kind of each layer: the first that fits of depthwise, grouped, dilated, and so on."""
+    p = {name: problems[name].to_numpy() for name in DIMS}
+    taps = p["Z"] * p["Y"] * p["X"]
+    strided = (p["stride_d"] > 1) | (p["stride_h"] > 1) | (p["stride_w"] > 1)
+    kinds = {
+        "depthwise": (p["G"] == p["C"]) & (p["G"] > 1),
+        "grouped": p["G"] > 1,
+        "dilated": (p["dilation_d"] > 1) | (p["dilation_h"] > 1) | (p["dilation_w"] > 1),
+        "few channels": np.minimum(p["C"], p["K"]) < CHANNELS_OF_FEW,
+        "pointwise": (taps == 1) & ~strided,
+        "strided": strided,
+        "3x3": (p["Y"] == 3) & (p["X"] == 3) & (p["Z"] == 1),
+    }
+    return np.select(list(kinds.values()), list(kinds), default="other filters")
+
+
+def _distances(uses: pd.DataFrame, keys: pd.Index) -> list[tuple[dict[str, Any], np.ndarray]]:
+    """The bounds of each class of distance in octaves, and the layers in it, bool [R]; the nearest first.
+
+    The last class has problems of a kind that is missing from training.
+    """
+    nearest = uses.drop_duplicates("problem_key").set_index("problem_key")["nearest_training"]
+    distance = nearest.reindex(keys).to_numpy(float)
+    bounds = [0.0, *OCTAVES, np.finfo(np.float64).max, np.inf]
+    classes = []
+    for low, high in pairwise(bounds):
+        rows = (distance > low) & (distance <= high)
+        if rows.any():
+            above, up_to = (one if one < bounds[-2] else None for one in (low, high))
+            classes.append(({"above": above, "up_to": up_to, "of_a_known_kind": bool(high < np.inf)}, rows))
+    return classes
+
+
+def _worst(scored: Scored, chosen: np.ndarray, model: Model | None) -> list[LayerEvaluation]:
+    """The worst picks, worst first, each with what spoke for it."""
+    problems, names = scored.problems, scored.dataset.candidates["candidate"].to_numpy()
+    keys = problems["problem_key"].to_numpy()
+    listed = sorted(range(len(keys)), key=lambda i: (scored.picked[i], keys[i]))[:WORST_LISTED]
+    reasons: list[list[Contribution]] = [[] for _ in listed]
+    if model is not None and not isinstance(model, OutsideModel):
+        pick, best = scored.picks[listed], scored.best[listed]
+        pick = np.where(pick >= 0, pick, best)
+        reasons = explain.contributions(model, problems.iloc[listed], scored.dataset.candidates, pick, best)
+    return [
+        LayerEvaluation(
+            network=str(problems["network"].iloc[i]),
+            layer=str(problems["layer"].iloc[i]),
+            problem=dims_text(problems.iloc[i]),
+            pick=str(chosen[i]),
+            best=str(names[scored.best[i]]),
+            efficiency=efficiency.percent(scored.picked[i]),
+            reasons=reason,
+        )
+        for i, reason in zip(listed, reasons, strict=True)
+    ]
+
+
+def _baselines(scored: Scored, gpu: Hardware, several: bool) -> dict[str, Baseline]:
+    """Choosing without a model; the best single kernels have names unless each of ``several`` folds has its own."""
+    table = {
+        name: Baseline(meaning=baselines.MEANINGS[name], efficiency=Summary.of(values))
+        for name, values in baselines.score_baselines(scored, gpu).items()
+    }
+    if not several:
+        names = scored.dataset.candidates["candidate"]
+        best = baselines.best_single(scored.dataset, scored.dataset.trains)
+        single = {"candidates": {f"{ndim}d": str(names.iloc[row]) for ndim, row in best.items()}}
+        table["best_single_kernel"] = table["best_single_kernel"].model_copy(update=single)
+    return table
 
 
 def best_us(dataset: Dataset) -> np.ndarray:

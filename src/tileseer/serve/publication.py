@@ -97,7 +97,7 @@ def refuse_replacement(models: Path, arch: str, device_kind: str, replace: bool)
 
 def publish_models(
     trainings: Sequence[Path],
-    validations: Sequence[Path],
+    evaluations: Sequence[Path],
     servings: Sequence[Path],
     output: Path,
     provenance: Provenance | None = None,
@@ -105,21 +105,22 @@ def publish_models(
     page: Path,
     replace: bool = False,
 ) -> Index:
-    """Write the model directory ``output`` from training folders, their reports and serving folders; return the index.
+    """Write the model directory ``output`` from training folders, evaluations and serving folders; return the
+    index.
 
     The directory is built beside its place and changes places with it. Other operations of the device that were
     published before stay in it. ``page`` is the template of its ``README.md``; ``replace``: models of a GPU's times may
     be replaced by others. ``UserError`` unless there is one of each for every operation, and all are of one arch,
     device and device kind; then what was published stays as it is.
     """
-    kinds = ((trainings, SPEC), (validations, ""), (servings, SERVING))
-    trained, reports, served = (_by_operation([path / name for path in paths]) for paths, name in kinds)
-    if not trained or not trained.keys() == reports.keys() == served.keys():
+    kinds = ((trainings, SPEC), (evaluations, ""), (servings, SERVING))
+    trained, evaluated, served = (_by_operation([path / name for path in paths]) for paths, name in kinds)
+    if not trained or not trained.keys() == evaluated.keys() == served.keys():
         raise UserError(
-            f"publish: trainings of {', '.join(trained)}, validation reports of {', '.join(reports)} and serving "
+            f"publish: trainings of {', '.join(trained)}, evaluations of {', '.join(evaluated)} and serving "
             f"folders of {', '.join(served)}; give one of each for every operation"
         )
-    (first_file, first), *others = (*trained.values(), *reports.values(), *served.values())
+    (first_file, first), *others = (*trained.values(), *evaluated.values(), *served.values())
     for file, origin in others:
         same_origin(file, origin, first, first_file, "one directory holds the models of one device")
     refuse_replacement(output, first.arch, first.device_kind, replace)
@@ -129,7 +130,7 @@ def publish_models(
             (made / entry.folder).mkdir()
             _copy(trained[name][0].parent, model_files.TRAINING_FILES, made / entry.folder, f"train {name} again")
             _copy(served[name][0].parent, model_files.SERVING_FILES, made / entry.folder, f"serve {name} again")
-            shutil.copyfile(reports[name][0], made / entry.folder / model_files.VALIDATION)
+            shutil.copyfile(evaluated[name][0], made / entry.folder / model_files.EVALUATION)
         if provenance is not None:
             documents.write_document(made / PROVENANCE, provenance)
         device = first.model_dump(include=set(OF_A_DEVICE))

@@ -111,7 +111,11 @@ class Selector:
 
     @classmethod
     def _read_folder(cls, folder: Path) -> Self:
-        model = Model.read_checked(folder)
+        return cls.of_serving(Model.read_checked(folder), folder)
+
+    @classmethod
+    def of_serving(cls, model: Model, folder: Path) -> Self:
+        """Read what serves ``model`` from its serving folder, or from the folder of a published operation."""
         serving = documents.read_document(folder / model_files.SERVING, Serving)
         kernels = documents.read_document(folder / model_files.KERNELS, Kernels)
         pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()

@@ -4,7 +4,7 @@ C++ header, known problems, kernel list and figures of one operation.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -19,31 +19,25 @@ from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
 from tileseer.dataset.dataset import Dataset
-from tileseer.dataset.library_times import read_library_times
 from tileseer.gpus.hardware import target
 from tileseer.kernels import candidates
 from tileseer.kernels.costs.coefficients import Coefficients, load_coefficients
 from tileseer.kernels.libraries import library_of_arch
-from tileseer.learn import efficiency, model_files, own_choice, ranking
-from tileseer.learn.model import Model
+from tileseer.learn import model_files, ranking
+from tileseer.learn.model import Model, OutsideModel
 from tileseer.learn.model_schema import Origin, Summary
-from tileseer.learn.validation_report import Validation
 from tileseer.problems.problem_rows import columns_of_frame
-from tileseer.problems.problem_table import read_uses
-from tileseer.serve import evaluation, header, kernel_set, serving_files
+from tileseer.serve import header, kernel_set, serving_files
 from tileseer.serve.cuts import calibrated_cuts
-from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import Selector
 from tileseer.serve.serving_files import Cut, KernelEntry
 
-SERVED = "layers of networks that no model was trained on; picks of the served model"
-SCORED_WHOLE = "layers of networks that no model was trained on; picks among all that the library offers"
 CALIBRATING = 250
 """Training problems whose scores calibrate the cuts: their margins are within a tenth of those of 1200."""
 PRUNED_FLOOR = 0.7
 """Share of its best efficiency that the pruned set keeps of each training problem. It costs one kernel at most of a
 library of GEMMs; without it, an unseen layer of an H200 had 57 %, with it 77 %."""
-LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
+NO_HEADER = "a learner from outside of the checkout has no C++ header, so its models are not published"
 
 
 @dataclass(frozen=True)
@@ -66,23 +60,6 @@ class ServingInputs:
 
 
 @dataclass(frozen=True)
-class EvaluationInputs:
-    """What the picks that ship are evaluated with."""
-
-    report: Validation
-    """Of the model with all its trees."""
-    uses: pd.DataFrame
-    """The problems of each run of a network (``problem_table.USES``)."""
-    libraries: pd.DataFrame
-    """Microseconds of other libraries by problem key."""
-
-    @classmethod
-    def read(cls, report: Path, uses: Path | None, library_times: Sequence[Path]) -> Self:
-        """Read the files of the stage."""
-        return cls(documents.read_document(report, Validation), read_uses(uses), read_library_times(library_times))
-
-
-@dataclass(frozen=True)
 class Served:
     """What the stage writes."""
 
@@ -92,8 +69,6 @@ class Served:
     kernels: serving_files.Kernels
     figures: serving_files.Serving
     estimates: Coefficients | serving_files.NoEstimates
-    evaluation: Evaluation | None = None
-    """None where the model was not validated."""
 
     def save(self, folder: Path) -> None:
         """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
@@ -101,8 +76,6 @@ class Served:
         documents.write_document(folder / model_files.KERNELS, self.kernels)
         documents.write_document(folder / model_files.SERVING, self.figures)
         documents.write_document(folder / model_files.ESTIMATES, self.estimates)
-        if self.evaluation is not None:
-            documents.write_document(folder / model_files.EVALUATION, self.evaluation)
         parquet.write_table(self.known, folder / model_files.KNOWN)
 
 
@@ -128,12 +101,9 @@ class _MeasuredPool:
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """Scores, [P, Q]; -inf where a candidate cannot run or is not offered.
-
-        Of training problems, which only the cuts are calibrated on, about ``CALIBRATING`` have scores.
-        """
+        """Scores of about ``CALIBRATING`` training problems, [P, Q]; -inf where a candidate cannot run."""
         problems, trains = self.measurements.problems, np.flatnonzero(self.measurements.trains)
-        rows = np.concatenate([self.unseen(), trains[:: max(1, len(trains) // CALIBRATING)]])
+        rows = trains[:: max(1, len(trains) // CALIBRATING)]
         lists = ranking.listed(self.measurements, self.model)
         scores = np.full((len(problems), len(self.model.pool)), -np.inf)
         of_rows = None if lists is None else lists[rows]
@@ -149,16 +119,6 @@ class _MeasuredPool:
             )
         problems = self.measurements.problems[training]
         return calibrated_cuts(self.model, problems, self.scores[training], self.threads)
-
-    def listed(self, rows: np.ndarray, own: np.ndarray, count: int) -> np.ndarray:
-        """Efficiency of the fastest of the short lists (``Selector.shortlist``) of problems, [n].
-
-        ``own`` [n]: efficiency of what runs without timing, which is always in the list.
-        """
-        order = np.argsort(-self.scores[rows], axis=1, kind="stable")[:, :count]
-        runs = np.isfinite(np.take_along_axis(self.scores[rows], order, axis=1))
-        reached = np.where(runs, np.take_along_axis(self.achieved[rows], order, axis=1), 0.0)
-        return np.maximum(reached.max(axis=1, initial=0.0), own)
 
     def known_problems(self) -> pa.Table:
         """The problems on which a candidate ran, in the order of their dimensions.
@@ -178,51 +138,18 @@ class _MeasuredPool:
         fields = dict.fromkeys(columns, pa.int32()) | {f.name: f.type for f in serving_files.KNOWN_PROBLEMS}
         return pa.table(columns, schema=pa.schema(fields.items()))
 
-    def unseen(self) -> np.ndarray:
-        """Rows of the validation problems with a pick that can be judged."""
-        if not ranking.has_validation_split(self.measurements):
-            return np.empty(0, np.int64)
-        rows = ranking.validation_rows(self.measurements)
-        return rows[ranking.has_pick(self.measurements)[rows]]
 
-
-def serve_training(
-    dataset: Path, training: Path, inputs: ServingInputs, evaluated_with: EvaluationInputs, threads: int
-) -> tuple[Served, str]:
-    """What serves a trained model, evaluated; and a line about it."""
-    measurements = Dataset.read(dataset)
-    model = Model.read_for(training, measurements, dataset)
-    served = serve_model(measurements, model, inputs, threads, evaluated_with)
-    return served, _summary(served)
-
-
-def _summary(served: Served) -> str:
-    """A line about what was made."""
-    kernels, shipped = served.kernels, served.evaluation
-    words = f"{kernels.pruned_size} of {kernels.pool_size} kernels stay within {100 * kernels.allowed_loss:g} % of all"
-    if shipped is None:
-        return words
-    return (
-        f"picks on {shipped.layers} layers: efficiency mean {shipped.first.mean:.2f} %, P10 {shipped.first.p10:.2f} %, "
-        f"minimum {shipped.first.min:.2f} %; {shipped.without_candidate} more layers without a candidate "
-        f"({kernels.device_kind}); {words}"
-    )
-
-
-def serve_model(
-    measurements: Dataset, model: Model, inputs: ServingInputs, threads: int = 1,
-    evaluated_with: EvaluationInputs | None = None,
-) -> Served:  # fmt: skip
-    """Make what serves ``model``."""
+def serve_model(measurements: Dataset, model: Model, inputs: ServingInputs, threads: int = 1) -> Served:
+    """Make what serves ``model``; one of a learner from outside has no header."""
     pool = _MeasuredPool(measurements, model, threads)
-    cuts, known, unseen, kernels = pool.cuts(), pool.known_problems(), pool.unseen(), _kernels(pool, inputs)
-    selector = Selector(model, cuts, model.pool["kernel"].isin(kernels.pruned).to_numpy(), known)
-    served = None
-    if ranking.has_validation_split(measurements) and own_choice.library_choices(measurements) is None:
-        served = selector.select(pool.dims[unseen], use_known=False).candidate
+    outside = isinstance(model, OutsideModel)
+    cuts, known, kernels = () if outside else pool.cuts(), pool.known_problems(), _kernels(pool, inputs)
+    pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
+    selector = Selector(model, cuts, pruned, known)
+    text = f'#error "{NO_HEADER}"\n' if outside else header.render_header(inputs.template, selector)
     return Served(
         selector=selector,
-        header=header.render_header(inputs.template, selector),
+        header=text,
         known=known,
         kernels=kernels,
         figures=serving_files.Serving(
@@ -231,60 +158,11 @@ def serve_model(
             trees=model.tree_count,
             stages=list(cuts),
             known_problems=known.num_rows,
-            validation=None if served is None else _cost(pool, unseen, selector, served),
         ),
         estimates=inputs.coefficients
         if library_of_arch(measurements.arch).estimates_registers
         else serving_files.NoEstimates(),
-        evaluation=_evaluate(pool, served, unseen, evaluated_with) if evaluated_with else None,
     )
-
-
-def _evaluate(
-    pool: _MeasuredPool, served: np.ndarray | None, unseen: np.ndarray, inputs: EvaluationInputs
-) -> Evaluation:
-    """Evaluate the picks ``served`` on the problems ``unseen``; None: those of the validation report."""
-    uses = inputs.uses
-    if served is not None:
-        picks = _served_picks(pool, served, unseen)
-    elif len(unseen):
-        picks = _offered_picks(pool, inputs.report, unseen)
-    else:
-        picks, uses = evaluation.picks_of_report(inputs.report, LEFT_OUT), uses.iloc[:0]
-    return evaluation.evaluate_picks(
-        picks, pool.measurements, inputs.report, pool.model.hardware, uses, inputs.libraries
-    )
-
-
-def _served_picks(pool: _MeasuredPool, served: np.ndarray, rows: np.ndarray) -> evaluation.Picks:
-    """The picks ``served`` on problems, and the short lists."""
-    keys = pd.Index(pool.measurements.problems["problem_key"].to_numpy()[rows], name="problem_key")
-    names = pool.model.pool["candidate"].to_numpy()[served]
-    first, *lists = (pool.listed(rows, _reached(pool, rows, served), count) for count in (0, 2, 3))
-    return evaluation.Picks(
-        SERVED,
-        pd.Series(first, index=keys),
-        pd.Series(names, index=keys).where(served >= 0, ""),
-        *map(Summary.of, lists),
-    )
-
-
-def _offered_picks(pool: _MeasuredPool, report: Validation, rows: np.ndarray) -> evaluation.Picks:
-    """The picks of a report where a library offers the candidates, and the short lists with its own choice."""
-    own = own_choice.library_choices(pool.measurements)
-    assert own is not None
-    achieved = pool.measurements.grid(rows)
-    first = achieved[np.arange(len(rows)), own[rows]]
-    has = np.isin(own[rows], ranking.positions(pool.measurements, pool.model))
-    # Without the own choice in the pool, the list is that choice alone.
-    lists = [np.where(has, pool.listed(rows, first, count), first) for count in (2, 3)]
-    picks = evaluation.picks_of_report(report, SCORED_WHOLE)
-    return replace(picks, best_of_2=Summary.of(lists[0]), best_of_3=Summary.of(lists[1]))
-
-
-def _reached(pool: _MeasuredPool, rows: np.ndarray, candidate: np.ndarray) -> np.ndarray:
-    """Efficiency of a candidate of each problem, 0 without one, [n]."""
-    return np.where(candidate >= 0, pool.achieved[rows, candidate], 0.0)
 
 
 def header_of(measurements: Dataset, model: Model, template: Path, threads: int = 1) -> str:
@@ -332,30 +210,3 @@ def _entries(names: list[str], aliases: Mapping[str, str], api: Path, arch: str)
         KernelEntry(**entry, aliases=aliases.get(name, "").split(candidates.ALIASES) if aliases.get(name) else None)
         for name, entry in zip(names, entries, strict=True)
     ]
-
-
-def _cost(pool: _MeasuredPool, rows: np.ndarray, selector: Selector, served: np.ndarray) -> serving_files.Cost:
-    """What serving costs on the problems ``rows``, whose picks are ``served``.
-
-    Figures of the full model, of the served model, and of the served model with the pruned set alone.
-    """
-    scores, dims = pool.scores[rows], pool.dims[rows]
-
-    best = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
-    full, small = _reached(pool, rows, best), _reached(pool, rows, served)
-    pruned = _reached(pool, rows, selector.select(dims, use_known=False, pruned_only=True).candidate)
-    return serving_files.Cost(
-        n_problems=len(rows),
-        efficiency=serving_files.Efficiencies(
-            full_model=Summary.of(full),
-            served_model=Summary.of(small),
-            served_from_pruned_set=Summary.of(pruned),
-            served_best_of_2=Summary.of(pool.listed(rows, small, 2)),
-            served_best_of_3=Summary.of(pool.listed(rows, small, 3)),
-        ),
-        loss_of_mean=serving_files.Losses(
-            served_model=efficiency.percent(full.mean() - small.mean()),
-            served_from_pruned_set=efficiency.percent(full.mean() - pruned.mean()),
-        ),
-        same_pick=efficiency.percent(np.mean(served == best)),
-    )

@@ -39,34 +39,6 @@ class NoEstimates(Document):
     meaning: str = "this family's resources are what its compiler reported; none are estimated"
 
 
-class Efficiencies(Document):
-    """Efficiency of the picks on the validation problems."""
-
-    full_model: Summary
-    served_model: Summary
-    served_from_pruned_set: Summary
-    served_best_of_2: Summary | None = None
-    """Of the fastest of a short list of two, each timed without error. None in models of earlier releases."""
-    served_best_of_3: Summary | None = None
-
-
-class Losses(Document):
-    """Mean efficiency lost against the full model, in points."""
-
-    served_model: float
-    served_from_pruned_set: float
-
-
-class Cost(Document):
-    """What serving costs on the validation problems."""
-
-    n_problems: int
-    efficiency: Efficiencies
-    loss_of_mean: Losses
-    same_pick: float
-    """Problems with the pick of the full model, percent."""
-
-
 class Serving(Origin):
     """How the model is served, and its figures."""
 
@@ -74,8 +46,6 @@ class Serving(Origin):
     trees: int
     stages: list[Cut]
     known_problems: int
-    validation: Cost | None
-    """None where no problems were set aside: the served model has learnt from all of them."""
 
 
 class KernelEntry(Document):

@@ -1,0 +1,31 @@
+# Stage 10: how good the picks are that ship, on layers of real networks that no model has seen.
+rule evaluation:
+    input:
+        dataset=dataset_of,
+        training=rules.model.output,
+        serving=rules.serving.output,
+        uses=network_uses,
+        library_times=library_times,
+        coefficients=COEFFICIENTS,
+        learner=rules.model.input.learner,
+    output:
+        evaluation="results/evaluation/{arch}/{operation}.json",
+    log:
+        "logs/{arch}/{operation}/evaluation.log",
+    conda:
+        "../../envs/tileseer.yaml"
+    threads: 4
+    params:
+        settings=settings("evaluation"),
+        code=code("evaluation"),
+        dataset=dataset_folders("dataset"),
+        training=folders_of("training"),
+        serving=folders_of("serving"),
+    message:
+        "Evaluate the picks of {wildcards.operation} for {wildcards.arch}"
+    shell:
+        f"python {SCRIPTS}/evaluation.py"
+        " --arch {wildcards.arch} --operation {wildcards.operation}"
+        " --dataset {params.dataset:q} --training {params.training} --serving {params.serving} --uses {input.uses}"
+        " --library-times {input.library_times:q} --coefficients {input.coefficients:q}"
+        " --settings {params.settings:q} --evaluation {output.evaluation} --threads {threads} > {log} 2>&1"

@@ -1,0 +1,32 @@
+from pathlib import Path
+
+from tileseer.core.script import Settings, stage_script
+
+
+@stage_script
+def main(
+    dataset: Path, training: Path, serving: Path, coefficients: Path, evaluation: Path, settings: Settings,
+    uses: Path | None = None, library_times: list[Path] = (), threads: int = 1,
+) -> str:  # fmt: skip
+    """Evaluate the picks that ship on layers that no model has seen.
+
+    library_times: cudnn.csv, or rivals.parquet with its problems.parquet, of a recording
+    """
+    from tileseer.config.benchmark import BenchmarkSettings
+    from tileseer.core import documents
+    from tileseer.dataset.dataset import Dataset
+    from tileseer.dataset.library_times import read_library_times
+    from tileseer.kernels.costs.coefficients import load_coefficients
+    from tileseer.learn.model import Model
+    from tileseer.problems.problem_table import read_uses
+    from tileseer.serve.evaluation import Context, evaluate
+
+    data = Dataset.read(dataset)
+    model = Model.read_for(training, data, dataset)
+    data = data.with_estimates(model.hardware, load_coefficients(coefficients))
+    deviation = BenchmarkSettings.of(settings, "benchmark").parameters.simulated_deviation
+    simulated = load_coefficients(coefficients, deviation) if data.device_kind == "simulated" else None
+    context = Context(read_uses(uses), read_library_times(library_times), simulated)
+    found = evaluate(data, model, serving, context, threads)
+    documents.write_document(evaluation, found)
+    return found.summary
