@@ -73,7 +73,7 @@ EDITS = {
     "core": (
         "src/tileseer/core/errors.py", STATEMENT, {"arch_specs", "problems", "recorded", *FROM_CONFIGS}
     ),
-    "a rule of legality": ("src/tileseer/kernels/ck_tile/legality.py", STATEMENT, {"recorded", *FROM_CONFIGS}),
+    "a rule of legality": ("src/tileseer/kernels/ck_tile/rules.py", STATEMENT, {"recorded", *FROM_CONFIGS}),
     "a feature": ("src/tileseer/kernels/ck_tile/features.py", STATEMENT, {*AFTER_DATASET}),
     "the worker on the GPU": (
         "src/tileseer/measure/harness/worker.py", STATEMENT,
@@ -97,7 +97,7 @@ def test_an_edit_runs_what_uses_it(copy, edit):
 
 def test_where_the_output_is_the_same_the_next_call_has_nothing_to_do(copy):
     before = contents(copy)
-    append(copy, "src/tileseer/kernels/ck_tile/legality.py", STATEMENT)
+    append(copy, "src/tileseer/kernels/ck_tile/rules.py", STATEMENT)
     assert set(copy.make("--until", "configs").jobs) == {"configs"}
     # Of what follows, the code changed too; but not that of the publication.
     run = copy.make()

@@ -32,7 +32,7 @@ IDENTITY = (
     "tileseer/kernels/costs",
     "tileseer/kernels/ck_tile/cost.py",
     "tileseer/kernels/ck_tile/resources.py",
-    "tileseer/kernels/ck_tile/support.py",
+    "tileseer/kernels/ck_tile/rules.py",
     "tileseer/kernels/cutlass/cost.py",
     "tileseer/kernels/cutlass/kernel.py",
     "tileseer/kernels/rules.py",
