@@ -50,7 +50,7 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
     # Another compiler that makes the same code: compiled again, measured not.
     runs = (folder / "runs").read_text()
     (folder / "version").write_text("fake hipcc version 2")
-    again = fresh.make("results/datasets/gfx950/forward_bf16.parquet")
+    again = fresh.make("results/datasets/gfx950/forward_bf16/pairs.parquet")
     assert again.jobs["compile"] > 0 and again.measured == 0
     assert len((folder / "runs").read_text()) > len(runs)
 

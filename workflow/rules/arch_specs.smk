@@ -14,5 +14,4 @@ rule arch_specs:
     message:
         "Normalise the facts about GPU targets"
     shell:
-        f"python {SCRIPTS}/arch_specs.py"
-        " --source {input.source:q} --json {output.json} > {log} 2>&1"
+        f"python {SCRIPTS}/arch_specs.py" " --source {input.source:q} --json {output.json} > {log} 2>&1"

@@ -25,11 +25,7 @@ def source(path):
 
 
 # Jobs import this package, also where it is not installed.
-os.environ |= {
-    "PYTHONPATH": ":".join(
-        filter(None, [str(places.PACKAGE.parent), os.environ.get("PYTHONPATH")])
-    )
-}
+os.environ |= {"PYTHONPATH": ":".join(filter(None, [str(places.PACKAGE.parent), os.environ.get("PYTHONPATH")]))}
 SCRIPTS = shlex.quote(source("workflow/scripts"))
 NATIVE, TEMPLATES = source("workflow/native"), source("workflow/templates")
 RULE_SETS = source("config/rule_sets")
@@ -44,9 +40,7 @@ try:
     # What compiled kernels depend on outside of this folder.
     ROOTS = {name: getattr(SETTINGS, name).root for name in LIBRARIES}
     TOOLCHAIN = registry.fingerprint(SETTINGS.compile, ROOTS)
-    CK_LEVEL = source_trees.ck_level(
-        SETTINGS.ck, Path(API), compiles=SETTINGS.compile.toolchain == "hipcc"
-    )
+    CK_LEVEL = source_trees.ck_level(SETTINGS.ck, Path(API), compiles=SETTINGS.compile.toolchain == "hipcc")
 except UserError as error:
     raise SystemExit(errors.lines_of(error)) from None
 

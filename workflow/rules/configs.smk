@@ -2,9 +2,7 @@
 from tileseer.kernels import rule_sets
 
 RULE_TABLES = rule_sets.rule_set_files(SETTINGS.configs.rule_set, Path(RULE_SETS))
-INSTANCES = rule_sets.instance_files(
-    SETTINGS.configs.rule_set, Path(RULE_SETS), SETTINGS.ck.root
-)
+INSTANCES = rule_sets.instance_files(SETTINGS.configs.rule_set, Path(RULE_SETS), SETTINGS.ck.root)
 
 
 rule configs:

@@ -52,16 +52,12 @@ def summarized(wildcards):
 
 def each_operation(*patterns):
     """Files of an arch: one per operation and pattern."""
-    return lambda wildcards: expand(
-        patterns, operation=operations_of(wildcards), arch=wildcards.arch
-    )
+    return lambda wildcards: expand(patterns, operation=operations_of(wildcards), arch=wildcards.arch)
 
 
 def folders_of(name):
     """Folders of the files of a named input, each once, in their order."""
-    return lambda wildcards, input: list(
-        dict.fromkeys(str(Path(path).parent) for path in input[name])
-    )
+    return lambda wildcards, input: list(dict.fromkeys(str(Path(path).parent) for path in input[name]))
 
 
 def product(wildcards):
@@ -110,9 +106,7 @@ def datasets_of_arch(wildcards):
 def dataset_folders(name):
     """Folders of the datasets of a named input."""
     return lambda wildcards, input: [
-        str(Path(path).parent)
-        for path in input.get(name, [])
-        if Path(path).name == "pairs.parquet"
+        str(Path(path).parent) for path in input.get(name, []) if Path(path).name == "pairs.parquet"
     ]
 
 
@@ -183,7 +177,10 @@ def made_from(wildcards):
     return [
         path
         for each in operations_of(wildcards)
-        for path in (*dataset_files(wildcards.arch, each), *expand(tables, arch=wildcards.arch, operation=each))
+        for path in (
+            *dataset_files(wildcards.arch, each),
+            *expand(tables, arch=wildcards.arch, operation=each),
+        )
     ]
 
 
@@ -199,5 +196,3 @@ def tables_read(wildcards):
         for arch in recorded or same_target(wildcards.arch, each):
             tables |= {*dataset_files(arch, each)}
     return [local(path) for path in sorted(tables)]
-
-

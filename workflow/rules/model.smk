@@ -4,9 +4,7 @@ from tileseer.learn.learner import file_of
 PRIOR = SETTINGS.model.parameters.prior_folder
 # A prior is a file of the user's, from another run: only its content counts.
 PRIOR_FILES = [
-    local(f"{PRIOR}/{name}")
-    for name in ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet")
-    if PRIOR
+    local(f"{PRIOR}/{name}") for name in ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet") if PRIOR
 ]
 # A learner from outside of the checkout: its code is no code of ours.
 LEARNER = SETTINGS.model.parameters.learner
@@ -24,8 +22,7 @@ rule model:
         prior=PRIOR_FILES,
         learner=file_of(LEARNER) or [] if LEARNER else [],
     output:
-        model="results/training/{arch}/{operation}/"
-        + ("model.pickle" if LEARNER else "model_tflops.lgbm"),
+        model="results/training/{arch}/{operation}/" + ("model.pickle" if LEARNER else "model_tflops.lgbm"),
         spec="results/training/{arch}/{operation}/feature_spec.json",
         manifest="results/training/{arch}/{operation}/train_manifest.json",
         importances="results/training/{arch}/{operation}/feature_importances_tflops.json",

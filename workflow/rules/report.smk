@@ -1,7 +1,5 @@
 # Stage 12: one page that shows what came out.
-PAGE_SCRIPTS = [
-    source(f"workflow/templates/{name}") for name in ("sortable.min.js", "report.js")
-]
+PAGE_SCRIPTS = [source(f"workflow/templates/{name}") for name in ("sortable.min.js", "report.js")]
 
 
 rule report:
