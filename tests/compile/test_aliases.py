@@ -80,7 +80,6 @@ def test_pairs_of_an_alias_are_those_of_its_stand_in():
     pairs = support([(FIRST, EVERYTHING), (SECOND, EVERYTHING)])
     known = aliases_of([build((FIRST, "code"), (SECOND, "code"))], [pairs])
     assert aliases.measured_mask(pairs, known).to_pylist() == [True, True, False, False]
-    assert set(aliases.as_measured(pairs, known)["kernel_id"].to_pylist()) == {f"id {FIRST.name}"}
     names = pa.array([FIRST.name, SECOND.name])
     assert aliases.alias_names(names, known).to_pylist() == ["", FIRST.name]
 

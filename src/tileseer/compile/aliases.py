@@ -64,13 +64,6 @@ def measured_mask(pairs: pa.Table, known: pa.Table) -> pa.Array:
     return pc.invert(pc.is_in(_ids(pairs), value_set=known["kernel_id"].combine_chunks()))
 
 
-def as_measured(pairs: pa.Table, known: pa.Table) -> pa.Table:
-    """Return ``pairs`` with the ``kernel_id`` of the kernel that is measured in the place of each alias."""
-    ids = _ids(pairs)
-    measured = pc.coalesce(_stand_ins(ids, known, ["kernel_id", "alias_of_id"]), ids)
-    return pairs.set_column(pairs.schema.get_field_index("kernel_id"), "kernel_id", measured)
-
-
 def alias_names(kernels: pa.Array, known: pa.Table) -> pa.Array:
     """Return for each kernel name that of the kernel measured in its place, empty for those measured themselves."""
     return pc.fill_null(_stand_ins(kernels.cast(pa.string()), known, ["kernel", "alias_of"]), "")
