@@ -1,1 +1,1 @@
-"""The library ``ck_tile``: grouped convolutions of Composable Kernel, for AMD GPUs."""
+"""CK Tile: grouped convolutions of Composable Kernel, for AMD GPUs."""

@@ -1,4 +1,4 @@
-"""CK Tile: grouped convolutions of Composable Kernel, for AMD GPUs."""
+"""The door to the library (``kernels.library.Library`` says what the parts are)."""
 
 from tileseer.kernels.ck_tile import cost, features, names, resources
 from tileseer.kernels.ck_tile.emit import CkTileEmitter

@@ -1,4 +1,4 @@
-"""cuDNN: the plans that it offers for a convolution, an engine with its knobs each. It makes and runs them itself."""
+"""The door to the library (``kernels.library.Library`` says what the parts are)."""
 
 from tileseer.kernels.cudnn import features
 from tileseer.kernels.cudnn.kernel import Plan

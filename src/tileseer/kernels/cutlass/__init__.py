@@ -1,1 +1,1 @@
-"""The library ``cutlass``: implicit-GEMM convolutions of the CUTLASS 2.x templates, for NVIDIA GPUs."""
+"""CUTLASS: implicit-GEMM convolutions of the CUTLASS 2.x templates, for NVIDIA GPUs."""

@@ -1,4 +1,4 @@
-"""CUTLASS: implicit-GEMM convolutions for NVIDIA GPUs, from the templates of CUTLASS 2.x."""
+"""The door to the library (``kernels.library.Library`` says what the parts are)."""
 
 import importlib.util
 from pathlib import Path

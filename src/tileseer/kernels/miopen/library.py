@@ -1,4 +1,4 @@
-"""MIOpen: the solvers that it chooses among, as its databases of measured times name them. It makes them itself."""
+"""The door to the library (``kernels.library.Library`` says what the parts are)."""
 
 from tileseer.kernels.library import Library, Loss
 from tileseer.kernels.miopen import features
