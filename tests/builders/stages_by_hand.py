@@ -59,8 +59,9 @@ def main_of(script: str) -> Callable[[list[str]], int]:
 STAGES = (
     Stage(
         "arch_specs",
-        "--source config/arch_specs.json --json made/specs.json",
-        ("config/arch_specs.json",), (), ("made/specs.json",),
+        "--source config/arch_specs.json --template {root}/workflow/templates/arch_specs.py.j2 "
+        "--json made/specs.json --python made/specs.py",
+        ("config/arch_specs.json",), (), ("made/specs.json", "made/specs.py"),
     ),
     Stage(
         "configs",
