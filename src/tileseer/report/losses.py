@@ -41,10 +41,7 @@ def _parts(result: OperationResult) -> Iterator[tuple[str, Part, float]]:
         {f"distance to the nearest training problem: {_distance(part)}": part for part in shipped.by_distance},
     )
     for parts in kinds:
-        lost = {
-            name: max(0.0, part.possible.mean - part.efficiency.mean) * part.layers
-            for name, part in parts.items()
-        }
+        lost = {name: max(0.0, part.possible.mean - part.efficiency.mean) * part.layers for name, part in parts.items()}
         total = sum(lost.values()) or 1.0
         for name in sorted(lost, key=lambda name: (-lost[name], name))[:FEW]:
             yield name, parts[name], 100 * lost[name] / total
@@ -119,7 +116,5 @@ def worst(result: OperationResult) -> Iterable[Row]:
 
 
 def _reasons(worst: LayerEvaluation) -> str:
-    reasons = (
-        f"{s.feature} {s.contribution:+.2f} ({s.of_pick:g}, best {s.of_best:g})" for s in worst.reasons
-    )
+    reasons = (f"{s.feature} {s.contribution:+.2f} ({s.of_pick:g}, best {s.of_best:g})" for s in worst.reasons)
     return "; ".join(reasons) or "unknown"

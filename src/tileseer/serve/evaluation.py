@@ -245,9 +245,7 @@ def evaluate(dataset: Dataset, model: Model, serving: Path | None, context: Cont
     served = Selector.of_serving(model, serving).select(dims, use_known=False).candidate
     picks = np.full(len(dataset.problems), own_choice.NONE)
     picks[rows] = np.where(served >= 0, ranking.positions(dataset, model)[served], own_choice.NONE)
-    return evaluate_picks(
-        ranking.rank_held_out(model, dataset, threads, picks), model.hardware, SERVED, context, model
-    )
+    return evaluate_picks(ranking.rank_held_out(model, dataset, threads, picks), model.hardware, SERVED, context, model)
 
 
 def evaluate_picks(
