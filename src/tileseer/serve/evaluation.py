@@ -227,8 +227,8 @@ class Context:
     """Those of the simulated device, if the times are its."""
 
 
-def evaluate(dataset: Dataset, model: Model, serving: Path | None, context: Context, threads: int = 1) -> Evaluation:
-    """Evaluate what ships of a model; ``serving`` is its serving folder, None of a learner from outside."""
+def evaluate(dataset: Dataset, model: Model, serving: Path, context: Context, threads: int = 1) -> Evaluation:
+    """Evaluate what ships of a model; ``serving`` is its serving folder."""
     if not ranking.has_validation_split(dataset):
         recipe = recipe_of(model, threads)
         basis = LEFT_OUT + (STARTED if recipe.settings.prior_folder else "")
@@ -236,7 +236,7 @@ def evaluate(dataset: Dataset, model: Model, serving: Path | None, context: Cont
     if own_choice.library_choices(dataset) is not None:
         scored = ranking.rank_held_out(model, dataset, threads)
         return evaluate_picks(scored, model.hardware, SCORED_WHOLE, context, model)
-    if serving is None:
+    if isinstance(model, OutsideModel):
         return evaluate_picks(ranking.rank_held_out(model, dataset, threads), model.hardware, OUTSIDE, context)
     rows = ranking.validation_rows(dataset)
     rows = rows[ranking.has_pick(dataset)[rows]]
