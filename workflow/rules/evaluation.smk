@@ -14,7 +14,7 @@ rule evaluation:
         "logs/{arch}/{operation}/evaluation.log",
     conda:
         "../../envs/tileseer.yaml"
-    threads: 4
+    threads: 1
     params:
         settings=settings("evaluation"),
         code=code("evaluation"),

@@ -33,7 +33,8 @@ rule model:
         "logs/{arch}/{operation}/model.log",
     conda:
         "../../envs/tileseer.yaml"
-    threads: 4
+    # The operations learn side by side; --set-threads model=4 gives each more.
+    threads: 1
     params:
         settings=settings("model"),
         code=code("model"),

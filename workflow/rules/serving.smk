@@ -16,7 +16,7 @@ rule serving:
         "logs/{arch}/{operation}/serving.log",
     conda:
         "../../envs/tileseer.yaml"
-    threads: 4
+    threads: 1
     params:
         settings=settings("serving"),
         code=code("serving"),
