@@ -12,12 +12,12 @@ ALIASES = " "
 
 
 def label(kernel: str, split_k: int) -> str:
-    """How a candidate is written: the kernel's name, and the split-K where there is one."""
+    """Return a candidate as it is written: the kernel's name, and the split-K where there is one."""
     return kernel if split_k == 1 else f"{kernel}@splitk{split_k}"
 
 
 def from_build(build: pa.Table) -> pd.DataFrame:
-    """One row a candidate of a build table, in its order.
+    """Return a row a candidate of a build table, in its order.
 
     Columns: ``candidate``, ``split_k``, the columns of the build and every field of the library's kernels.
     """

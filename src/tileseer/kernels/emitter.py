@@ -41,17 +41,17 @@ class Emitter(ABC):
 
     @classmethod
     def template_files(cls, templates: Path) -> list[Path]:
-        """The templates that emitted text depends on, sorted."""
+        """Return the templates that emitted text depends on, sorted."""
         return sorted((templates / cls.folder).glob(cls.pattern))
 
     @classmethod
     def header_file(cls, kernel: Any) -> str:
-        """File name of a kernel's header."""
+        """Return the file name of a kernel's header."""
         return f"{kernel.name}{cls.header_suffix}"
 
     @classmethod
     def registration_source(cls, kernels: Sequence[Any]) -> str:
-        """C++ source that registers kernels, in their order."""
+        """Return the C++ source that registers kernels, in their order."""
         includes = [*map(cls.header_file, kernels), cls.launcher]
         lines = (
             cls.registration.format(name=k.name, variant=k.variant.upper(), ndim=k.ndim, dtype=k.dtype.upper())
@@ -62,31 +62,33 @@ class Emitter(ABC):
     @staticmethod
     @abstractmethod
     def entries(names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:
-        """How a dispatcher finds each kernel: name, files and registry key."""
+        """Return how a dispatcher finds each kernel: name, files and registry key."""
 
     @abstractmethod
     def paths(self, kernel: Any) -> list[str]:
-        """Names of a kernel's files."""
+        """Return the names of a kernel's files."""
 
     @abstractmethod
     def kernel_files(self, kernel: Any, arch: str) -> dict[str, str]:
-        """Path to text of a kernel's files."""
+        """Return path to text of a kernel's files."""
 
     @abstractmethod
     def collection_files(self, kernels: Sequence[Any], arch: str, chunk_size: int = 0) -> dict[str, str]:
-        """Path to text of the files that name many kernels, for users' own builds."""
+        """Return path to text of the files that name many kernels, for users' own builds."""
 
     def lack(self, kernel: Any, arch: str) -> str:
-        """Why the API level has no form for a kernel, or an empty string."""
+        """Return why the API level has no form for a kernel, or an empty string."""
         return ""
 
     def only_one_slice(self, kernel: Any) -> str:
-        """Why a kernel refuses every split-K above 1, or an empty string."""
+        """Return why a kernel refuses every split-K above 1, or an empty string."""
         return ""
 
     def files(self, kernels: Sequence[Any], arch: str) -> dict[str, str]:
-        """Path to text of all kernels' files; with a reason ``KERNEL.lack``, where there is no form for one, and
-        ``KERNEL.one_slice``, where it refuses every split-K above 1.
+        """Return path to text of all kernels' files.
+
+        ``KERNEL.lack`` has the reason where there is no form for a kernel, ``KERNEL.one_slice`` where it refuses every
+        split-K above 1.
         """
         texts: dict[str, str] = {}
         for kernel in kernels:

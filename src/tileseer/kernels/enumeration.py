@@ -57,16 +57,16 @@ class Sweep(StrictModel):
 
     @classmethod
     def read_file(cls, path: str | Path) -> Self:
-        """The checked file; a ``UserError`` names file and field."""
+        """Read a file and check it; a ``UserError`` names file and field."""
         return read_yaml_table(path, cls)
 
     def check_operation(self, operation: Operation) -> None:
-        """``UserError`` if the file has nothing for an operation, as far as that shows without its kernels."""
+        """Raise ``UserError`` if the file has nothing for an operation, as far as that shows without its kernels."""
 
     def enumerate(
         self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
     ) -> Enumeration:
-        """Every kernel for one arch and operation; none is corrected, illegal ones are refused.
+        """Enumerate the kernels for one arch and operation; none is corrected, illegal ones are refused.
 
         A kernel with a known defect is refused unless its flag is among ``included``.
         """
@@ -74,12 +74,12 @@ class Sweep(StrictModel):
 
 
 def rejected_text(rejected: Iterable[Rejected]) -> str:
-    """The refused combinations as tab-separated lines."""
+    """Return the refused combinations as tab-separated lines."""
     return "kernel\trule\treason\n" + "".join(f"{r.kernel}\t{r.rule}\t{r.reason}\n" for r in rejected)
 
 
 def rows_of(variants: Mapping[Variant, Rows], operation: Operation) -> Rows:
-    """What a direction is enumerated from; ``UserError`` if there is nothing, or no such split-K."""
+    """Return what a direction is enumerated from; ``UserError`` if there is nothing, or no such split-K."""
     rows = variants.get(cast(Variant, operation.variant))
     if rows is None:
         raise NoKernel(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")

@@ -71,12 +71,12 @@ class Kernel:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Kernel called ``text``; any text that is not exactly its name is a ``UserError``."""
+        """Return the kernel called ``text``; any text that is not exactly its name is a ``UserError``."""
         return cast(Self, _grammar(cast(Any, cls)).parse(text))
 
     @classmethod
     def frame(cls, kernels: Sequence[Self]) -> pd.DataFrame:
-        """One row a kernel: ``kernel`` (its name), every field, and ``pipeline``, the main loop in a word."""
+        """Return a row a kernel: ``kernel`` (its name), every field, and ``pipeline``, the main loop in a word."""
         # Imported here: pandas takes half a second, and most stages know kernels without it.
         import pandas as pd
 

@@ -90,7 +90,7 @@ class Grammar(Generic[AnyKernel]):
         return "".join([place.text(kernel) for place in self._places])
 
     def parse(self, text: str) -> AnyKernel:
-        """Kernel called ``text``; any text that is not exactly its name is a ``UserError``."""
+        """Return the kernel called ``text``; any text that is not exactly its name is a ``UserError``."""
         match = self._whole.fullmatch(text)
         if not match:
             raise UserError(f"kernel name {text!r}: {self._fault(text)}\n(the grammar is in docs/internals/kernels.md)")
@@ -105,7 +105,7 @@ class Grammar(Generic[AnyKernel]):
         return word if field in self._kind.patterns else int(word)
 
     def _fault(self, text: str) -> str:
-        """Message about the place where ``text`` leaves the grammar, with a caret below it."""
+        """Return the message about the place where ``text`` leaves the grammar, with a caret below it."""
         position = 0
         for place in self._places:
             match = re.compile(place.pattern, re.ASCII).match(text, position)

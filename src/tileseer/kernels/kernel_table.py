@@ -17,19 +17,19 @@ _ARROW_TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
 
 def chunk_of(kernel: str, chunks: int) -> int:
-    """Chunk of a kernel by the hash of its name: one more kernel changes one chunk."""
+    """Return the chunk of a kernel by the hash of its name: one more kernel changes one chunk."""
     return content_hash.of_name(kernel) % chunks
 
 
 def kernel_schema(kind: type[Kernel]) -> pa.Schema:
-    """Columns for one library: name, every field of its kernels, the split-K values to measure, the chunk."""
+    """Return the columns for one library: name, fields of its kernels, the split-K values to measure, the chunk."""
     fields = [(field, _ARROW_TYPES[name]) for field, name in field_types(kind).items()]
     own = [("split_k", pa.list_(pa.int32())), ("chunk", pa.int32())]
     return parquet.schema([("kernel", pa.string()), *fields, *own])
 
 
 def tabulate_kernels(kernels: Sequence[Kernel], split_k: list[int], chunks: int) -> pa.Table:
-    """One row a kernel, all of one library, in their order; there is at least one."""
+    """Return a row a kernel, all of one library, in their order; there is at least one."""
     schema = kernel_schema(type(kernels[0]))
     fields = {name: [getattr(kernel, name) for kernel in kernels] for name in field_types(type(kernels[0]))}
     names = [kernel.name for kernel in kernels]
@@ -38,14 +38,14 @@ def tabulate_kernels(kernels: Sequence[Kernel], split_k: list[int], chunks: int)
 
 
 def read_kernel_table(path: Path, chunk: int | None = None) -> pa.Table:
-    """The rows of one chunk, or all, in file order."""
+    """Return the rows of one chunk, or all, in file order."""
     names = parquet.read_table(path, parquet.schema([("kernel", pa.string())]))["kernel"].to_pylist()
     rows = parquet.read_table(path, kernel_schema(library_of_kernels(names).kernel))
     return rows if chunk is None else rows.filter(pc.equal(rows["chunk"], chunk))
 
 
 def kernels_of_rows(rows: pa.Table) -> list[Kernel]:
-    """Kernels of a table, all of one library, in its order; a chunk may have none."""
+    """Return the kernels of a table, all of one library, in its order; a chunk may have none."""
     if not rows.num_rows:
         return []
     kind = library_of_kernels(rows["kernel"].to_pylist()).kernel

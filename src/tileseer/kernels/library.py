@@ -98,7 +98,7 @@ class Library:
         return next(iter(self.features))
 
     def made_here(self, part: Part | None) -> Part:
-        """A part that kernels made here have; ``UserError`` if those of this library are only recorded."""
+        """Return a part that kernels made here have; ``UserError`` if those of this library are only recorded."""
         if part is None:
             raise UserError(
                 f"the kernels of {self.name} are not made or timed here; replay a recording: give its arch and folder "

@@ -34,13 +34,13 @@ class Named:
 
 
 def split_launch(text: str) -> tuple[str, int]:
-    """Name of a candidate's kernel, and its split-K: 1 without ``@splitkN``."""
+    """Split a candidate's name into that of its kernel and its split-K: 1 without ``@splitkN``."""
     launch = _LAUNCH.fullmatch(text)
     return (launch["name"], int(launch["split_k"])) if launch else (text, 1)
 
 
 def read_kernel_name(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:
-    """Kernel that ``text`` means on ``arch``, with ``@splitkN`` for a split reduction; ``UserError`` if none.
+    """Return the kernel that ``text`` means on ``arch``, ``@splitkN`` for a split reduction; ``UserError`` if none.
 
     The ending of a header, source or library file is ignored. Where the ``operation`` and ``ndim`` of the problem are
     known, a name may leave them out, if the library has such names.

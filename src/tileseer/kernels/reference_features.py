@@ -24,7 +24,7 @@ COMPV4_LDS = 32768
 
 
 def hardware_arguments(hardware: Hardware) -> dict[str, int]:
-    """The eleven constructor arguments of the reference's feature engine, for ``feature_spec.json``."""
+    """Return the eleven constructor arguments of the reference's feature engine, for ``feature_spec.json``."""
     return {
         "num_cus": hardware.compute_units,
         "simds_per_cu": hardware.simds_per_cu,
@@ -41,7 +41,7 @@ def hardware_arguments(hardware: Hardware) -> dict[str, int]:
 
 
 def _problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
-    """The 19 dimensions and what follows from them, float64 [P] by name."""
+    """Return the 19 dimensions and what follows from them, float64 [P] by name."""
     p = {name: dims[name].astype(np.float64) for name in DIMS}
     p["is_3d"] = ((p["Di"] > 1) | (p["Z"] > 1) | (p["pad_d"] > 0)).astype(np.float64)
     deep = p["is_3d"] > 0
@@ -70,7 +70,7 @@ def _problem_columns(dims: Columns, operation: Operation, hardware: Hardware) ->
 
 
 def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
-    """The reference's fields of a kernel, float64 [Q] by name."""
+    """Return the reference's fields of a kernel, float64 [Q] by name."""
     library = library_of_kernels(candidates["kernel"].tolist())
     candidates = library.made_here(library.in_reference_words)(candidates)
     # Most columns are one comparison of the pipeline's name, which numbers do much faster than words.
@@ -125,7 +125,7 @@ def _flag(name: str, meaning: str, holds: Callable[[Columns], np.ndarray]) -> Fe
 
 
 def _is_cube(p: Columns, extent: int) -> np.ndarray:
-    """Whether every filter extent that counts is ``extent``."""
+    """Tell whether every filter extent that counts is ``extent``."""
     deep = (p["Z"] == extent) | ((p["is_3d"] == 0) if extent > 1 else False)
     return (p["Y"] == extent) & (p["X"] == extent) & deep
 

@@ -31,7 +31,7 @@ NOT_LEARNT = "kind"
 
 
 def read_sweep(path: Path, arch: str) -> Sweep:
-    """A rule-set file for the kernels of an arch; ``UserError`` for one with faults, or of other kernels."""
+    """Read a rule-set file for the kernels of an arch; ``UserError`` for one with faults, or of other kernels."""
     library = library_of_arch(arch)
     try:
         return library.made_here(library.sweep).read_file(path)
@@ -51,12 +51,12 @@ def _is_of(form: type[Sweep], path: Path) -> bool:
 
 
 def rule_set_files(name: str, folder: Path) -> list[str]:
-    """The tables that a rule set is read from; ``folder``: config/rule_sets."""
+    """Return the tables that a rule set is read from; ``folder``: config/rule_sets."""
     return [(folder / table).as_posix() for table in TABLES] if name in RULE_SETS else [name]
 
 
 def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str]) -> None:
-    """``UserError`` where a rule set cannot be read, or is none for an arch or for one of the operations."""
+    """Raise ``UserError`` where a rule set cannot be read, or is none for an arch or for one of the operations."""
     if name in RULE_SETS:
         _refuse_other_library(name, CK_TILE.name, arch)
         RuleTables.read_folder(folder)
@@ -70,7 +70,7 @@ def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str]
 
 
 def _refuse_other_library(name: str, of: str, arch: str) -> None:
-    """``UserError`` where a rule set, ``of`` one library, has no kernels for an arch."""
+    """Raise ``UserError`` where a rule set, ``of`` one library, has no kernels for an arch."""
     library = library_of_arch(arch)
     if of != library.name:
         raise UserError(
@@ -102,7 +102,7 @@ class RuleSet:
     def list_kernels(
         self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> list[ListedKernel]:
-        """Every kernel for one request, flagged ones too: of a named set in the reference's order."""
+        """Return every kernel for one request, flagged ones too: of a named set in the reference's order."""
         library = library_of_arch(arch)
         if self.name in RULE_SETS:
             _refuse_other_library(self.name, CK_TILE.name, arch)
@@ -120,7 +120,7 @@ class RuleSet:
         return list_kernels(kernels, arch, self.specs) if library is CK_TILE else [ListedKernel(one) for one in kernels]
 
     def enumerate_kernels(self, arch: str, operation: Operation, settings: ConfigsSettings) -> Enumeration:
-        """The legal kernels for one operation that the settings keep, and the refused ones with the reason."""
+        """Return the legal kernels for one operation that the settings keep, and the refused ones with the reason."""
         try:
             enumeration = self._enumerate(arch, operation, settings.ndims, settings.include_flagged)
         except UserError as error:

@@ -148,7 +148,7 @@ class Rules:
 
 
 def _distinct(table: pd.DataFrame) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Columns of one row per class of equal rows, [1, classes] each, and the class of each row."""
+    """Return columns of one row per class of equal rows, [1, classes] each, and the class of each row."""
     classes = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
     first = np.unique(classes, return_index=True)[1]
     kernel = {}

@@ -23,7 +23,7 @@ class SourceTree:
     places: Callable[[], list[Path]]
 
     def find(self, root: str | None) -> Path:
-        """Top folder of its tree: ``root``, else the first place that has one; ``UserError`` if there is none."""
+        """Return the top folder: ``root``, else the first place that has a tree; ``UserError`` if there is none."""
         places = [Path(root).expanduser()] if root else self.places()
         for place in places:
             if (place / "include" / self.folder).is_dir():
@@ -36,16 +36,16 @@ class SourceTree:
 
 
 def folders(*variables: str, default: str = "") -> list[Path]:
-    """Folders that variables of the environment name, then the default one, if there is one."""
+    """Return the folders that variables of the environment name, then the default one, if there is one."""
     named = [os.environ.get(name, "") for name in variables]
     return [Path(folder) for folder in dict.fromkeys((*named, default)) if folder]
 
 
 def rocm_folders() -> list[Path]:
-    """Where a ROCm install would be: ``$ROCM_PATH``, then ``/opt/rocm``."""
+    """Return where a ROCm install would be: ``$ROCM_PATH``, then ``/opt/rocm``."""
     return folders("ROCM_PATH", default="/opt/rocm")
 
 
 def brought(folder: str) -> Path:
-    """Where ``make toolchain`` (``toolchain``) and ``make cuda-toolchain`` (``cuda-toolchain``) put theirs."""
+    """Return where ``make toolchain`` (``toolchain``) and ``make cuda-toolchain`` (``cuda-toolchain``) put theirs."""
     return default_folder() / folder

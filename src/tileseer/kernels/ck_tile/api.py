@@ -125,7 +125,7 @@ class PipelineRow(StrictModel):
 
 
 def with_own_vectors(kernel: KernelConfig) -> KernelConfig:
-    """The kernel with transposed tensors loaded as CK Tile would choose by itself.
+    """Return the kernel with transposed tensors loaded as CK Tile would choose by itself.
 
     That is 16 bytes, 8 bytes, or else one element: the first that divides a row of the tile and a thread's share.
     CK Tile transposes no others in registers.
@@ -143,7 +143,7 @@ def with_own_vectors(kernel: KernelConfig) -> KernelConfig:
 
 
 def field_word(kernel: KernelConfig, field: str) -> str | int | bool:
-    """Value of a field as tables write it; ``tile``, ``wave`` and ``warp_tile`` as 16x16x32."""
+    """Return the value of a field as tables write it; ``tile``, ``wave`` and ``warp_tile`` as 16x16x32."""
     if field == OWN_VECTORS:
         return kernel == with_own_vectors(kernel)
     value = getattr(kernel, field)
@@ -166,7 +166,7 @@ class Lack(StrictModel):
         return self
 
     def holds(self, kernel: KernelConfig, arch: str = "") -> bool:
-        """Whether the kernel is one of these on an arch; without one: on some arch."""
+        """Return whether the kernel is one of these on an arch; without one: on some arch."""
         on_arch = not (arch and self.arch) or arch in self.arch
         return on_arch and all(field_word(kernel, field) in values for field, values in self.kernel.items())
 
@@ -229,19 +229,19 @@ class CkApi(StrictModel):
         return self
 
     def lack(self, kernel: KernelConfig | DepthwiseConfig, arch: str) -> str:
-        """Why this level lacks the kernel on an arch, or an empty string."""
+        """Return why this level lacks the kernel on an arch, or an empty string."""
         return self.not_built(kernel, arch) or _reason("its results are wrong: ", self.wrong, kernel, arch)
 
     def not_built(self, kernel: KernelConfig | DepthwiseConfig, arch: str) -> str:
-        """Why the kernel cannot be compiled for an arch, or an empty string."""
+        """Return why the kernel cannot be compiled for an arch, or an empty string."""
         return self.no_form(kernel) or _reason("it does not compile: ", self.not_compiled, kernel, arch)
 
     def only_one_slice(self, kernel: KernelConfig | DepthwiseConfig) -> str:
-        """Why the kernel refuses every split-K above 1, or an empty string."""
+        """Return why the kernel refuses every split-K above 1, or an empty string."""
         return _reason("", self.one_slice, kernel)
 
     def no_form(self, kernel: KernelConfig | DepthwiseConfig) -> str:
-        """Why this level has no form for the kernel, or an empty string."""
+        """Return why this level has no form for the kernel, or an empty string."""
         if isinstance(kernel, DepthwiseConfig) and not self.depthwise:
             return f"the level {self.level} of the CK Tile API has no depthwise kernel"
         return _reason("", self.lacks, kernel)
@@ -267,14 +267,14 @@ def read_api(path: str | Path, level: str = NEWEST) -> CkApi:
 
 
 def _merged(base: Any, changes: Any) -> Any:
-    """``base`` with mappings merged row by row; anything else replaces what was there."""
+    """Merge mappings row by row; anything else of ``changes`` replaces what was there."""
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes
     return base | {key: _merged(base.get(key), value) for key, value in changes.items()}
 
 
 def detect_level(table: str | Path, root: Path) -> str:
-    """API level of the CK tree ``root``, the newest that fits.
+    """Return the API level of the CK tree ``root``, the newest that fits.
 
     A ``UserError`` says what a tree of CK Tile has that this folder lacks.
     """

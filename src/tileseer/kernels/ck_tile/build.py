@@ -21,7 +21,7 @@ _SLICES = "Slices of K are added by an instance of its own, which has to compile
 
 
 def device_source(kernels: Sequence[Kernel], headers: Sequence[str]) -> str:
-    """C++ that instantiates kernel I with a type ``probe_I::Probe``, for the device pass."""
+    """Return C++ that instantiates kernel I with a type ``probe_I::Probe``, for the device pass."""
     texts = [f'#include "{kernel.name}.hpp"\n' for kernel in kernels]
     for index, (kernel, header) in enumerate(zip(kernels, headers, strict=True)):
         probe = partial(_PROBE.format, index=index, name=kernel.name)

@@ -30,7 +30,7 @@ _COLUMNS = ("tile_m", "tile_n", "tile_k", "num_groups_to_merge", "split_k", "two
 def terms(
     problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, hardware: Hardware, coefficients: Coefficients
 ) -> KernelTerms:
-    """Costs, identities and verdicts of Q candidates (fields of ``KernelConfig``, ``split_k``)."""
+    """Return costs, identities and verdicts of Q candidates (fields of ``KernelConfig``, ``split_k``)."""
     block = Blocks(candidates, hardware, coefficients)
     verdicts, classes = RULES.check_classes(problems, candidates, variant, hardware)
     pipeline_code = block.pipeline["code"].astype(np.int64)
@@ -52,7 +52,7 @@ def terms(
 
 
 def _ids(candidates: pd.DataFrame, pipeline_code: np.ndarray) -> np.ndarray:
-    """Content hash of each of Q candidates, uint64 [Q]; names of one pipeline share ``pipeline_code``."""
+    """Return the content hash of each of Q candidates, uint64 [Q]; names of one pipeline share ``pipeline_code``."""
     value = {name: candidates[name].to_numpy() for name in (*SIZES, *_FLAGS)}
     streamk = codes(candidates["streamk"], STREAMK) + 2 * candidates["streamk_persistent"].to_numpy(np.int64)
     ids = content_hash.rows(
@@ -72,7 +72,7 @@ def _ids(candidates: pd.DataFrame, pipeline_code: np.ndarray) -> np.ndarray:
 
 
 def _block_cost(block: Blocks, variant: str) -> dict[str, np.ndarray]:
-    """Costs of Q candidates, float64 [Q] each.
+    """Return the costs of Q candidates, float64 [Q] each.
 
     ``step_latency`` and ``step_cost``: cycles of a k-step of a lone block, and added by it among others;
     ``ends_latency`` and ``ends_cost``: the same for prologue and epilogue; ``address_share``: share of address work
@@ -98,7 +98,7 @@ def _block_cost(block: Blocks, variant: str) -> dict[str, np.ndarray]:
 
 
 def _address(block: Blocks, variant: str) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles of im2col address work in a k-step: of one block, and per SIMD among others."""
+    """Return the cycles of im2col address work in a k-step: of one block, and per SIMD among others."""
     coefficients, candidates = block.coefficients, block.candidates
     law, direction = coefficients.iteration, coefficients.directions[variant]
     special = candidates["specialization"].map(coefficients.specializations).to_numpy(np.float64)
@@ -115,7 +115,7 @@ def _address(block: Blocks, variant: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _matrix(block: Blocks) -> np.ndarray:
-    """Cycles of the matrix instructions of a k-step, behind which the traffic of the LDS hides."""
+    """Return the cycles of the matrix instructions of a k-step, behind which the traffic of the LDS hides."""
     law, hardware, size = block.coefficients.matrix, block.hardware, block.size
     m, n, k = (size[f"warp_tile_{axis}"] for axis in "mnk")
     longest_k = np.where(m >= 32, k >= 16, k >= 32)
@@ -132,7 +132,7 @@ def _fixed_latency(block: Blocks) -> np.ndarray:
 
 
 def _ends(block: Blocks, variant: str) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles of prologue and epilogue: of one block, and among others."""
+    """Return the cycles of prologue and epilogue: of one block, and among others."""
     law, pipeline = block.coefficients.block, block.pipeline
     elements = block.size["tile_m"] * block.size["tile_n"] * np.sqrt(block.element_bytes / 2.0)
     factor = pipeline["epilogue"] * block.coefficients.directions[variant].epilogue

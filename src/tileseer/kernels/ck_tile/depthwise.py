@@ -70,7 +70,7 @@ parse = DepthwiseConfig.parse
 
 
 def depthwise_fault(k: DepthwiseConfig) -> str:
-    """Why the kernel cannot run, or an empty string.
+    """Return why the kernel cannot run, or an empty string.
 
     A wave of 64 threads holds whole images of sub-tiles; the padded input rows of them lie in LDS. A row is loaded by
     one wave, and all images of the wave fit into LDS.

@@ -65,7 +65,7 @@ class CkTileEmitter(Emitter):
 
     @staticmethod
     def entries(names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:
-        """How a dispatcher finds each kernel: header, wrapper, and the key's values as registration fills them in."""
+        """Return how a dispatcher finds each kernel: header, wrapper, and the key's values as registration has them."""
         table = ck_api.read_api(api)
         return [
             {
@@ -78,23 +78,23 @@ class CkTileEmitter(Emitter):
         ]
 
     def header(self, kernel: Kernel, arch: str) -> str:
-        """The kernel's header for ``arch`` (gfx...)."""
+        """Return the kernel's header for ``arch`` (gfx...)."""
         return self._filled(_TEMPLATE_OF_KIND[kernel.kind].header, kernel, arch)
 
     def paths(self, kernel: Kernel) -> list[str]:
-        """The files of one kernel: header, unit and, for 2D and 3D, the dispatcher's wrapper."""
+        """Return the files of one kernel: header, unit and, for 2D and 3D, the dispatcher's wrapper."""
         wrapper = [_wrapper_path(kernel.name)] if is_registered(kernel) else []
         return [f"{kernel.name}.hpp", f"{kernel.name}.cpp", *wrapper]
 
     def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
-        """Path to text of the files of one kernel; see ``paths``."""
+        """Return path to text of the files of one kernel; see ``paths``."""
         paths = self.paths(kernel)
         templates = (_TEMPLATE_OF_KIND[kernel.kind].header, *FURTHER_TEMPLATES)[: len(paths)]
         texts = [self._filled(template, kernel, arch) for template in templates]
         return dict(zip(paths, texts, strict=True))
 
     def collection_files(self, kernels: Sequence[Kernel], arch: str, chunk_size: int = 0) -> dict[str, str]:
-        """The files that name many kernels: relative path to text, sorted.
+        """Return the files that name many kernels: relative path to text, sorted.
 
         An include-all header per direction; one register-all header; for each direction that has 2D or 3D kernels,
         its registration sources of ``chunk_size`` kernels (default: ``CHUNK_SIZE``) and one source that calls them.
@@ -120,12 +120,12 @@ class CkTileEmitter(Emitter):
         return dict(sorted(texts.items()))
 
     def lack(self, kernel: Kernel, arch: str) -> str:
-        """Why this level of the API lacks the kernel on an arch, with the level; or an empty string."""
+        """Return why this level of the API lacks the kernel on an arch, with the level; or an empty string."""
         lack = self._api.lack(kernel, arch)
         return f"CK Tile {self._api.level}: {lack}" if lack else ""
 
     def only_one_slice(self, kernel: Kernel) -> str:
-        """Why the kernel refuses every split-K above 1 at this level of the API, or an empty string."""
+        """Return why the kernel refuses every split-K above 1 at this level of the API, or an empty string."""
         return self._api.only_one_slice(kernel)
 
     def _registration_sources(self, row: ck_api.VariantRow, names: list[str], chunk_size: int) -> dict[str, str]:
@@ -141,7 +141,7 @@ class CkTileEmitter(Emitter):
         return texts
 
     def _filled(self, template: str, kernel: Kernel, arch: str) -> str:
-        """Text of the kernel's form with the kernel's values."""
+        """Return the text of the kernel's form with the kernel's values."""
         if fault := form_fault(kernel, self._api):
             raise UserError(f"{kernel.name}: {fault}")
         kind = _TEMPLATE_OF_KIND[kernel.kind]
@@ -167,7 +167,7 @@ class CkTileEmitter(Emitter):
 
 
 def is_registered(one: Kernel) -> bool:
-    """Whether the kernel has an entry in the dispatcher's registry."""
+    """Return whether the kernel has an entry in the dispatcher's registry."""
     return one.ndim in REGISTERED_NDIMS
 
 
@@ -210,7 +210,7 @@ def _checked(arch: str) -> str:
 
 
 def form_fault(kernel: Kernel, api: CkApi) -> str:
-    """Why the templates have no form for the kernel at this level of the API, or an empty string.
+    """Return why the templates have no form for the kernel at this level of the API, or an empty string.
 
     Whether a kernel is worth having on an arch is for ``tileseer.kernels.ck_tile.rules``.
     """

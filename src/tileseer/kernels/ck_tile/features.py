@@ -51,7 +51,7 @@ _CODES = {
 
 
 def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
-    """What candidate and pair features are made of, float64 [Q] by name."""
+    """Return what candidate features are made of, float64 [Q] by name."""
     columns = gemm.numbers(candidates) | {name: _codes(candidates[name], choices) for name, choices in _CODES.items()}
     return gemm.with_loads(columns, candidates, hardware)
 

@@ -21,7 +21,7 @@ ASYNC_WAVES_N, ASYNC_WARP_N = 2, 16
 
 
 def _writes_whole_output(k: Columns) -> np.ndarray:
-    """Interwave weight gradients with several waves in m x n: the reference documents wrong results."""
+    """Tell interwave weight gradients with several waves in m x n, whose results the reference documents as wrong."""
     return ~(
         (k["variant"] == "bwd_weight")
         & (k["scheduler"] == "interwave")
@@ -74,12 +74,12 @@ FLAG_NAMES = (*(rule.name for rule in DEFECTS), PIPELINE_REPLACED, DEPTHWISE_FAU
 
 
 def flags_of(kernels: Sequence[KernelConfig], arch: str, specs: ArchSpecs) -> list[list[BrokenRule]]:
-    """Every flag of each kernel on an arch; none means that it is built."""
+    """Return every flag of each kernel on an arch; none means that it is built."""
     return broken_rules((*DEFECTS, *RULES.legality), RULES.parts(kernels, arch, specs)) if kernels else []
 
 
 def is_included(name: str, included: Collection[str]) -> bool:
-    """Whether the workflow builds kernels with a flag: no kernel that breaks a rule, whatever is asked for."""
+    """Return whether the workflow builds kernels with a flag: no kernel that breaks a rule, whatever is asked for."""
     return name not in ILLEGAL and bool({name, ALL} & set(included))
 
 

@@ -71,12 +71,12 @@ _LIBRARY_NAME = re.compile(
 
 
 def parse_kernel(text: str) -> KernelConfig | DepthwiseConfig:
-    """Kernel called ``text``, of any kind; any other text is a ``UserError``."""
+    """Return the kernel called ``text``, of any kind; any other text is a ``UserError``."""
     return DepthwiseConfig.parse(text) if text.startswith(depthwise.DEPTHWISE_PREFIX) else KernelConfig.parse(text)
 
 
 def complete_name(name: str, arch: str) -> tuple[KernelConfig | DepthwiseConfig, str]:
-    """Kernel that a name of any of the schemes stands for on ``arch``, and what was assumed for it."""
+    """Return the kernel that a name of any of the schemes stands for on ``arch``, and what was assumed for it."""
     match = _BENCHMARK.fullmatch(name) or _LIBRARY_NAME.fullmatch(name)
     if match:
         return _complete(match.groupdict(), arch)
@@ -119,7 +119,7 @@ def _complete(groups: dict[str, Any], arch: str) -> tuple[KernelConfig, str]:
 
 
 def _as_timed(groups: Mapping[str, str]) -> dict[str, object]:
-    """What a name without scheduler says otherwise or leaves open, as the times of such names show it."""
+    """Return what a name without scheduler says otherwise or leaves open, as the times of such names show it."""
     assumed: dict[str, object] = {"scheduler": "intrawave", "channel_multiple": OLDER_CHANNELS}
     if (groups["variant"], groups["pipeline"]) == ("forward", "compv4"):
         known, larger = OLDER_COMPV4

@@ -39,6 +39,6 @@ TWO_BLOCK_PIPELINES = tuple(name for name, row in TABLE.items() if row.blocks_pe
 
 
 def double_lds(candidates: pd.DataFrame) -> np.ndarray:
-    """Whether each candidate keeps two LDS buffers, bool [Q]."""
+    """Return whether each candidate keeps two LDS buffers, bool [Q]."""
     forced = candidates["pipeline"].isin(ALWAYS_DOUBLE_LDS).to_numpy()
     return forced | candidates["double_smem_buffer"].to_numpy(bool)

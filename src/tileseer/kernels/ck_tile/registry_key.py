@@ -29,7 +29,7 @@ ARCH_ARGUMENT = Expression("gfx_arch")
 
 
 def gemm_key(k: KernelConfig, api: CkApi) -> Key:
-    """Field to value for an implicit-GEMM kernel."""
+    """Return field to value for an implicit-GEMM kernel."""
     return {
         **_operation(k, api.layouts[k.ndim].label, api),
         **dict(zip(_KEY_SIZES, (getattr(k, size) for size in SIZES), strict=True)),
@@ -50,7 +50,7 @@ def gemm_key(k: KernelConfig, api: CkApi) -> Key:
 
 
 def depthwise_key(k: DepthwiseConfig, api: CkApi) -> Key:
-    """The same for a depthwise kernel; its sizes take the GEMM's places (docs/internals/kernels.md)."""
+    """Return field to value for a depthwise kernel, whose sizes take the GEMM's places (docs/internals/kernels.md)."""
     sizes = (k.tile_h, k.tile_w, k.filter_size, k.stride_h, k.stride_w, 0, k.pad, k.pad, k.batches)
     return {
         **_operation(k, DEPTHWISE_LAYOUT, api),
@@ -72,7 +72,7 @@ def depthwise_key(k: DepthwiseConfig, api: CkApi) -> Key:
 
 
 def key_text(key: Key) -> dict[str, str]:
-    """Field to C++ expression."""
+    """Return field to C++ expression."""
     return {field: quoted(value) if type(value) is str else _plain(value) for field, value in key.items()}
 
 
@@ -87,7 +87,7 @@ def _operation(k: KernelConfig | DepthwiseConfig, layout: str, api: CkApi) -> Ke
 
 
 def _specialization(k: KernelConfig) -> str:
-    """The specialization with, behind a plus sign each, the options that the key has no field for."""
+    """Return the specialization with, behind a plus sign each, the options that the key has no field for."""
     pads = "".join(str(int(pad)) for pad in (k.pad_m, k.pad_n, k.pad_k))
     extras = {
         "+2stage": k.two_stage,

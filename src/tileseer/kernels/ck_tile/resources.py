@@ -39,7 +39,7 @@ class Blocks:
         self._set_waves()
 
     def _set_waves(self) -> None:
-        """Wavelet has further waves that do all the loading; of other kernels every wave loads and computes."""
+        """Set waves and loads: wavelet has further waves that do all the loading, else every wave does both."""
         k, wave_size = self.size, self.hardware.wave_size
         load_waves = self.coefficients.occupancy.wavelet_load_waves
         self.wavelet = (self.candidates["pipeline"] == "wavelet").to_numpy()
@@ -116,7 +116,7 @@ class Blocks:
 
 
 def estimate(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> pd.DataFrame:
-    """Resources of Q candidates: ``vgprs`` per lane, ``lds_bytes``, ``occupancy`` and ``fault``, one row each."""
+    """Return the resources of Q candidates, a row each: ``vgprs`` per lane, ``lds_bytes``, ``occupancy``, ``fault``."""
     block = Blocks(candidates, hardware, coefficients)
     columns = {
         "vgprs": np.ceil(block.vgprs).astype(np.int64),

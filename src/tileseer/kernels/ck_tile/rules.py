@@ -37,7 +37,7 @@ def _loads_whole_vectors(k: Columns) -> np.ndarray:
 
 
 def _filter_fits_specialization(k: Columns, p: Columns) -> np.ndarray:
-    """The filter, stride and padding are those that the kernel was specialised for.
+    """Tell whether filter, stride and padding are those that the kernel was specialised for.
 
     A kernel for 3 x 3 filters has no channels: it reduces over the taps of one channel a group, in every direction.
     """

@@ -206,16 +206,16 @@ class Coefficients(tables.StrictModel):
         return self
 
     def undisturbed(self) -> Coefficients:
-        """The same without drawn deviations and crashes."""
+        """Return the same coefficients without drawn deviations and crashes."""
         quiet = self.deviation.model_copy(update={"kernel": 0.0, "smooth": 0.0, "pair": 0.0})
         return self.model_copy(update={"deviation": quiet, "failure_rate": 0.0})
 
     def physical(self, pipeline: str) -> str:
-        """Pipeline whose behaviour ``pipeline`` has."""
+        """Return the pipeline whose behaviour ``pipeline`` has."""
         return self.aliases.get(pipeline, pipeline)
 
 
 def load_coefficients(path: str | Path, deviation: bool = True) -> Coefficients:
-    """Coefficients of the file ``path``, on request without drawn deviations; ``UserError`` on a mistake in it."""
+    """Read the coefficients of ``path``, on request without drawn deviations; ``UserError`` on a mistake in it."""
     coefficients = tables.read_yaml_table(path, Coefficients)
     return coefficients if deviation else coefficients.undisturbed()

@@ -22,47 +22,47 @@ _SEED_STRIDE = 2654435761
 
 
 def problem_ids(problems: pd.DataFrame, variant: str) -> np.ndarray:
-    """Content hash of each of P problems, uint64 [P]."""
+    """Return the content hash of each of P problems, uint64 [P]."""
     direction = np.full(len(problems), VARIANTS.index(variant))
     columns = [problems[name].to_numpy() for name in _DIMS]
     return content_hash.rows(*columns, codes(problems["dtype"], DTYPES), direction)
 
 
 def device_bits(name: str) -> np.uint64:
-    """Bits that tell one product's deviations from another's."""
+    """Return bits that tell one product's deviations from another's."""
     return content_hash.rows(np.array([77]), np.array([content_hash.text(name)]))[0]
 
 
 def pair_bits(device: np.uint64, problem_id: np.ndarray, kernel_id: np.ndarray) -> np.ndarray:
-    """Bits of n pairs on one device, uint64 [n]; ids are those of this module."""
+    """Return bits of n pairs on one device, uint64 [n]; ids are those of this module."""
     pair = problem_id ^ (kernel_id * content_hash.GOLDEN)
     first = content_hash.rows(np.array([device]).view(np.int64))[0]
     return content_hash.mix(pair + first)
 
 
 def crashes(bits: np.ndarray, coefficients: Coefficients) -> np.ndarray:
-    """Which pairs crash on every launch, bool [n]."""
+    """Tell which pairs crash on every launch, bool [n]."""
     return (bits >> np.uint64(48)).astype(np.uint16) < round(coefficients.failure_rate * 65536)
 
 
 def kernel_deviation(device: np.uint64, kernel_id: np.ndarray, law: Deviation) -> np.ndarray:
-    """Log deviation of each kernel on all problems, float32 [Q]."""
+    """Return the log deviation of each kernel on all problems, float32 [Q]."""
     columns = np.full(len(kernel_id), device).view(np.int64), kernel_id.view(np.int64)
     return content_hash.normal(content_hash.rows(*columns)) * np.float32(law.kernel)
 
 
 def kernel_waves(shape: np.ndarray, law: Deviation) -> np.ndarray:
-    """Smooth deviation's waves at kernel ``shape`` [features, Q], float32 [waves, Q]."""
+    """Return the smooth deviation's waves at kernel ``shape`` [features, Q], float32 [waves, Q]."""
     return _waves(shape, 0, law)
 
 
 def problem_waves(shape: np.ndarray, law: Deviation) -> np.ndarray:
-    """Smooth deviation's waves at problem ``shape`` (log2) [features, P], float32 [waves, P]."""
+    """Return the smooth deviation's waves at problem ``shape`` (log2) [features, P], float32 [waves, P]."""
     return _waves(shape * law.problem_scale, 1, law)
 
 
 def pair_deviation(bits: np.ndarray, waves_product: np.ndarray, law: Deviation) -> np.ndarray:
-    """Log deviation of n pairs beyond their kernels', float32 [n].
+    """Return the log deviation of n pairs beyond their kernels', float32 [n].
 
     ``waves_product``: sum over the waves of kernel's times problem's.
     """
@@ -73,7 +73,7 @@ def pair_deviation(bits: np.ndarray, waves_product: np.ndarray, law: Deviation) 
 def noisy_us(
     time_us: np.ndarray, bits: np.ndarray, seed: int, repeats: int, law: Noise
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean time (microseconds) and relative standard deviation of ``repeats`` launches, float64 [n] each.
+    """Return the mean time (microseconds) and relative standard deviation of ``repeats`` launches, float64 [n] each.
 
     Third, what a pair without noise would take at the same moments of the session, over its time at the session's
     begin: the drift, float64 [n].
@@ -95,7 +95,7 @@ def noisy_us(
 
 
 def _waves(shape: np.ndarray, side: int, law: Deviation) -> np.ndarray:
-    """Random cosine features; summed feature by feature, for a matrix product's bits depend on the row count."""
+    """Return random cosine features, summed one by one, for a matrix product's bits depend on the row count."""
     features = len(shape)
     generator = np.random.default_rng(law.seed)
     weights = generator.normal(size=(2, features, law.waves)).astype(np.float32)[side] * law.kernel_weight
@@ -107,7 +107,7 @@ def _waves(shape: np.ndarray, side: int, law: Deviation) -> np.ndarray:
 
 
 def _outliers(time_us: np.ndarray, chance: np.ndarray, repeats: int, law: Noise) -> np.ndarray:
-    """Now and then a run is slow: an exponential log slowdown with a relative and an absolute part."""
+    """Draw slow runs: now and then an exponential log slowdown with a relative and an absolute part."""
     slow = chance < law.outlier_rate
     change = np.zeros_like(time_us)
     size = -np.log(np.maximum(chance[slow] / np.float32(law.outlier_rate), np.float32(1e-6)))
@@ -117,7 +117,7 @@ def _outliers(time_us: np.ndarray, chance: np.ndarray, repeats: int, law: Noise)
 
 
 def _drift(position: np.ndarray, seed: int, law: Noise) -> np.ndarray:
-    """Slow wave of the clock and warm-up at ``position`` (0 to 1) in the session, as a log change."""
+    """Return the slow wave of the clock and the warm-up at ``position`` (0 to 1) in the session, as a log change."""
     pairs = position * np.float32(law.session_pairs)
     phase = np.float32(seed % 628 * 0.01)
     wave = np.sin(pairs * np.float32(2 * np.pi / law.drift_period) + phase)
@@ -126,7 +126,7 @@ def _drift(position: np.ndarray, seed: int, law: Noise) -> np.ndarray:
 
 
 def _sample_scatter(normal: np.ndarray, repeats: int) -> np.ndarray:
-    """Ratio of a sample's standard deviation to the true one; Wilson and Hilferty's chi-square quantile."""
+    """Return the ratio of a sample's standard deviation to the true one; Wilson and Hilferty's chi-square quantile."""
     if repeats < 2:
         return np.full(len(normal), np.nan)
     width = 2.0 / (9.0 * (repeats - 1))

@@ -78,7 +78,7 @@ class _Launch:
         self.inside_n = np.minimum(columns / (self.tiles_n * kernel["tile_n"]), 1)
 
     def split(self) -> np.ndarray:
-        """Deal the k-steps of each tile to blocks, under split-K or stream-K; the number of partial results a tile."""
+        """Deal the k-steps of each tile to blocks, under split-K or stream-K; return the partial results of a tile."""
         kernel, tiles, steps = self.kernel, self.blocks, self.steps
         split = np.minimum(kernel["split_k"], np.maximum(np.floor(steps / 2), 1))
         streamk = kernel["streamk"] > 0
@@ -89,7 +89,7 @@ class _Launch:
         return np.where(streamk, np.minimum(np.maximum(persistent / tiles, 1), steps), split)
 
     def reduction_us(self, partials: np.ndarray) -> np.ndarray:
-        """Adding up partial weight gradients in fp32, and the second launch of two-stage kernels."""
+        """Return the time to add up partial weight gradients in fp32, and of the second launch of two-stage kernels."""
         law, hardware = self.coefficients.splitting, self.hardware
         gradient = self.problem["filter_bytes"] * np.float32(4) / self.problem["element_bytes"]
         passes = np.minimum(partials, np.float32(law.reduction_passes))
@@ -101,7 +101,7 @@ class _Launch:
         return np.where(partials > 1, adding, np.float32(0)) + self.kernel["two_stage"] * second
 
     def compute_us(self) -> np.ndarray:
-        """Whole rounds of resident blocks, the last round partly filled."""
+        """Return the time of whole rounds of resident blocks, the last round partly filled."""
         law, kernel, hardware = self.coefficients.schedule, self.kernel, self.hardware
         outside = np.float32(law.masked_rows) * (1 - self.inside_m)
         outside += np.float32(law.masked_columns) * (1 - self.inside_n)
@@ -120,7 +120,7 @@ class _Launch:
         return cycles / np.float32(hardware.clock_ghz * 1e3)
 
     def memory_us(self) -> np.ndarray:
-        """The slowest of L2, last-level cache and main memory."""
+        """Return the time of the slowest of L2, last-level cache and main memory."""
         law, problem, kernel, hardware = self.coefficients.memory, self.problem, self.kernel, self.hardware
         traffic = kernel["tile_m"] * self.inside_m + kernel["tile_n"] * self.inside_n
         traffic = traffic * kernel["tile_k"] * problem["element_bytes"] * self.blocks * self.steps
@@ -139,7 +139,7 @@ class _Launch:
         return time / np.clip(active * np.float32(law.active_slope), np.float32(law.least_active), 1)
 
     def _l2_miss(self) -> np.ndarray:
-        """Share of block traffic that misses L2: the blocks of one die form a patch that shares rows and columns."""
+        """Return the share of block traffic that misses L2; the blocks of a die form a patch of rows and columns."""
         kernel, hardware = self.kernel, self.hardware
         patch = np.minimum(self.slots, self.blocks) / np.float32(hardware.xcds)
         patch_n = np.minimum(np.maximum(np.sqrt(patch), 1), self.tiles_n)
@@ -151,7 +151,7 @@ class _Launch:
 
 
 def _slower(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Time of two things that hide each other but for what is close: the fourth root of the sum of fourth powers."""
+    """Return the time of two things that hide each other, but for what is close: a norm of fourth powers."""
     squares = one * one, other * other
     return np.sqrt(np.sqrt(squares[0] * squares[0] + squares[1] * squares[1]))
 

@@ -21,5 +21,5 @@ for _engine, _tiles in ENGINES.items():
 
 
 def tile_code(engine: int, tile: int | None) -> int:
-    """One number for an engine and its tile; a tile beyond the table has the engine's last number."""
+    """Return one number for an engine and its tile; a tile beyond the table has the engine's last number."""
     return _FIRST_ENGINE[engine] + (0 if tile is None else 1 + min(tile, ENGINES[engine]))

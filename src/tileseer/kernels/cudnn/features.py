@@ -33,7 +33,7 @@ CUDNN_CANDIDATE = (
 
 
 def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
-    """Float64 [Q] by name."""
+    """Return what candidate features are made of, float64 [Q] by name."""
     plans = [Plan.parse(name) for name in candidates["kernel"]]
     columns = {
         "engine": [plan.engine for plan in plans],

@@ -33,7 +33,7 @@ SAID: dict[str, Any] = {
 def terms(
     problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, hardware: Hardware, coefficients: Coefficients
 ) -> KernelTerms:
-    """Terms of the nearest CK Tile kernels, with the tiles, warps and vectors of ``candidates``.
+    """Return costs, identities and verdicts of Q candidates (fields of ``KernelConfig``, ``split_k``).
 
     Shared memory grows with the stages and bounds the resident blocks. Its traffic adds to a k-step: every warp reads
     its rows and columns, and the tile is written once. On recorded H200 times it does not hide. Swizzle, the iterator
@@ -51,7 +51,7 @@ def terms(
 
 
 def estimate(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> pd.DataFrame:
-    """The operands' shared memory is all that is known without a compiler."""
+    """Estimate shared memory, that of the operands: it is all that is known without a compiler."""
     used, room = shared_bytes(candidates).to_numpy(), hardware.lds_bytes
     fault = [f"{size} bytes of shared memory, {room} a block" if size > room else "" for size in used]
     columns = {"vgprs": np.nan, "lds_bytes": used, "occupancy": np.nan, "fault": fault}

@@ -29,14 +29,14 @@ class CutlassEmitter(Emitter):
 
     @staticmethod
     def entries(names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:
-        """How a library lists each kernel: by name, which is the key."""
+        """Return how a dispatcher finds each kernel: header, wrapper, and the key's values as registration has them."""
         return [
             {"kernel": name, "header": f"{name}.cuh", "unit": f"{name}.cu", "registry_key": {"name": name}}
             for name in names
         ]
 
     def header(self, kernel: CutlassKernel, arch: str) -> str:
-        """The kernel's header for ``arch`` (sm_...)."""
+        """Return the kernel's header for ``arch`` (sm_...)."""
         # The arch becomes part of C++ text.
         if not _SM_ARCH.fullmatch(arch):
             raise UserError(f"arch {arch!r} is no CUDA target of the form sm_90")
@@ -60,21 +60,21 @@ class CutlassEmitter(Emitter):
         )
 
     def paths(self, kernel: CutlassKernel) -> list[str]:
-        """The files of one kernel: header and unit."""
+        """Return the files of one kernel: header and unit."""
         return [f"{kernel.name}.cuh", f"{kernel.name}.cu"]
 
     def kernel_files(self, kernel: CutlassKernel, arch: str) -> dict[str, str]:
-        """Path to text of the files of one kernel."""
+        """Return path to text of the files of one kernel; see ``paths``."""
         texts = [self.header(kernel, arch), self._render("kernel.cu.j2", name=kernel.name)]
         return dict(zip(self.paths(kernel), texts, strict=True))
 
     def collection_files(self, kernels: Sequence[CutlassKernel], arch: str, chunk_size: int = 0) -> dict[str, str]:
-        """The one source that registers all kernels, however many."""
+        """Return the one source that registers all kernels, however many."""
         return {"library.cu": self.registration_source(kernels)}
 
 
 def _swizzle(kernel: CutlassKernel) -> str:
-    """The 2D input gradient for any stride walks the tiles of one filter phase after the other."""
+    """Return the swizzle; the 2D input gradient for any stride walks the tiles of one filter phase after the other."""
     if kernel.variant == "bwd_data" and kernel.ndim == 2 and kernel.strides == "strided":
         return f"cutlass::conv::threadblock::StridedDgradIdentityThreadblockSwizzle<{kernel.swizzle}>"
     return f"cutlass::gemm::threadblock::GemmIdentityThreadblockSwizzle<{kernel.swizzle}>"

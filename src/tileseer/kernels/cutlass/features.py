@@ -17,7 +17,7 @@ OWN = (
 
 
 def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
-    """What the features are made of, float64 [Q] by name; a group is a GEMM of its own, none are merged."""
+    """Return what candidate features are made of, float64 [Q] by name."""
     columns = gemm.numbers(candidates)
     columns["analytic"] = (candidates["iterator"] == "analytic").to_numpy(np.float64)
     columns["any_stride"] = (candidates["strides"] == "strided").to_numpy(np.float64)

@@ -102,5 +102,5 @@ class CutlassKernel(gemm.GemmKernel):
 
 
 def shared_bytes(columns: Any) -> Any:
-    """Shared memory of the operand buffers of all stages, bytes; elements have two. ``columns``: fields of kernels."""
+    """Return the bytes of shared memory of all stages' buffers of 16-bit elements; ``columns``: fields of kernels."""
     return (columns["tile_m"] + columns["tile_n"]) * columns["tile_k"] * 2 * columns["stages"]

@@ -88,19 +88,19 @@ LARGEST_FILTER = 32
 
 
 def _groups_fill_tile(kernel: Columns, problem: Columns) -> np.ndarray:
-    """A group's output channels are whole tiles, or a tile is whole groups."""
+    """Tell whether a group's output channels are whole tiles, or a tile is whole groups."""
     channels, tile, mode = problem["group_k"], kernel["tile_n"], kernel["group_mode"]
     return ((mode != "single") | (channels % tile == 0)) & ((mode != "multiple") | (tile % channels == 0))
 
 
 def _filter_has_masks(kernel: Columns, problem: Columns) -> np.ndarray:
-    """The optimized iterators keep a mask bit a tap; those of the weight gradient need none."""
+    """Tell whether a mask bit a tap is enough, as optimized iterators have; the weight gradient's need none."""
     free = (kernel["iterator"] != "optimized") | (kernel["variant"] == "bwd_weight")
     return free | (problem["largest_filter"] <= LARGEST_FILTER)
 
 
 def _slices_have_work(kernel: Columns, problem: Columns, split: np.ndarray) -> np.ndarray:
-    """Split-K exists for the weight gradient, and every slice has a step of the reduction."""
+    """Tell whether every slice has a step of the reduction; only the weight gradient is split."""
     steps = np.ceil(problem["gemm_k"] / kernel["tile_k"])
     return (split == 1) | ((kernel["variant"] == "bwd_weight") & (split <= steps))
 

@@ -155,7 +155,7 @@ PAIR = (
 
 
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
-    """What problem and pair features are made of, float64 [P] by name.
+    """Return what problem and pair features are made of, float64 [P] by name.
 
     ``dims`` are the 19 dimensions, int64 [P] each. Plain arithmetic, as ``implicit_gemm.gemm_columns``.
     """
@@ -172,7 +172,7 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
 
 
 def numbers(candidates: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Columns of candidates that are numbers or flags, float64 [Q] by name."""
+    """Return the columns of candidates that are numbers or flags, float64 [Q] by name."""
     columns = {str(name): values.to_numpy() for name, values in candidates.items()}
     return {name: v.astype(np.float64) for name, v in columns.items() if v.dtype.kind in "biuf"}
 
@@ -202,5 +202,5 @@ def with_loads(columns: dict[str, np.ndarray], candidates: pd.DataFrame, hardwar
 def feature_set(
     candidate: tuple[Feature, ...], candidate_columns: Callable[[pd.DataFrame, Hardware], dict[str, np.ndarray]]
 ) -> FeatureSet:
-    """The shared features of problems and pairs with a library's features of candidates."""
+    """Return the shared features of problems and pairs with a library's features of candidates."""
     return FeatureSet(PROBLEM, candidate, PAIR, problem_columns, candidate_columns, _add_pair_columns)

@@ -17,7 +17,7 @@ LARGEST_POWER = 4096
 
 
 def fits(tiles: Tiles, powers: tuple[str, ...]) -> tuple[Feature, ...]:
-    """How well extents fit tiles of some sizes, and powers of 2."""
+    """Return features of how well extents fit tiles of some sizes, and powers of 2."""
     return (
         *(_fill(name, size) for name, sizes in tiles.items() for size in sizes),
         *(_power(name) for name in powers),
@@ -60,7 +60,7 @@ LIBRARY_PROBLEM = (
 
 
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
-    """What the features are made of, float64 [P] by name; see ``gemm.problem_columns``."""
+    """Return what the features are made of, float64 [P] by name; see ``gemm.problem_columns``."""
     columns = gemm.problem_columns(dims, operation, hardware)
     outputs = []
     for image, extent, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")):

@@ -66,7 +66,7 @@ class FeatureSet:
     """Name of the set that distinguishes layouts, if there is one."""
 
     def pairs(self, problems: Rows, candidates: Rows, compute_units: int) -> PairColumns:
-        """What pair features are made of."""
+        """Return what pair features are made of."""
         columns = PairColumns(problems, candidates, compute_units)
         self.add_pair_columns(columns)
         return columns
@@ -89,12 +89,12 @@ class FeatureSet:
 
 
 def column(name: str) -> Callable[[Columns], np.ndarray]:
-    """What reads a table column as it is."""
+    """Return a function that reads a table column as it is."""
     return lambda columns: columns[name]
 
 
 def raw(unit: str, **meanings: str) -> tuple[Feature, ...]:
-    """Features that are a table column as it is."""
+    """Return features that are a table column as it is."""
     return tuple(Feature(name, unit, meaning, column(name)) for name, meaning in meanings.items())
 
 

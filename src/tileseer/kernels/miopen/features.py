@@ -45,7 +45,7 @@ _SOLVER_FEATURES = (Feature("solver", "code", "MIOpen's number of the solver", c
 
 
 def _solvers(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
-    """Float64 [Q] by name."""
+    """Return what candidate features are made of, float64 [Q] by name."""
     return {"number": np.array([SOLVERS[name].number for name in candidates["solver"]], np.float64)}
 
 

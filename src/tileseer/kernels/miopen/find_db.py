@@ -80,7 +80,7 @@ class Key:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """The key of a problem; without a layout it is NCHW."""
+        """Return the key of a problem; without a layout it is NCHW."""
         ndim = problem.ndim
         images = (problem.C, *problem.dims[4:7][-ndim:]), (problem.K, *problem.output[-ndim:])
         first, second = images if problem.variant == DIRECTION_OF_LETTER["F"] else images[::-1]
@@ -100,7 +100,7 @@ class Key:
         return f"{text}_g{self.groups}" if self.groups > 1 else text
 
     def problem(self) -> Problem:
-        """The problem, whose key is this one; ``UnusableError`` if the key is of none that we have."""
+        """Return the problem, whose key is this one; ``UnusableError`` if the key is of none that we have."""
         layouts = "-".join(self.layouts)
         if self.layouts not in LAYOUT_WORDS:
             raise UnusableError(
@@ -151,7 +151,7 @@ class Entry(NamedTuple):
 
 
 def parse_entry(text: str) -> Entry:
-    """One entry of a line, of either form."""
+    """Read one entry of a line, of either form."""
     before, _, behind = text.strip().partition(":")
     parts = behind.split(",")
     if before.startswith("miopenConvolution"):
@@ -162,7 +162,7 @@ def parse_entry(text: str) -> Entry:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines of a file, unpacked; ``UserError`` where it is damaged."""
+    """Yield the lines of a file, unpacked; ``UserError`` where it is damaged."""
     size = 0
     with path.open("rb") as file:
         packed = file.read(3) == b"BZh"

@@ -166,12 +166,12 @@ _ALGORITHMS = {"implicit_gemm": "ImplicitGEMM", "gemm": "GEMM", "fft": "FFT"}
 
 
 def algorithm_prefix(direction: str) -> str:
-    """How the algorithms of a direction begin."""
+    """Return how the algorithms of a direction begin."""
     return f"miopenConvolution{_NAME_OF_DIRECTION[direction]}Algo"
 
 
 def algorithm_word(solver: str, direction: str) -> str | None:
-    """What MIOpen writes for the algorithm of a solver in F, B or W; None if none of its lines has the two."""
+    """Return what MIOpen writes for the algorithm of a solver in F, B or W; None if none of its lines has the two."""
     facts = SOLVERS[solver]
     if direction not in facts.directions:
         return None

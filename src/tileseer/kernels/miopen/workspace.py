@@ -33,14 +33,14 @@ NONE_IN_FP32 = ("ConvHipImplicitGemmBwdDataV1R1", "ConvMlirIgemmWrWXdlops")
 
 
 def workspace(solver: str, problem: Problem) -> int | None:
-    """Bytes that a solver needs for a problem; None if there is no formula, or it cannot run."""
+    """Return the bytes that a solver needs for a problem; None if there is no formula, or it cannot run."""
     if solver in WITHOUT_WORKSPACE or (solver in NONE_IN_FP32 and problem.dtype == "fp32"):
         return 0
     return FORMULAS[solver](problem) if solver in FORMULAS else None
 
 
 def _tensors(problem: Problem) -> tuple[int, int, int]:
-    """Elements of input, filter and output."""
+    """Return the elements of input, filter and output."""
     image = problem.N * problem.C * problem.Di * problem.Hi * problem.Wi
     filters = problem.K * (problem.C // problem.G) * problem.Z * problem.Y * problem.X
     return image, filters, problem.N * problem.K * prod(problem.output)
@@ -59,14 +59,14 @@ def _aligned(*parts: int) -> int:
 
 
 def _columns(problem: Problem) -> int | None:
-    """The matrix of filter positions by output pixels, of one image."""
+    """Return the bytes of the matrix of filter positions by output pixels, of one image."""
     taps = problem.Z * problem.Y * problem.X
     size = problem.C * taps * prod(problem.output) * _size(problem)
     return size if size <= LARGEST_GEMM else None
 
 
 def _subsampled(problem: Problem) -> int:
-    """The input pixels that a strided 1x1 filter reads."""
+    """Return the bytes of the input pixels that a strided 1x1 filter reads."""
     return problem.N * problem.C * prod(problem.output) * _size(problem)
 
 
@@ -76,7 +76,7 @@ def _subsampled_and_output(problem: Problem) -> int | None:
 
 
 def _transposed_and_cast(problem: Problem) -> int:
-    """Tensors that are not NHWC in that layout, and the result in fp32.
+    """Return the bytes of tensors that are not NHWC in that layout, and of the result in fp32.
 
     A tensor of one channel, or of one pixel, is in both layouts at once.
     """
@@ -107,7 +107,7 @@ def _filter_of_all_groups_in_fp32(problem: Problem) -> int:
 
 
 def _filters(images: int) -> Callable[[Problem], int]:
-    """A filter for each part of the batch, of so many images."""
+    """Return a formula: a filter for each part of the batch, of so many images."""
 
     def size(problem: Problem) -> int:
         parts = -(-problem.N // images)
@@ -126,7 +126,7 @@ def _subsampled_if_strided(problem: Problem) -> int:
 
 
 def _subsampled_in_two_passes(problem: Problem) -> int | None:
-    """None where the number of passes decides."""
+    """Return 0; None where the number of passes decides."""
     one = problem.C % 16 or problem.K % 16 or problem.pad_h or problem.pad_w or not _strided(problem)
     return 0 if one else None
 

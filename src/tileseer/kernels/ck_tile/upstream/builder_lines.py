@@ -111,22 +111,22 @@ class Line:
         return name in self._texts
 
     def text(self, name: str, absent: str = "") -> str:
-        """The value as it stands there."""
+        """Return the value as it stands there."""
         return self._texts.get(name, [absent])[0]
 
     def word(self, name: str, table: Mapping[str, Value], absent: str = "") -> Value:
-        """What the value stands for in a table."""
+        """Return what the value stands for in a table."""
         text = self.text(name, absent)
         if text not in table:
             raise self.error(f"{name} {text!r} is unknown; known: {', '.join(table)}")
         return table[text]
 
     def flag(self, name: str) -> bool:
-        """A yes or no; absent: no."""
+        """Return a yes or no; absent is no."""
         return self.word(name, _BOOL_OF_WORD, "false")
 
     def sizes(self, name: str, least: int = 1) -> tuple[int, ...]:
-        """Whole numbers; none if they are absent."""
+        """Return whole numbers; none if they are absent."""
         texts = self._texts.get(name, ())
         for text in texts:
             if not (text.isascii() and text.isdigit() and int(text) >= least):
@@ -134,11 +134,11 @@ class Line:
         return tuple(map(int, texts))
 
     def size(self, name: str, absent: int = 0) -> int:
-        """The smallest of some whole numbers."""
+        """Return the smallest of some whole numbers."""
         return min(self.sizes(name), default=absent)
 
     def error(self, reason: str) -> UserError:
-        """What is wrong with the line."""
+        """Return the error that says what is wrong with the line."""
         return UserError(f"{self.where}: {self._name}: {reason}")
 
     def _listed(self, body: str) -> dict[str, list[str]]:

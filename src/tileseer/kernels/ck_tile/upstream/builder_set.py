@@ -30,7 +30,7 @@ EPILOGUE = "cshuffle"
 def gemm_kernels(
     cell: Cell, rule_set: str, root: Path, rules: BuilderRules, specs: ArchSpecs
 ) -> dict[KernelConfig, str]:
-    """Kernels of a cell in file order, each with the pipeline that its first line asked for if it is another one.
+    """Return the kernels of a cell in file order, with the pipeline that the first line of each asked for if another.
 
     1D has no files and no kernels.
     """
@@ -63,7 +63,7 @@ def depthwise_kernels(
 
 
 def _kernels_of(lines: Iterable[Line], cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> dict[KernelConfig, str]:
-    """The kernel of each line that makes one that the reference keeps, the first of equal ones."""
+    """Return the kernel of each line that makes one that the reference keeps, the first of equal ones."""
     kernels: dict[KernelConfig, str] = {}
     for line in lines:
         word = line.text("pipeline") or "direct " * line.flag("direct") + line.text("version", "v1")
@@ -76,7 +76,7 @@ def _kernels_of(lines: Iterable[Line], cell: Cell, rules: BuilderRules, specs: A
 
 
 def _kernel_of(line: Line, pipeline: str, cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> KernelConfig | None:
-    """The kernel of a line; none if its block is no whole number of waves on the arch."""
+    """Return the kernel of a line; none if its block is no whole number of waves on the arch."""
     if "bk1" in line and line.sizes("ak1") != line.sizes("bk1"):
         raise line.error(f"AK1 is {line.text('ak1')} and BK1 {line.text('bk1')}; they have to be equal")
     m, n, *depth = line.sizes("tile")
@@ -104,7 +104,7 @@ def _kernel_of(line: Line, pipeline: str, cell: Cell, rules: BuilderRules, specs
 
 
 def _shape(line: Line, tile: Sequence[int], cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> tuple[int, ...]:
-    """Waves and warp tile (m, n, k each) of a block size; nothing if that is no whole number of waves on this arch."""
+    """Return waves and warp tile (m, n, k each) of a block size; nothing if it is no whole number of waves."""
     block, matrix = line.size("block"), line.sizes("matrix")
     waves_m, waves_n = (
         size // (side * repeat) for size, side, repeat in zip(tile[:2], matrix, line.sizes("repeats"), strict=True)
@@ -117,7 +117,7 @@ def _shape(line: Line, tile: Sequence[int], cell: Cell, rules: BuilderRules, spe
 
 
 def _stores_odd(line: Line, options: Mapping[str, Any], cell: Cell) -> bool:
-    """Whether a second stage is needed: 16-bit results cannot be added up one by one."""
+    """Tell whether a second stage is needed: 16-bit results cannot be added up one by one."""
     stores = line.sizes("vectors")[2]
     if CLASS_OF[cell.dtype] != "half" or cell.variant != "bwd_weight" or "streamk" in options:
         return False
@@ -127,7 +127,8 @@ def _stores_odd(line: Line, options: Mapping[str, Any], cell: Cell) -> bool:
 def native_files(
     kernels: Iterable[Kernel], arch: str, rules: BuilderRules, specs: ArchSpecs
 ) -> tuple[dict[str, str], list[str]]:
-    """Native instance files of kernels: path below the folder of a rule set to text; and the names without a line.
+    """Return native instance files, path below the folder of a rule set to text, and the names of kernels without a
+    line.
 
     A kernel has a line if reading the line gives exactly this kernel.
     """
@@ -147,7 +148,7 @@ def native_files(
 
 
 def _native_line(kernel: KernelConfig, arch: str, rules: BuilderRules, specs: ArchSpecs) -> str:
-    """The line that is read as this kernel, or an empty string."""
+    """Return the line that is read as this kernel, or an empty string."""
     name, kind = next(
         (name, kind) for name, kind in rules.kinds.items() if kind.form == "native" and kind.variant == kernel.variant
     )
@@ -180,19 +181,19 @@ def _native_line(kernel: KernelConfig, arch: str, rules: BuilderRules, specs: Ar
 
 
 def _word_of(ours: str, table: Mapping[str, str]) -> str:
-    """The first word of the table for ours, or an empty string."""
+    """Return the first word of the table for ours, or an empty string."""
     return next((word for word, value in table.items() if value == ours), "")
 
 
 def _one_wave_covers(k: Columns) -> np.ndarray:
-    """One wave reads a whole row of A and of B: m (bwd_data: k) and n of the tile fit its lanes times the vector."""
+    """Tell whether one wave reads a whole row of A and of B."""
     rows_a = np.where(k["variant"] == "bwd_weight", k["tile_m"], k["tile_k"])
     a, b = rows_a <= k["wave_size"] * k["vec_a"], k["tile_n"] <= k["wave_size"] * k["vec_b"]
     return (k["variant"] == "forward") | (a & b)
 
 
 def _share_holds_vector(k: Columns) -> np.ndarray:
-    """bwd_data: a vector of A or B is no wider than a thread's share of the tile."""
+    """Tell whether a vector of A or B is no wider than a thread's share of the tile, for bwd_data."""
     a = k["vec_a"] <= k["tile_m"] * k["tile_k"] // k["threads"]
     b = k["vec_b"] <= k["tile_n"] * k["tile_k"] // k["threads"]
     return (k["variant"] != "bwd_data") | (a & b)

@@ -40,7 +40,7 @@ class CountedCell(NamedTuple):
     dtype: str
 
     def request(self) -> tuple[list[str], list[int], list[str]]:
-        """Variants, ndims and data types that are enumerated together."""
+        """Return the directions, dimensionalities and data types that are enumerated together."""
         return (
             list(VARIANTS) if self.variant == ALL else [self.variant],
             [int(ndim) for ndim in self.ndim.split("+")],
@@ -63,7 +63,7 @@ def counted_cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[Co
 
 
 def count_kernels(items: Sequence[ListedKernel]) -> dict[str, int]:
-    """Counted columns of one enumeration."""
+    """Return the counted columns of one enumeration."""
     every, passed = ([item.name for item in kept] for kept in (items, [item for item in items if not item.rule]))
     depthwise = sum(isinstance(item.kernel, DepthwiseConfig) for item in items)
     values = (len(every), len(set(every)), len(passed), len(set(passed)), depthwise)
@@ -88,7 +88,7 @@ def read_reference(path: Path) -> dict[CountedCell, dict[str, int]]:
 
 
 def difference(counted: dict[str, int], expected: dict[str, int]) -> str:
-    """The counts that differ, or an empty string."""
+    """Return the counts that differ, or an empty string."""
     return ", ".join(
         f"{column} {counted[column]} != {expected[column]}" for column in COUNTED if counted[column] != expected[column]
     )

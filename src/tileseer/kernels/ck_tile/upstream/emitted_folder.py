@@ -55,7 +55,7 @@ def _write_changed(folder: Path, path: str, text: str) -> bool:
 
 
 def _listed(folder: Path) -> set[str]:
-    """The paths of the manifest; a folder without one has none."""
+    """Return the paths of the manifest; a folder without one has none."""
     try:
         paths = set((folder / MANIFEST_FILE).read_text(encoding="utf-8").splitlines())
     except FileNotFoundError:

@@ -31,7 +31,7 @@ class RuleVerdict:
 def explain(
     kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs, api_table: Path, level: str = api.NEWEST
 ) -> list[RuleVerdict]:
-    """Verdict of every rule on ``arch``; the last one is whether a build for a level of the API has the kernel."""
+    """Return the verdict of every rule on ``arch``; the last says whether a build for an API level has the kernel."""
     specs.arch(arch)
     (listed,) = list_kernels([kernel], arch, specs)
     if isinstance(kernel, KernelConfig):

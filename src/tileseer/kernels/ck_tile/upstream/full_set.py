@@ -40,7 +40,7 @@ class Cell:
 
 
 def gemm_kernels(cell: Cell, rules: FullRules, specs: ArchSpecs) -> list[KernelConfig]:
-    """The implicit-GEMM kernels of a cell, in order; the first of equal ones stays."""
+    """Return the implicit-GEMM kernels of a cell, in order; the first of equal ones stays."""
     variant = rules.variants.get(cast(Variant, cell.variant))
     if variant is None:
         return []
@@ -50,7 +50,7 @@ def gemm_kernels(cell: Cell, rules: FullRules, specs: ArchSpecs) -> list[KernelC
 
 
 def depthwise_kernels(dtypes: Sequence[str], rules: FullRules) -> list[DepthwiseConfig]:
-    """The depthwise kernels, data types innermost; they do not depend on the arch."""
+    """Return the depthwise kernels, data types innermost; they do not depend on the arch."""
     return [
         DepthwiseConfig(dtype, *row.tile, row.filter, *row.stride, *row.sub_tile, row.batches, *row.vectors)
         for row in rules.depthwise
@@ -107,7 +107,7 @@ def _specializations(variant: str, tile: Triple) -> tuple[str, ...]:
 
 
 def _pairs(row: NamedTile, cell: Cell, specs: ArchSpecs) -> list[Pair]:
-    """The pairs of the table that the arch can build, or all that tile the block if it can build none."""
+    """Return the pairs of the table that the arch can build, or all that tile the block if it can build none."""
     allowed = set(specs.arch(cell.arch).waves)
     every = (
         ((waves_m, waves_n, waves_k), (warp_m, warp_n))
@@ -122,7 +122,7 @@ def _pairs(row: NamedTile, cell: Cell, specs: ArchSpecs) -> list[Pair]:
 
 
 def _warp_tile_k(tile_k: int, warp_m: int, is_float: bool, small: bool) -> int:
-    """K of the warp tile; ``small`` asks for the form that stream-K and some wavelet kernels use."""
+    """Return k of the warp tile; ``small`` asks for the form that stream-K and some wavelet kernels use."""
     wide = warp_m == WIDE
     if small:
         return min(8 if wide else 16, tile_k // 4 if is_float else tile_k)
@@ -132,19 +132,19 @@ def _warp_tile_k(tile_k: int, warp_m: int, is_float: bool, small: bool) -> int:
 
 
 def _sides(row: NamedTile, wave: Triple) -> list[int]:
-    """M = n of the warp tile: the table's exception, else 32 where that fits both sides of a wave's share."""
+    """Return m = n of the warp tile: the table's exception, else 32 where that fits both sides of a wave's share."""
     fits = all(size % (waves * WIDE) == 0 for size, waves in zip(row.tile[:2], wave[:2], strict=True))
     return row.warp_tile.get(wave, [WIDE if fits else NARROW])
 
 
 def _wave_counts(size: int, warp: int) -> list[int]:
-    """Waves that share ``size``, from most to fewest: the repeats of each divide what is there."""
+    """Return the waves that share ``size``, from most to fewest: the repeats of each divide what is there."""
     warps = size // warp
     return [warps // repeats for repeats in range(1, warps + 1) if size % warp == warps % repeats == 0]
 
 
 def _vectors_fit(vectors: Triple, tile: Triple, waves: Triple, element_bytes: float) -> bool:
-    """Whether the threads of a block can load A (m, k) and B (n, k) evenly and store rows of C in vectors.
+    """Return whether the threads of a block can load A (m, k) and B (n, k) evenly and store rows of C in vectors.
 
     The elements of A or B a thread loads must be a multiple of the vector, or the vector a multiple of them.
     """

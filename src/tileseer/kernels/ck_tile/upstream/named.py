@@ -78,11 +78,11 @@ class ListedKernel:
         return str(self.kernel.name)
 
     def is_built(self, included: Collection[str]) -> bool:
-        """Whether a build has the kernel when the flags ``included`` are asked for."""
+        """Return whether a build has the kernel when the flags ``included`` are asked for."""
         return flags.ALL in included or all(flag.name in included for flag in self.flags)
 
     def record(self, arch: str) -> dict[str, Any]:
-        """The columns of a list, ``LISTED_COLUMNS``, then the kind of the kernel and its fields."""
+        """Return the columns of a list, ``LISTED_COLUMNS``, then the kind of the kernel and its fields."""
         return {
             "kernel": self.name,
             "arch": arch,
@@ -99,7 +99,7 @@ class ListedKernel:
 def list_kernels(
     kernels: Sequence[AnyKernel], arch: str, specs: ArchSpecs, lossy: Mapping[KernelConfig, str] | None = None
 ) -> list[ListedKernel]:
-    """Kernels with the verdict of the filter and their flags, in their order.
+    """List kernels with the verdict of the filter and their flags, in their order.
 
     ``lossy`` has the pipelines that an instance file asked for in place of a kernel's.
     """
@@ -124,7 +124,7 @@ def list_kernels(
 
 
 def checkout(name: str, ck_root: str | Path | None) -> Path:
-    """The Composable Kernel checkout that a set is read from."""
+    """Return the Composable Kernel checkout that a set is read from."""
     if not ck_root:
         raise UserError(
             f"the rule set {name} is read from a Composable Kernel checkout: give its top folder as ck.root "
@@ -136,7 +136,7 @@ def checkout(name: str, ck_root: str | Path | None) -> Path:
 def kernels_of_fields(
     fields: dict[str, Any], variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
 ) -> list[KernelConfig]:
-    """The kernel of ``fields`` for each direction, dimensionality and data type."""
+    """Return the kernel of ``fields`` for each direction, dimensionality and data type."""
     return [
         KernelConfig(variant=variant, dtype=dtype, layout=LAYOUTS_OF_NDIM[ndim][0], ndim=ndim, **fields)
         for variant, ndim, dtype in product(variants, ndims, dtypes)
@@ -158,7 +158,7 @@ class Enumerator:
     def enumerate(
         self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> list[ListedKernel]:
-        """Kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
+        """Return the kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
 
         Order and, for the samples, content depend on the request as a whole.
         """
@@ -215,7 +215,7 @@ class Enumerator:
         return listed
 
     def _default(self, name: str, cells: Sequence[Cell]) -> list[ListedKernel]:
-        """Every kernel is made for every data type, suited or not, data types innermost."""
+        """List every kernel for every data type, suited or not, data types innermost."""
         listed = []
         for _, row in groupby(cells, key=attrgetter("ndim")):
             every = zip(*(default_kernels(cell, self._tables.default) for cell in row), strict=True)

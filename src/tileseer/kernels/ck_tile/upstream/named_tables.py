@@ -97,7 +97,7 @@ class NamedTile(StrictModel):
     float: ClassRow | None = None
 
     def of_class(self, name: Class) -> ClassRow | None:
-        """Row of one class."""
+        """Return the row of one class."""
         return self.half if name == "half" else self.float
 
 
@@ -115,7 +115,7 @@ class FeatureRow(StrictModel):
     streamk_persistent: bool = False
 
     def options(self) -> dict[str, Any]:
-        """Fields of ``KernelConfig`` that the feature sets."""
+        """Return the fields of ``KernelConfig`` that the feature sets."""
         return self.model_dump(exclude={"tiles", "classes", "pipelines"})
 
 

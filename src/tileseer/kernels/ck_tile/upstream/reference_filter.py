@@ -23,7 +23,7 @@ WAVE32_MIN_WARP_K = 32
 
 
 def filter_parts(kernels: Sequence[KernelConfig], arch: str, specs: ArchSpecs) -> dict[str, dict[str, np.ndarray]]:
-    """What the rules read of Q kernels, [Q] each; ``covered``: waves x warp tile, with one wave along k assumed.
+    """Return what the rules read of Q kernels, [Q] each; ``covered``: waves x warp tile, with one wave along k assumed.
 
     The reference's rules read the arch's columns among those of the kernel.
     """
@@ -152,7 +152,7 @@ ARCH_RULES = (
 def without_broken(
     rules: Sequence[Rule], kernels: Sequence[KernelConfig], arch: str, specs: ArchSpecs
 ) -> list[KernelConfig]:
-    """The kernels that break none of the rules, in their order."""
+    """Return the kernels that break none of the rules, in their order."""
     if not kernels:
         return []
     broken = broken_rules(rules, filter_parts(kernels, arch, specs))

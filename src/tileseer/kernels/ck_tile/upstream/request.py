@@ -32,7 +32,7 @@ _OTHER_WORDS = {"wave": "warp", "vec": "vector"}
 
 
 def _options(field: str) -> list[str]:
-    """The options that give a field, the first one for messages."""
+    """Return the options that give a field, the first one for messages."""
     if field == "streamk_reduction":
         return ["--streamk-reduction-strategy"]
     own = field.replace("_", "-")
@@ -67,17 +67,17 @@ def add_field_options(parser: argparse._ActionsContainer) -> None:
 
 
 def given_fields(args: argparse.Namespace) -> dict[str, Any]:
-    """Fields that an option was given for; none means that no single kernel is asked for."""
+    """Return the fields that an option was given for; none means that no single kernel is asked for."""
     return {field: getattr(args, field) for field in _OPTIONS if getattr(args, field) is not None}
 
 
 def option_of(field: str) -> str:
-    """The option that gives a field."""
+    """Return the option that gives a field."""
     return _OPTIONS[field][0]
 
 
 def kernel_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields of ``KernelConfig`` except variant, dtype, layout and ndim, with the defaults filled in."""
+    """Return the fields of ``KernelConfig`` except variant, dtype, layout and ndim, with the defaults filled in."""
     values = DEFAULT_FIELDS | fields
     if values["double_smem_buffer"] is None:
         values["double_smem_buffer"] = values["pipeline"] in ALWAYS_DOUBLE_LDS

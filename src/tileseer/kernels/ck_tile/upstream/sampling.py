@@ -11,7 +11,7 @@ Element = TypeVar("Element")
 
 
 def category(kernel: Any) -> tuple[str, str]:
-    """What kind of kernel it is, the first kind that fits, and its data type."""
+    """Return what kind of kernel it is, the first kind that fits, and its data type."""
     if kernel.kind != "implicit_gemm":
         return kernel.kind, kernel.dtype
     kinds = (
@@ -25,7 +25,7 @@ def category(kernel: Any) -> tuple[str, str]:
 
 
 def every_nth(kernels: Sequence[Any], step: int) -> list[int]:
-    """Ranks of every ``step``-th kernel of each category, in order; a smaller category gives its first.
+    """Return the ranks of every ``step``-th kernel of each category, in order; a smaller category gives its first.
 
     Then the first kernel of each (variant, dtype, pipeline, scheduler) that would be missing is added.
     """
@@ -38,7 +38,7 @@ def every_nth(kernels: Sequence[Any], step: int) -> list[int]:
 
 
 def in_turn(kernels: Sequence[Any], at_least: int) -> list[int]:
-    """Ranks of the first kernel of each category and dimensionality, then of the second ... up to ``at_least``."""
+    """Return the ranks of the first kernel of each category and dimensionality, then of the second, so many."""
     groups = _grouped(range(len(kernels)), lambda rank: (*category(kernels[rank]), kernels[rank].ndim))
     turns = [rank for rank in chain.from_iterable(zip_longest(*groups)) if rank is not None]
     return turns[: max(at_least, len(groups))]
