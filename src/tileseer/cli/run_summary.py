@@ -64,7 +64,7 @@ def lines_of(arch: str) -> Iterator[str]:
 
 
 def unused_gpu(index: model_files.Index) -> str | None:
-    """The command that measures a GPU of the arch that is visible here, if these models are not of its times."""
+    """Return the command that measures a visible GPU of the arch, if these models are not of its times."""
     command = measuring_command(index.arch)
     measured_with = library_of_arch(index.arch).measured_with
     if index.device_kind == "measured" or command is None or measured_with is None:

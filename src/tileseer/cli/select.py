@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
-    """What to do where no candidate supports a problem, and how often that is."""
+    """Yield what to do where no candidate supports a problem, and how often that is."""
     # Imported here: a ranking does without.
     from tileseer.serve.evaluation import Evaluation
 

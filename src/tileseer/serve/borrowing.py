@@ -45,12 +45,12 @@ class Borrowed(NamedTuple):
         ]
 
     def record(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Return the same for JSON."""
         return self._asdict() | {"loss": None if self.loss is None else self.loss._asdict()}
 
 
 def borrow(models: Path, like: str) -> tuple[Path, Borrowed]:
-    """The folder whose models ``models`` borrows, that of the arch ``like``, and how to label what they say.
+    """Return the folder whose models ``models`` borrows, that of the arch ``like``, and a label for what they say.
 
     ``UserError``: the GPU has models of its own, there are none of ``like``, or it is no sibling.
     """
@@ -71,7 +71,7 @@ def borrow(models: Path, like: str) -> tuple[Path, Borrowed]:
 
 
 def _refuse_strangers(own: str, like: str) -> None:
-    """``UserError`` unless two archs have the same kernels, and GPUs of one generation."""
+    """Raise a ``UserError`` unless two archs have the same kernels, and GPUs of one generation."""
     kernels = [library_of_arch(arch).name for arch in (own, like)]
     if kernels[0] != kernels[1]:
         raise UserError(f"--like {like}: has {kernels[1]} candidates, but {own} names {kernels[0]} ones; rename {own}")
@@ -83,6 +83,6 @@ def _refuse_strangers(own: str, like: str) -> None:
 
 
 def _generation(gpu: str) -> str:
-    """Generation of a GPU target by the table of archs; a target that the table lacks is one of its own."""
+    """Return the generation of a GPU target by the table of archs; one that the table lacks is one of its own."""
     archs = ArchSpecs.load(places.find_file(Path("config/arch_specs.json"))).archs
     return archs[gpu].family if gpu in archs else gpu

@@ -27,7 +27,7 @@ most 0.02, for 1.3 to 1.5 times the walks; 16 change nothing."""
 
 
 def calibrated_cuts(model: Model, problems: pd.DataFrame, scores: np.ndarray, threads: int) -> Sequence[Cut]:
-    """The cuts of a model.
+    """Return where candidates leave the running of a model.
 
     ``problems`` are P training problems, ``scores`` [P, Q] the model's, -inf where a candidate cannot run.
     """
@@ -49,7 +49,7 @@ def calibrated_cuts(model: Model, problems: pd.DataFrame, scores: np.ndarray, th
 
 
 def _spread(problem: np.ndarray, missing: np.ndarray) -> float:
-    """Root mean square of what is missing from sums, less its mean in the problem; ``problem`` is sorted."""
+    """Return the root mean square of what is missing from sums less its problem's mean; ``problem`` is sorted."""
     number = np.cumsum(first_of(problem)) - 1
     mean = np.bincount(number, missing) / np.bincount(number)
     return float(np.sqrt(np.mean((missing - mean[number]) ** 2)))

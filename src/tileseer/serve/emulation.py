@@ -30,7 +30,7 @@ class Workshop:
     """As ``Emulation.fewest``."""
 
     def libraries(self) -> Libraries:
-        """What compiles for this arch; ``UserError`` where this machine cannot."""
+        """Return what compiles for this arch; ``UserError`` where this machine cannot."""
         return Libraries(*registry.builder_parts(self.settings, self.arch, self.native))
 
     def execute(self, kernel: GemmKernel) -> KernelVerdict:
@@ -47,7 +47,7 @@ class Workshop:
 
 
 def verdicts(workshop: Workshop, kernels: Sequence[GemmKernel], jobs: int) -> Iterator[KernelVerdict]:
-    """Verdicts in the order of the kernels, made by several processes; earlier ones come from the cache."""
+    """Yield the verdicts in the order of the kernels, made by several processes; earlier ones come from the cache."""
     workshop.libraries()
     with ProcessPoolExecutor(max_workers=jobs) as pool:
         yield from pool.map(workshop.execute, kernels)

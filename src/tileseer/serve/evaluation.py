@@ -336,7 +336,7 @@ def layer_kinds(problems: pd.DataFrame) -> np.ndarray:
 
 
 def _distances(uses: pd.DataFrame, keys: pd.Index) -> list[tuple[dict[str, Any], np.ndarray]]:
-    """The bounds of each class of distance in octaves, and the layers in it, bool [R]; the nearest first.
+    """Return the bounds of each class of distance in octaves, and the layers in it, bool [R]; the nearest first.
 
     The last class has problems of a kind that is missing from training.
     """
@@ -353,7 +353,7 @@ def _distances(uses: pd.DataFrame, keys: pd.Index) -> list[tuple[dict[str, Any],
 
 
 def _worst(scored: Scored, chosen: np.ndarray, model: Model | None) -> list[LayerEvaluation]:
-    """The worst picks, worst first, each with what spoke for it."""
+    """Return the worst picks, worst first, each with what spoke for it."""
     problems, names = scored.problems, scored.dataset.candidates["candidate"].to_numpy()
     keys = problems["problem_key"].to_numpy()
     listed = sorted(range(len(keys)), key=lambda i: (scored.picked[i], keys[i]))[:WORST_LISTED]
@@ -377,7 +377,7 @@ def _worst(scored: Scored, chosen: np.ndarray, model: Model | None) -> list[Laye
 
 
 def _baselines(scored: Scored, gpu: Hardware, several: bool) -> dict[str, Baseline]:
-    """Choosing without a model; the best single kernels have names unless each of ``several`` folds has its own."""
+    """Return choices without a model; best single kernels have names unless each of ``several`` folds has its own."""
     table = {
         name: Baseline(meaning=baselines.MEANINGS[name], efficiency=Summary.of(values))
         for name, values in baselines.score_baselines(scored, gpu).items()
@@ -391,14 +391,14 @@ def _baselines(scored: Scored, gpu: Hardware, several: bool) -> dict[str, Baseli
 
 
 def best_us(dataset: Dataset) -> np.ndarray:
-    """Microseconds of the fastest candidate of each problem, NaN without one."""
+    """Return the microseconds of the fastest candidate of each problem, NaN without one."""
     flops = implicit_gemm(dataset.problems, dataset.operation.rpartition("_")[0])["flops"].to_numpy(np.float64)
     tflops = dataset.best_tflops
     return np.divide(flops * 1e-6, tflops, out=np.full(len(flops), np.nan), where=tflops > 0)
 
 
 def _roofline_us(problems: pd.DataFrame, gpu: Hardware) -> pd.Series:
-    """Microseconds that problems of one operation take at least."""
+    """Return the microseconds that problems of one operation take at least."""
     gemm = implicit_gemm(problems, str(problems["variant"].iloc[0]))
     peak = gpu.peak_tflops_fp32 if problems["dtype"].iloc[0] == "fp32" else gpu.peak_tflops_16bit
     moved = gemm["bytes_read"] + gemm["bytes_written"]
@@ -406,7 +406,7 @@ def _roofline_us(problems: pd.DataFrame, gpu: Hardware) -> pd.Series:
 
 
 def _estimated_us(missing: pd.DataFrame, evaluated: pd.DataFrame, gpu: Hardware, libraries: pd.DataFrame) -> pd.Series:
-    """Microseconds of problems without a candidate: a library's time, else by the roofline share of the others."""
+    """Return microseconds of problems that nothing runs: a library's time, else by the others' roofline share."""
     if missing.empty:
         return pd.Series(dtype=float)
     slowdown = (evaluated["best_us"] / _roofline_us(evaluated, gpu)).median()
@@ -440,7 +440,7 @@ def _networks(uses: pd.DataFrame, best: pd.Series, taken: pd.Series, missing: pd
 
 
 def _beside(name: str, theirs: pd.Series, taken: pd.Series) -> LibraryComparison | None:
-    """The picks beside one library; None where no layer has both times."""
+    """Return the picks beside one library; None where no layer has both times."""
     times = pd.DataFrame({"theirs": theirs, "taken": taken}).dropna()
     if times.empty:
         return None

@@ -46,7 +46,7 @@ class Explanation(Origin):
 def explain_pick(
     models: Path, problem: Problem, top: int = 5, against: str | None = None, dataset: Path | None = None
 ) -> Explanation:
-    """Reasons of the models' pick for ``problem``.
+    """Return the reasons of the models' pick for ``problem``.
 
     The pick is explained against the candidate ``against``, by default the second of the ranking. With a dataset, the
     ranking has the times that it holds of this problem. ``UserError`` where nothing supports the problem, or
@@ -74,14 +74,14 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None,
 
 
 def refusals(model: Model, problem: Problem) -> dict[str, int]:
-    """How many candidates of a model each support rule refuses, by its reason, the most first."""
+    """Return how many candidates of a model each support rule refuses, by its reason, the most first."""
     rules = library_of_arch(model.spec.arch).rules.every
     verdicts = check_support(problem_frame([problem]), model.pool, model.spec.variant, model.hardware)[0]
     return dict(Counter(rules[verdict - 1].reason for verdict in verdicts.tolist() if verdict).most_common())
 
 
 def _shown(row: Ranked, best: float) -> dict[str, Any]:
-    """A candidate with the model's predictions; scores give the ratio to the pick's time."""
+    """Return a candidate with the model's predictions; scores give the ratio to the pick's time."""
     return {
         **{name: row[name] for name in ("rank", "candidate", "score")},
         "predicted_time_over_that_of_the_pick": round(float(np.exp(best - row["score"])), 4),
@@ -90,7 +90,7 @@ def _shown(row: Ranked, best: float) -> dict[str, Any]:
 
 
 def _with_times(ranking: list[dict[str, Any]], problem: Problem, dataset: Path, model: Model) -> list[dict[str, Any]]:
-    """The ranking with the measurement of each candidate; None where the dataset has none."""
+    """Return the ranking with the measurement of each candidate; None where the dataset has none."""
     data = Dataset.read(dataset)
     same_origin(dataset, data, model.spec, "the model", "give a dataset of the model's", ("operation", "arch"))
     here = np.flatnonzero((data.problems["problem_key"] == problem.key).to_numpy()[data.problem])
@@ -111,7 +111,7 @@ def _with_times(ranking: list[dict[str, Any]], problem: Problem, dataset: Path, 
 
 
 def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str | None) -> dict[str, Any]:
-    """Contributions of features to the lead of the first candidate over another one; none if it is the only one."""
+    """Return what features add to the lead of the first candidate over another; nothing if it is the only one."""
     if against is None and len(ranked) == 1:
         return {"against": None, "contributions": [], "other_features": 0.0}
     score = {row["candidate"]: row["score"] for row in ranked}
@@ -162,7 +162,7 @@ def _neighbours(model: Model, folder: Path, problem: Problem) -> dict[str, Any]:
 
 
 def _training_problems(model: Model, folder: Path, keys: pd.Index) -> pd.DataFrame:
-    """The training problems that a model directory keeps, with the ``fastest`` candidate of each."""
+    """Return the training problems that a model directory keeps, with the ``fastest`` candidate of each."""
     measured = read_table(folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
     spec = model.spec
     layouts = [LAYOUTS[code] for code in measured["layout"]] if "layout" in measured else None

@@ -44,7 +44,7 @@ Split = tuple[int, float]
 
 
 def render_header(template: Path, selector: Selector) -> str:
-    """The header that picks as ``selector`` does."""
+    """Return the header that picks as ``selector`` does."""
     model, library = selector.model, library_of_arch(selector.spec.arch)
     if model.spec.feature_set in WITHOUT_FORMULAS:
         return (
@@ -99,7 +99,7 @@ def render_header(template: Path, selector: Selector) -> str:
 
 
 def _features_and_trees(model: Model, groups: int) -> dict[str, object]:
-    """The template's values for features and trees; only features that a tree reads are computed."""
+    """Return the template's values for features and trees; only features that a tree reads are computed."""
     table = _SplitTable.of(model)
     row = {name: place for place, name in enumerate(table.features)}
     writer = Writer("feature_table")
@@ -146,7 +146,7 @@ def _rules(model: Model) -> dict[str, object]:
 
 
 def _forest(trees: Sequence[Tree], splits: Sequence[Sequence[Split]], rows: int) -> dict[str, object]:
-    """All trees, breadth first: at each node the number of its split, or -1 for a leaf.
+    """Return all trees, breadth first: at each node the number of its split, or -1 for a leaf.
 
     Children are in the order of their parents, so nothing else says where they are.
     """
@@ -206,7 +206,7 @@ class _SplitTable:
         return cls(grown, numbers, features, moving, fixed, list(dict.fromkeys(lists)))
 
     def splits(self, first_list: int) -> list[list[Split]]:
-        """The split of each node of each tree; lists of categories have the rows from ``first_list``."""
+        """Return the split of each node of each tree; lists of categories have the rows from ``first_list``."""
         row_of = {number: row for row, number in enumerate(self.numbers)}
         row_of_list = {key: first_list + place for place, key in enumerate(self.lists)}
         return [
@@ -221,7 +221,7 @@ class _SplitTable:
 
 
 def _read_trees(text: str) -> Sequence[Tree]:
-    """The trees of a model text, after making sure that they compare numbers and lists of categories only."""
+    """Return the trees of a model text after making sure that they compare numbers and category lists only."""
     grown = trees.nodes(text)
     for tree in grown:
         if not np.isin(tree.decision[~tree.categorical], (0, 2)).all():
@@ -237,13 +237,13 @@ def _list_of(tree: Tree, node: int) -> CategoryList:
 
 
 def _float32_below(threshold: float) -> float:
-    """The largest float32 that is not above ``threshold``: a float32 is below both or above both."""
+    """Return the largest float32 that is not above ``threshold``: a float32 is below both or above both."""
     near = np.float32(threshold)
     return float(near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf)))
 
 
 def _feature_values(model: Model, names: Sequence[str]) -> tuple[dict[str, Operand], dict[str, np.ndarray]]:
-    """The features ``names`` that need the problem, as symbols, and those of the candidates alone, [Q] each."""
+    """Return the features ``names`` that need the problem, as symbols, and those of candidates alone, [Q] each."""
     chosen, dtype = model.features.set, model.features.set.dtype
     problem, candidates = _problem_columns(model), model.features.candidate_columns(model.pool)
     every = np.arange(len(model.pool))
@@ -260,7 +260,7 @@ def _feature_values(model: Model, names: Sequence[str]) -> tuple[dict[str, Opera
 
 
 def _start_value(model: Model) -> Symbol | None:
-    """The microseconds of the formula that scores start from; None where they start from 0."""
+    """Return the microseconds of the formula that scores start from; None where they start from 0."""
     if model.formula is None:
         return None
     problem = _as(_problem_columns(model), np.float32)
@@ -269,14 +269,14 @@ def _start_value(model: Model) -> Symbol | None:
 
 
 def _inputs(model: Model) -> dict[str, Any]:
-    """What features and rules read of a problem, as symbols; a model of one layout gets no other."""
+    """Return what features and rules read of a problem, as symbols; a model of one layout gets no other."""
     # Any: functions of columns are run on symbols.
     inputs: dict[str, Any] = {name: Symbol.input(name) for name in ("ndim", *model.columns)}
     return {"layout": np.zeros((), np.int64)} | inputs
 
 
 def _rule_values(model: Model) -> tuple[list[Operand], np.ndarray, np.ndarray]:
-    """The support rules on classes of kernels that they tell apart.
+    """Return the support rules on classes of kernels that they tell apart.
 
     Those that need the problem, as symbols; which classes pass the others, bool; the class of each candidate, int [Q].
     """
@@ -296,7 +296,7 @@ def _rule_values(model: Model) -> tuple[list[Operand], np.ndarray, np.ndarray]:
 
 
 def _problem_columns(model: Model) -> Columns:
-    """What the features read of problems, as symbols."""
+    """Return what the features read of problems, as symbols."""
     operation = Operation.parse(model.spec.operation)
     return model.features.set.problem_columns(_inputs(model), operation, model.hardware)
 

@@ -12,14 +12,14 @@ LEAST_GAIN = 1e-9
 
 
 def best_by_kernel(efficiency: np.ndarray, kernel: np.ndarray, kernels: int) -> np.ndarray:
-    """The best efficiency of the candidates of each kernel, [P, kernels]; ``kernel`` [Q] numbers them."""
+    """Return the best efficiency of the candidates of each kernel, [P, kernels]; ``kernel`` [Q] numbers them."""
     best = np.zeros((len(efficiency), kernels))
     np.maximum.at(best.T, kernel, efficiency.T)
     return best
 
 
 def greedy_order(value: np.ndarray) -> list[int]:
-    """Columns of ``value`` [P, K], each the one that adds most to the sum of the rows' best, until none adds."""
+    """Return columns of ``value`` [P, K], each the one that adds most to the sum of the rows' best, until none adds."""
     best = np.zeros(len(value))
     chosen: list[int] = []
     while True:
@@ -32,13 +32,13 @@ def greedy_order(value: np.ndarray) -> list[int]:
 
 
 def greedy_gains(value: np.ndarray) -> list[float]:
-    """What each column of ``greedy_order`` adds; it falls."""
+    """Return what each column of ``greedy_order`` adds; it falls."""
     sums = np.maximum.accumulate(value[:, greedy_order(value)], axis=1).sum(axis=0)
     return np.diff(sums, prepend=0.0).tolist()
 
 
 def exchange_kernels(value: np.ndarray, chosen: list[int]) -> list[int]:
-    """``chosen`` columns with one exchanged for another as long as the sum of the rows' best grows."""
+    """Return ``chosen`` columns with one exchanged for another as long as the sum of the rows' best grows."""
     chosen = list(chosen)
     while chosen:
         own = value[:, chosen]
@@ -64,7 +64,7 @@ def exchange_kernels(value: np.ndarray, chosen: list[int]) -> list[int]:
 
 
 def covering_value(efficiency: np.ndarray, weight: np.ndarray, floor: float = 0.0) -> np.ndarray:
-    """The value [P, K] of kernels by which a problem that is covered counts more than all efficiencies together.
+    """Return the value [P, K] of kernels by which a covered problem counts more than all efficiencies together.
 
     ``efficiency`` [P, K] is 0 where a kernel cannot run a problem; ``weight`` [P] sums to 1. A kernel covers a problem
     that it runs above ``floor`` times the best efficiency.
@@ -75,7 +75,7 @@ def covering_value(efficiency: np.ndarray, weight: np.ndarray, floor: float = 0.
 def smallest_set(
     efficiency: np.ndarray, weight: np.ndarray, loss: float, most: int | None = None, floor: float = 0.0
 ) -> list[int]:
-    """The columns of a small set, best first, that runs every problem that one of all columns runs, above ``floor``.
+    """Return a small set of columns, best first, that runs each problem that one of all runs, above ``floor``.
 
     The weighted mean of the best in the set is at least (1 - ``loss``) times that of all columns. Both hold if ``most``
     columns are enough for them.

@@ -107,7 +107,7 @@ class Measured:
         return cls(records, algorithms)
 
     def workspace(self, key: str, solver: str) -> int | None:
-        """Bytes that the record of a key has for a solver."""
+        """Return the bytes that the record of a key has for a solver."""
         sizes = (one.workspace for one in _entries(self.records.get(key, "")) if one.solver == solver)
         return next((int(size) for size in sizes if size.isdigit()), None)
 
@@ -153,7 +153,7 @@ class Export:
 
 
 def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
-    """``UserError`` unless the files are of the model's GPU, or the one that borrows it, and ``user`` of the build."""
+    """Raise a ``UserError`` unless the files are of the GPU, own or borrowing, and ``user`` of the build."""
     name = FileName.parse(settings.user)
     gpu = target(settings.borrowed.by if settings.borrowed else arch)
     if name.arch != gpu:
@@ -178,7 +178,7 @@ def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
 
 
 def export_models(models: Path, problems: Sequence[Problem], settings: Settings) -> Export:
-    """Lines of a user find-db for ``problems``, behind the lines of the file that is there.
+    """Return the lines of a user find-db for ``problems``, behind the lines of the file that is there.
 
     A problem without a layout is written in every layout that the model of its operation knows. ``UserError``: models
     of another library, or a file of another GPU or build.
@@ -235,7 +235,7 @@ class _Writer:
                 export.entries += len(entries)
 
     def _to_rank(self, problems: Sequence[Problem], export: Export) -> list[Problem]:
-        """Distinct problems of one layout each that get a line."""
+        """Return the distinct problems of one layout each that get a line."""
         kept: dict[str, Problem] = {}
         for problem in problems:
             layouts = [problem.layout] if problem.layout else list(LAYOUTS)
@@ -259,7 +259,7 @@ class _Writer:
         return list(kept.values())
 
     def _entries(self, problem: Problem, fastest: float) -> list[Entry]:
-        """Entries of a problem, fastest first; ``fastest`` is the predicted time of the best candidate."""
+        """Return the entries of a problem, fastest first; ``fastest`` is the predicted time of the best candidate."""
         ranked = self._ranked(problem)
         key, entries, before = str(Key.of(problem)), list[Entry](), 0.0
         for place, row in enumerate(ranked):
@@ -278,7 +278,7 @@ class _Writer:
         return entries
 
     def _ranked(self, problem: Problem) -> list[Ranked]:
-        """The ranking, behind the candidate that was the fastest when exactly this problem was measured."""
+        """Return the ranking, behind the candidate that was the fastest when exactly this problem was measured."""
         ranked = self._selector.rank(problem)
         measured = self._selector.fastest_measured(problem)
         ahead = [row | {"predicted_time": 100.0} for row in ranked if row["candidate"] == measured]
@@ -297,14 +297,14 @@ class _Times:
 
     @classmethod
     def of(cls, selector: Selector) -> Self:
-        """The measured problems of a model."""
+        """Return the measured problems of a model."""
         operation = Operation.parse(selector.spec.operation)
         table = read_table(selector.folder / model_files.KNOWN, (*DIMS, "tflops"))
         rows = table[list(DIMS)].to_numpy(np.int64)
         return cls(operation, _axes(operation, rows)[0], np.log2(table["tflops"].to_numpy(np.float64)))
 
     def milliseconds(self, problems: Sequence[Problem]) -> np.ndarray:
-        """Predicted time of the best candidate of each problem, float64 [n]: the median speed of its neighbours."""
+        """Return the predicted time of each problem's best candidate, float64 [n], by its neighbours' median speed."""
         axes, flops = _axes(self.operation, np.array([one.dims for one in problems], np.int64).reshape(-1, len(DIMS)))
         speed = np.empty(len(problems))
         for row, own in enumerate(axes):
@@ -316,7 +316,7 @@ class _Times:
 
 
 def _axes(operation: Operation, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log2 of M, N, K and batch of the matrix products, [n, 4], and useful FLOP, [n]."""
+    """Return log2 of M, N, K and batch of the matrix products, [n, 4], and useful FLOP, [n]."""
     columns = {name: rows[:, place] for place, name in enumerate(DIMS)}
     sizes = gemm_columns(columns, operation.variant, ELEMENT_BYTES[operation.dtype])
     return np.log2(np.stack([sizes[f"gemm_{name}"] for name in ("m", "n", "k", "batch")], axis=1)), sizes["flops"]

@@ -25,7 +25,7 @@ MEANING_OF_KIND = {
 
 
 def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
-    """How good the models of a directory are, by operation; those of earlier releases have no evaluation."""
+    """Return how good the models of a directory are, by operation; those of earlier releases have no evaluation."""
     files = {name: f"{entry.folder}/{EVALUATION}" for name, entry in index.operations.items()}
     return {
         name: documents.read_document(models / file, Evaluation) for name, file in files.items() if file in index.sha256
@@ -33,7 +33,7 @@ def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
 
 
 def measuring_command(arch: str) -> str | None:
-    """The command that measures a GPU of the target of an arch; None where no GPU is measured for its kernels."""
+    """Return the command that measures a GPU of an arch's target; None where no GPU is measured for its kernels."""
     library = library_of_arch(arch)
     if library.measured_with is None:
         return None
@@ -42,12 +42,12 @@ def measuring_command(arch: str) -> str | None:
 
 
 def meaning(index: Index) -> str:
-    """What the times of the models are worth, in a sentence."""
+    """Return what the times of the models are worth, in a sentence."""
     return MEANING_OF_KIND[index.device_kind].format(device=index.device)
 
 
 def model_page(models: Path, index: Index, template: Path, recordings: Mapping[str, Recording | None]) -> str:
-    """The page of the directory ``models``; ``recordings``: of each operation that has recorded times, their origin."""
+    """Return the page of the directory ``models``; ``recordings``: where the recorded times of operations are from."""
     evaluations = read_evaluations(models, index)
     operation = min(index.operations, key=lambda name: (not name.startswith("forward"), name))
     variant, _, dtype = operation.rpartition("_")
@@ -69,7 +69,7 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, str]:
-    """The figures of an evaluation that a reader sees first."""
+    """Return the figures of an evaluation that a reader sees first."""
     network, layer = evaluation.worst_network, evaluation.worst_layer
     return {
         "mean": f"{evaluation.first.mean:.1f}",
@@ -85,7 +85,7 @@ def figures_of(evaluation: Evaluation) -> dict[str, str]:
 
 
 def libraries_of(evaluation: Evaluation) -> str:
-    """The picks beside other libraries, in words; empty where no time of one is there."""
+    """Return the picks beside other libraries, in words; empty where no time of one is there."""
     compared = (f"{other.speed:.2f} of the speed of {other.library}" for other in evaluation.libraries)
     return ", ".join(compared)
 

@@ -82,7 +82,7 @@ def collect_provenance(
     workflow: Path,
     files: Sequence[Path] = (),
 ) -> Provenance:
-    """The provenance of the models of one arch.
+    """Return the provenance of the models of one arch.
 
     ``tables`` are those of the operations in turn, as many for each, its problems first; ``workflow`` is the folder of
     the Snakefile; ``files`` are what stages read and none made.
@@ -106,7 +106,7 @@ def collect_provenance(
 
 
 def digest_of_checkout(workflow: Path) -> str:
-    """The SHA-256 of the names and contents of the code in the workflow's folder."""
+    """Return the SHA-256 of the names and contents of the code in the workflow's folder."""
     code = {path for pattern in CODE for path in workflow.glob(pattern) if path.is_file() and path.suffix != ".pyc"}
     lines = sorted(f"{path.relative_to(workflow).as_posix()} {seal.file_digest(path)}\n" for path in code)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -132,7 +132,7 @@ def _made(*tables: Path) -> Made:
 
 
 def read_provenance(models: Path, operation: str | None = None) -> Provenance:
-    """What made the models that were published last, or that of one operation; all hashes are checked first."""
+    """Return what made the models that were published last, or that of one operation, after checking all hashes."""
 
     def read() -> Provenance:
         index = model_files.read_index(models)
@@ -147,6 +147,6 @@ def read_provenance(models: Path, operation: str | None = None) -> Provenance:
 
 
 def read_earlier_provenance(models: Path) -> dict[str, Provenance]:
-    """What made the operations that were published earlier than the others of a directory."""
+    """Return what made the operations that were published earlier than the others of a directory."""
     entries = model_files.read_index(models).operations
     return {name: read_provenance(models, name) for name, entry in entries.items() if entry.provenance}

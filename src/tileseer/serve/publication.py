@@ -46,7 +46,7 @@ class PublishedFigures(Document):
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> Self:
-        """The figures of an evaluation."""
+        """Return the figures of an evaluation."""
         return cls(
             n_problems=evaluation.layers,
             without_candidate=evaluation.without_candidate,
@@ -79,7 +79,7 @@ KEPT_KIND = "measured"
 
 
 def refuse_replacement(models: Path, arch: str, device_kind: str, replace: bool) -> None:
-    """``UserError`` if models of times of a GPU would be replaced by those of recorded or simulated times."""
+    """Raise a ``UserError`` if models of a GPU's times would be replaced by those of recorded or simulated times."""
     if replace or device_kind == KEPT_KIND:
         return
     try:
@@ -189,7 +189,7 @@ def _copy_published(source: Path, copy: Path, digest: str, fix: str) -> None:
 
 
 def _by_operation(files: Sequence[Path]) -> dict[str, tuple[Path, Origin]]:
-    """Each spec, report or figures of serving with what it belongs to."""
+    """Return each spec, report or figures of serving with what it belongs to."""
     origins: dict[str, tuple[Path, Origin]] = {}
     for path in files:
         content = documents.read_json(path)
@@ -237,7 +237,7 @@ def append_publication(path: Path, models: Path, provenance: Provenance) -> None
 
 
 def digest_of_models(models: Path) -> str:
-    """The SHA-256 of the index of a model directory; empty without one."""
+    """Return the SHA-256 of the index of a model directory; empty without one."""
     path = models / INDEX
     return seal.file_digest(path) if path.is_file() else ""
 
@@ -261,7 +261,7 @@ def _open_history(path: Path, mode: str) -> BinaryIO:
 
 
 def read_history(path: Path) -> list[Published]:
-    """All publications, the oldest first; a warning names the lines that are none, such as one that a kill tore."""
+    """Return all publications, oldest first; a warning names lines that are none, such as one that a kill tore."""
     publications, others = [], []
     try:
         with _open_history(path, "rb") as stream:
@@ -283,7 +283,7 @@ def read_history(path: Path) -> list[Published]:
 
 
 def changes_since_last(publications: Sequence[Published], models_sha256: str) -> str | None:
-    """What differs from the last publication of other models; None unless the last one is that of ``models_sha256``."""
+    """Say what differs from the last publication of other models; None unless the last is of ``models_sha256``."""
     others = [one for one in publications if one.models_sha256 != models_sha256]
     if not others or publications[-1].models_sha256 != models_sha256:
         return None

@@ -77,7 +77,7 @@ class ScoredPairs:
 
 
 def read_pairs(problems: Path, kernels: Path | None, arch: str) -> tuple[ScoredPairs, list[str]]:
-    """The pairs of a CSV of problems, and remarks: each with every kernel of a list, else with the kernel of its row.
+    """Return the pairs of a CSV of problems, and remarks: each with all kernels of a list, else with its row's own.
 
     A kernel and a problem that are paired have one dimensionality and, where the problems say ``direction`` and
     ``dtype``, one operation. No model knows depthwise kernels, which are left out.
@@ -100,7 +100,7 @@ def read_pairs(problems: Path, kernels: Path | None, arch: str) -> tuple[ScoredP
 
 
 def read_kernel_names(path: Path) -> pd.Series:
-    """The names of a list of kernels by their line: one a line, # for remarks, or a CSV with a column ``kernel``."""
+    """Return the names of a list of kernels by line: one a line, # for remarks, or a CSV with a column ``kernel``."""
     lines = read_utf8(path, "utf-8-sig").splitlines()
     if lines and ("," in lines[0] or lines[0].strip() == "kernel"):
         return _csv_kernels(path, problem_csv.read_csv(path))
@@ -119,7 +119,7 @@ def _csv_kernels(path: Path, table: pd.DataFrame) -> pd.Series:
 def read_kernels(
     path: Path, listed: pd.Series, arch: str, operation: Operation | None = None, ndim: int = 2
 ) -> dict[str, Named]:
-    """Kernel of each distinct name, without depthwise kernels; see ``names.read_kernel_name``.
+    """Return the kernel of each distinct name, without depthwise kernels; see ``names.read_kernel_name``.
 
     ``UserError`` names file and line of the first name that is unknown.
     """
@@ -134,7 +134,7 @@ def read_kernels(
 
 
 def _paired(kernels: list[Named], rows: pd.DataFrame) -> ScoredPairs:
-    """Each row with the kernels of its dimensionality and, where rows have one, ``operation``."""
+    """Return each row with the kernels of its dimensionality and, where rows have one, ``operation``."""
     fits = _kernels_3d(kernels)[None, :] == _is_3d(rows)[:, None]
     if "operation" in rows:
         operation = np.array([_operation(one) for one in kernels], object)
@@ -144,7 +144,7 @@ def _paired(kernels: list[Named], rows: pd.DataFrame) -> ScoredPairs:
 
 
 def _of_operations(rows: pd.DataFrame, path: Path, listed: pd.Series, arch: str) -> ScoredPairs:
-    """Every row with the kernels of its ``operation`` and dimensionality; a name may leave both out."""
+    """Return every row with the kernels of its ``operation`` and dimensionality; a name may leave both out."""
     kernels: list[Named] = []
     kinds = set(zip(rows["operation"], np.where(_is_3d(rows), 3, 2).tolist(), strict=True))
     for operation, ndim in sorted(kinds):
@@ -154,7 +154,7 @@ def _of_operations(rows: pd.DataFrame, path: Path, listed: pd.Series, arch: str)
 
 
 def _row_by_row(path: Path, rows: pd.DataFrame, kernels: list[Named]) -> ScoredPairs:
-    """Each row with the kernel that it names."""
+    """Return each row with the kernel that it names."""
     problem = rows.groupby(_identity(rows), sort=False).ngroup().to_numpy()
     name = pd.Index([one.text for one in kernels]).get_indexer(pd.Index(rows["kernel"].str.strip()))
     wrong = _kernels_3d(kernels)[name] != _is_3d(rows)
@@ -168,7 +168,7 @@ def _row_by_row(path: Path, rows: pd.DataFrame, kernels: list[Named]) -> ScoredP
 
 
 def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of a CSV, and remarks: checked dimensions, ``problem_idx`` and, if it says them, kernel and operation.
+    """Return the rows of a CSV, and remarks: checked dimensions, ``problem_idx``, and kernel and operation if said.
 
     The index is the number of the row in the file.
     """
@@ -193,7 +193,7 @@ def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _layouts(table: pd.DataFrame, deep: np.ndarray) -> pd.Series:
-    """The layout of each row, of ``problem.LAYOUTS`` if it is one in any spelling, such as NDHWC or nhwgc."""
+    """Return the layout of each row, of ``problem.LAYOUTS`` if it is one in any spelling, such as NDHWC or nhwgc."""
     words = table["layout"] if "layout" in table else pd.Series("", table.index)
     texts = words.str.strip().str.upper()
     distinct = {text: set(text.replace("G", "").replace("D", "").split("-")) for text in texts.unique()}
@@ -203,12 +203,12 @@ def _layouts(table: pd.DataFrame, deep: np.ndarray) -> pd.Series:
 
 
 def _identity(rows: pd.DataFrame) -> list[str]:
-    """Columns in which problems differ."""
+    """Return the columns in which problems differ."""
     return [*DIMS, *(["layout"] if "layout" in rows else [])]
 
 
 def score_pairs(models: Path, pairs: ScoredPairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
-    """One row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
+    """Return one row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
     return model_files.of_one_version(models, lambda: _score_pairs(models, pairs, threads))
 
 
@@ -248,7 +248,7 @@ def _score_pairs(models: Path, pairs: ScoredPairs, threads: int) -> tuple[pa.Tab
 
 
 def _model_for(models: Path, operation: str, available: list[str]) -> str:
-    """The operation whose model scores ``operation``: its own, else of its direction, equal sizes first."""
+    """Return the operation whose model scores ``operation``: its own, else of its direction, equal sizes first."""
     variant, dtype = (own := Operation.parse(operation)).variant, own.dtype
     near = [one.dtype for one in map(Operation.parse, available) if one.variant == variant]
     if not near:
@@ -261,7 +261,7 @@ def _model_for(models: Path, operation: str, available: list[str]) -> str:
 def _scored(
     folder: Path, pairs: ScoredPairs, operation: Operation, rows: pd.DataFrame, threads: int
 ) -> dict[str, np.ndarray | str]:
-    """Columns ``score``, ``rule``, ``in_pool`` and ``model`` of some pairs, whose kernels are of one operation."""
+    """Return ``score``, ``rule``, ``in_pool`` and ``model`` of some pairs, whose kernels are of one operation."""
     model = Model.read(folder)
     used, name = np.unique(rows["name"], return_inverse=True)
     used_problems, problem = np.unique(rows["problem"], return_inverse=True)
@@ -290,7 +290,7 @@ def _scored(
 
 
 def _pool(model: Model, folder: Path, named: list[Named]) -> tuple[pd.DataFrame, np.ndarray]:
-    """Kernels as a pool: resources of the published pool where it has them, else estimates."""
+    """Return the kernels as a pool: resources of the published pool where it has them, else estimates."""
     table = candidates.with_fields(
         pd.DataFrame({"kernel": [n.kernel.name for n in named], "split_k": [n.split_k for n in named]})
     )
@@ -313,7 +313,7 @@ def _pool(model: Model, folder: Path, named: list[Named]) -> tuple[pd.DataFrame,
 
 
 def with_other_names(pool: pd.DataFrame) -> pd.DataFrame:
-    """The pool and, under each of its other names, a kernel once more."""
+    """Return the pool and, under each of its other names, a kernel once more."""
     others = pool.assign(kernel=pool["aliases"].str.split(candidates.ALIASES)).explode("kernel")
     others = others[others["kernel"] != ""]
     labels = [candidates.label(name, split) for name, split in zip(others["kernel"], others["split_k"], strict=True)]
@@ -321,7 +321,7 @@ def with_other_names(pool: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_most_alike(table: pd.DataFrame, model: Model) -> pd.DataFrame:
-    """The resources of the candidate of the pool that shares the most fields with each kernel.
+    """Return the resources of the candidate of the pool that shares the most fields with each kernel.
 
     Where a library has no formulas for registers, the pool is all that is known.
     """

@@ -138,16 +138,16 @@ class Selector:
                 self._tuned.setdefault(key, choice)
 
     def tuned(self, problem: Problem) -> Choice | None:
-        """The choice that was tuned for exactly this problem."""
+        """Return the choice that was tuned for exactly this problem."""
         return self._tuned.get(tuple(self._dims_of(problem)[0].tolist()))
 
     def fastest_measured(self, problem: Problem) -> str | None:
-        """The candidate that was fastest when exactly this problem was measured."""
+        """Return the candidate that was fastest when exactly this problem was measured."""
         row = self._measured.get(tuple(self._dims_of(problem)[0].tolist()))
         return None if row is None else self.candidates[row]
 
     def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Selection:
-        """The pick of each of n problems; ``dims`` [n, 19] are integers in the order of ``problem.DIMS``.
+        """Return the pick of each of n problems; ``dims`` [n, 19] are integers in the order of ``problem.DIMS``.
 
         A model that was trained with layouts also takes [n, 20], whose last column is a place in ``problem.LAYOUTS``.
         ``use_known``: a problem that was tuned gets that choice, one that was measured its fastest measured candidate.
@@ -170,7 +170,7 @@ class Selector:
         return Selection(picked, score, known)
 
     def _best(self, dims: np.ndarray, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
-        """The best candidate of each of n problems, and its score; the trees are those of the model, cut by cut."""
+        """Return the best candidate of each of n problems, and its score; the trees are the model's, cut by cut."""
         picked, best = np.full(len(dims), NO_CANDIDATE), np.full(len(dims), -np.inf)
         problems = self._frame(dims)
         problem, candidate = np.nonzero(self.model.supported(problems) & (self.pruned | (not pruned_only)))
@@ -190,7 +190,7 @@ class Selector:
         return picked, best
 
     def rank(self, problem: Problem) -> list[Ranked]:
-        """The candidates that support a problem, best first."""
+        """Return the candidates that support a problem, best first."""
         self._check_operation(problem)
         problems = self._frame(self._dims_of(problem))
         rows = np.flatnonzero(self.model.supported(problems)[0])
@@ -199,7 +199,7 @@ class Selector:
     def shortlist(
         self, problem: Problem, count: int, offered: Sequence[str] = (), library: str = "", *, use_known: bool = True
     ) -> list[Ranked]:
-        """The candidates that are worth timing: the first ``count`` of the order of all trees, best first.
+        """Return the candidates that are worth timing: the first ``count`` of the order of all trees, best first.
 
         What would run without timing is always among them, one more than ``count`` where it comes later in the order:
         the pick of ``select``, or of a library that offers the candidates its own choice. ``offered`` and ``library``
@@ -222,11 +222,11 @@ class Selector:
             raise UserError(f"the problem is {operation}, but the model is for {self.spec.operation}")
 
     def _scores(self, problems: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
-        """Scores of candidates on one problem by all trees; whether they can run is not checked."""
+        """Return the scores of candidates on one problem by all trees; whether they can run is not checked."""
         return self.model.score_pairs(problems, np.zeros(len(rows), np.int64), rows)
 
     def _ranked(self, rows: np.ndarray, score: np.ndarray) -> list[Ranked]:
-        """Candidates with their scores as a ranking."""
+        """Return candidates with their scores as a ranking."""
         order = np.lexsort((rows, -score))
         # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
         best = 0.0 if self.spec.formula is None else score.max(initial=-np.inf)
@@ -246,7 +246,7 @@ class Selector:
         ]
 
     def _ranked_offers(self, problem: Problem, offered: Sequence[str], library: str) -> list[Ranked]:
-        """Ranking of what a library offers."""
+        """Return the ranking of what a library offers."""
         prefix = self._prefix(problem.ndim)
         own = f"{prefix}{offered[0]}"
         if not self._is_of(library) or own not in self._row:
@@ -260,7 +260,7 @@ class Selector:
         return [row | {"offered": first[row["candidate"]]} for row in self._ranked(rows, score)]
 
     def choose(self, problem: Problem, offered: Sequence[str], library: str) -> int:
-        """The row of the candidate to run of those that the library offers, by its own names in its own order.
+        """Return the row of the candidate to run of those that the library offers, by its own names in its order.
 
         ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster.
         ``library`` is what offers them, with its version (``cudnn 91900``); another than was measured keeps its own
@@ -288,7 +288,7 @@ class Selector:
         return None if self.spec.own_margins is None else self.spec.library
 
     def _is_of(self, library: str) -> bool:
-        """Whether the candidates are those of a library with this version; ``UserError`` if no library offers them."""
+        """Return whether the candidates are of a library in this version; ``UserError`` if no library offers them."""
         measured = self.library
         if measured is None:
             raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
@@ -298,12 +298,12 @@ class Selector:
         return library == measured
 
     def _prefix(self, ndim: int) -> str:
-        """What comes before a library's own name in the names of its candidates."""
+        """Return what comes before a library's own name in the names of its candidates."""
         kernel = next((name for name in self.kernels if f"_{ndim}d_" in name), "")
         return "".join(kernel.partition(f"_{ndim}d_")[:2])
 
     def _dims_of(self, problem: Problem) -> np.ndarray:
-        """A problem as a row of ``Model.columns``, int64 [1, n]; ``UserError`` for a layout the model is not for."""
+        """Return a problem as a row of ``Model.columns``, int64 [1, n]; ``UserError`` for a layout of another model."""
         layout = problem.layout or LAYOUTS[self._default_layout]
         if (problem.layout or len(self.model.columns) > len(DIMS)) and not self.knows(problem.ndim, layout):
             raise UserError(
@@ -313,7 +313,7 @@ class Selector:
         return np.array([[*problem.dims, LAYOUTS.index(layout)][: len(self.model.columns)]])
 
     def _with_layouts(self, dims: np.ndarray) -> np.ndarray:
-        """``dims`` as int64 [n, columns] after ``checked_dims``; rows without a layout have the first."""
+        """Return ``dims`` as int64 [n, columns] after ``checked_dims``; rows without a layout have the first."""
         columns = len(self.model.columns)
         if columns == len(DIMS):
             return checked_dims(dims)
@@ -333,14 +333,14 @@ class Selector:
         return values
 
     def _frame(self, dims: np.ndarray) -> pd.DataFrame:
-        """Rows of ``Model.columns`` as the problems that features and rules read."""
+        """Return the rows of ``Model.columns`` as the problems that features and rules read."""
         problems = pd.DataFrame(dims[:, : len(DIMS)], columns=list(DIMS))
         if dims.shape[1] > len(DIMS):
             problems["layout"] = np.array(LAYOUTS, object)[dims[:, -1]]
         return problems.assign(variant=self.spec.variant, dtype=self.spec.dtype, ndim=ndims(dims))
 
     def knows(self, ndim: int, layout: str) -> bool:
-        """Whether the model is for this layout of ``problem.LAYOUTS``, or has no candidate for any."""
+        """Return whether the model is for this layout of ``problem.LAYOUTS``, or has no candidate for any."""
         own = set(self.model.layouts).intersection(DEEP_LAYOUTS.values() if ndim == 3 else LAYOUTS)
         return not own or (DEEP_LAYOUTS[layout] if ndim == 3 else layout) in own
 
@@ -357,7 +357,7 @@ class Selector:
 
 
 def first_of(problem: np.ndarray) -> np.ndarray:
-    """Which pairs are the first of their problem, bool; ``problem`` is sorted."""
+    """Say of each pair whether it is the first of its problem, bool; ``problem`` is sorted."""
     first = np.ones(len(problem), bool)
     np.not_equal(problem[1:], problem[:-1], out=first[1:])
     return first
@@ -367,12 +367,12 @@ _DEPTH = [DIMS.index(name) for name in ("Di", "Z", "stride_d", "pad_d", "dilatio
 
 
 def ndims(dims: np.ndarray) -> np.ndarray:
-    """2 or 3 of each problem: 3 where one of the depth fields says so."""
+    """Return 2 or 3 of each problem: 3 where one of the depth fields says so."""
     return np.where((dims[:, _DEPTH] == (1, 1, 1, 0, 1)).all(axis=1), 2, 3)
 
 
 def checked_dims(dims: np.ndarray) -> np.ndarray:
-    """``dims`` as int64 [n, 19] after making sure that each row is a convolution; see ``Problem``."""
+    """Return ``dims`` as int64 [n, 19] after making sure that each row is a convolution; see ``Problem``."""
     values = np.asarray(dims)
     if values.ndim != 2 or values.shape[1] != len(DIMS) or values.dtype.kind not in "iu":
         raise UserError(

@@ -111,7 +111,7 @@ class _MeasuredPool:
         return scores
 
     def cuts(self) -> Sequence[Cut]:
-        """Where candidates leave the running."""
+        """Return where candidates leave the running."""
         training = self.measurements.trains & np.isfinite(self.scores).any(axis=1)
         if not training.any():
             raise UserError(
@@ -121,7 +121,7 @@ class _MeasuredPool:
         return calibrated_cuts(self.model, problems, self.scores[training], self.threads)
 
     def known_problems(self) -> pa.Table:
-        """The problems on which a candidate ran, in the order of their dimensions.
+        """Return the problems on which a candidate ran, in the order of their dimensions.
 
         The winner of single timings is a little lucky: its TFLOPS are what was measured, not a promise.
         """
@@ -166,14 +166,14 @@ def serve_model(measurements: Dataset, model: Model, inputs: ServingInputs, thre
 
 
 def header_of(measurements: Dataset, model: Model, template: Path, threads: int = 1) -> str:
-    """The C++ header alone of a model, all of whose kernels are linked."""
+    """Return the C++ header alone of a model, all of whose kernels are linked."""
     pool = _MeasuredPool(measurements, model, threads)
     every = np.ones(len(model.pool), bool)
     return header.render_header(template, Selector(model, pool.cuts(), every, pool.known_problems()))
 
 
 def _kernels(pool: _MeasuredPool, inputs: ServingInputs) -> serving_files.Kernels:
-    """The kernels of the pool and the pruned set."""
+    """Return the kernels of the pool and the pruned set."""
     measurements, kernels, allowed = pool.measurements, pool.model.pool, inputs.settings.pruned_loss
     number, names = pd.factorize(kernels["kernel"], sort=True)
     by_kernel = kernel_set.best_by_kernel(pool.achieved, number, len(names))
@@ -200,7 +200,7 @@ def _kernels(pool: _MeasuredPool, inputs: ServingInputs) -> serving_files.Kernel
 
 
 def _entries(names: list[str], aliases: Mapping[str, str], api: Path, arch: str) -> list[KernelEntry]:
-    """How a dispatcher finds each kernel; ``aliases``: other names of kernels."""
+    """Return how a dispatcher finds each kernel; ``aliases``: other names of kernels."""
     library = library_of_arch(arch)
     if library.emitter is not None:
         entries = library.emitter.entries(names, api, target(arch))

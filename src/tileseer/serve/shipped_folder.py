@@ -24,7 +24,7 @@ INSTANCES = "instances"
 
 
 def refuse_used(folder: Path) -> None:
-    """``UserError`` for a folder with anything in it: files of another set would be built with these."""
+    """Raise a ``UserError`` for a folder with anything in it, which would be built with this set."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"--output: {folder} exists and is not empty; delete it or name another folder")
 

@@ -75,7 +75,7 @@ DEPTH_OF_EXAMPLE = {"Di": 3, "Z": 3, "pad_d": 1}
 
 
 def emitter_of(arch: str, level: str) -> Emitter | None:
-    """What writes the kernels of an arch for a level of the library's API (empty: the newest); None: nothing does."""
+    """Return what writes the kernels of an arch for a level of the library's API (empty: the newest), or None."""
     library, own = library_of_arch(arch), places.workflow_folder()
     return None if library.emitter is None else library.emitter(own / TEMPLATES, own / API, level)
 
@@ -128,7 +128,7 @@ def _cpp(template: str, /, **values: object) -> str:
 
 
 def _kernel_files(kernels: Sequence[Kernel], emitter: Emitter, arch: str) -> dict[str, str]:
-    """Header and unit of each kernel."""
+    """Return the header and unit of each kernel."""
     files, library = {}, library_of_arch(arch)
     for kernel in kernels:
         header = emitter.header_file(kernel)
@@ -141,13 +141,13 @@ def _kernel_files(kernels: Sequence[Kernel], emitter: Emitter, arch: str) -> dic
 
 
 def _levels() -> list[tuple[str, str, str]]:
-    """How a tree shows its level of CK Tile's API: level, header and words in it, the newest first."""
+    """Return how a tree shows its level of CK Tile's API: level, header and words in it, the newest first."""
     marks = [(level, ck_api.read_api(places.workflow_folder() / API, level).detect) for level in ck_api.LEVELS]
     return [(level, mark.header, mark.contains) for level, mark in marks]
 
 
 def _copies(launcher: str, vendor: compiler.Vendor) -> dict[str, str]:
-    """Files that every project has as they are."""
+    """Return the files that every project has as they are."""
     own, measuring = places.workflow_folder() / TEMPLATES / PROJECT, places.workflow_folder() / native.NATIVE_SOURCES
     sources = {f"src/{name}": own / name for name in ("kernel.hpp", "dispatcher.hpp", "dispatcher.cpp")}
     sources["src/tuned.hpp"] = own.with_name("serving") / "tuned.hpp"
@@ -172,7 +172,7 @@ def _operation(name: str, model: Model, sure: Mapping[str, int]) -> dict[str, An
 
 
 def _layers(model: Model, operation: Operation, sure: Mapping[str, int]) -> list[dict[str, int]]:
-    """Small layers that kernels of the model run, one per dimensionality; dimensions that are not those of 1x1."""
+    """Return small layers that kernels of the model run, one a dimensionality; dimensions that 1x1 has not."""
     layers = []
     for depth in ({}, DEPTH_OF_EXAMPLE):
         shapes = [{**layer, **depth} for layer in LAYERS]

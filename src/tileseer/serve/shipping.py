@@ -65,7 +65,7 @@ class KernelPool:
     def of(
         cls, measurements: Dataset, results: Path, weight: np.ndarray | None = None, without: Set[str] = frozenset()
     ) -> Self:
-        """The kernels of a dataset; below ``results`` may be its builds.
+        """Return the kernels of a dataset; below ``results`` may be its builds.
 
         ``weight`` [P]: how much each problem counts; without it, all training problems count alike.
         """
@@ -112,18 +112,18 @@ class KernelPool:
         return self.efficiency[self.weight > 0], self.weight[self.weight > 0]
 
     def smallest(self, loss: float, most: int | None = None) -> list[int]:
-        """The smallest set within a loss, best kernel first; one of ``most`` kernels may lose more."""
+        """Return the smallest set within a loss, best kernel first; one of ``most`` kernels may lose more."""
         return kernel_set.smallest_set(*self.own, loss, most)
 
     def example(self, chosen: Sequence[int]) -> dict[str, int]:
-        """Dimensions of the smallest problem that a set runs."""
+        """Return the dimensions of the smallest problem that a set runs."""
         flops = implicit_gemm(self.measurements.problems, self.measurements.problems["variant"].iloc[0])["flops"]
         runs = self.efficiency[:, list(chosen)].max(axis=1, initial=0.0) > 0
         row = int(np.where(runs, flops.to_numpy(np.float64), np.inf).argmin())
         return {name: int(self.measurements.problems[name].iloc[row]) for name in DIMS}
 
     def figures(self, chosen: Sequence[int]) -> dict[str, Any]:
-        """Loss and cost of a set; losses in percent."""
+        """Return the loss and cost of a set; losses in percent."""
         columns = list(chosen)
         own, weight = self.own
         value = own * weight[:, None]
@@ -138,7 +138,7 @@ class KernelPool:
         return figures | self._unseen(columns)
 
     def _unseen(self, columns: list[int]) -> dict[str, Any]:
-        """What the set loses on networks that it was not chosen for."""
+        """Return what the set loses on networks that it was not chosen for."""
         if not len(self.judged):
             return {}
         own = self.efficiency[self.judged]
@@ -153,7 +153,7 @@ class KernelPool:
         }
 
     def curve(self, size: int) -> list[dict[str, Any]]:
-        """Figures of the sets of 1, 2, 4, ... kernels and of ``size``, the problems' coverage first."""
+        """Return figures of the sets of 1, 2, 4, ... kernels and of ``size``, the problems' coverage first."""
         covering = kernel_set.covering_value(*self.own)
         order = kernel_set.greedy_order(covering)
         sizes = sorted({size, len(order), *(2**power for power in range(len(order).bit_length()))})
@@ -161,7 +161,7 @@ class KernelPool:
 
 
 def smallest_sets(pools: Sequence[KernelPool], limits: SetLimits) -> list[list[int]]:
-    """The set of each pool, best kernel first, all together within the limits.
+    """Return the set of each pool, best kernel first, all together within the limits.
 
     ``UserError`` where the limits leave a problem without a kernel.
     """
@@ -201,7 +201,7 @@ def _affordable(pools: Sequence[KernelPool], sets: Sequence[Sequence[int]], limi
 
 
 def _shared(pools: Sequence[KernelPool], whole: Sequence[Sequence[int]], most: int) -> list[list[int]]:
-    """Sets of ``most`` kernels together, of no more than ``whole`` each: a kernel goes to the pool that gains most."""
+    """Return sets of ``most`` kernels together, none above ``whole``: a kernel goes to the pool that gains most."""
     gains = [
         (float(gain), place)
         for place, (pool, own) in enumerate(zip(pools, whole, strict=True))
@@ -212,7 +212,7 @@ def _shared(pools: Sequence[KernelPool], whole: Sequence[Sequence[int]], most: i
 
 
 def _compile_seconds(build: Path) -> pd.Series:
-    """CPU seconds that each kernel took to compile, as far as a folder of builds has them."""
+    """Return the CPU seconds that each kernel took to compile, as far as a folder of builds has them."""
     tables = [parquet.read_table(path).to_pandas() for path in sorted(build.glob("*.costs.parquet"))]
     if not tables:
         return pd.Series(dtype=np.float64)
@@ -235,7 +235,7 @@ def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) 
 
 
 def losses(pool: KernelPool, models: Mapping[str, Model], threads: int) -> dict[str, dict[str, float]]:
-    """What the picks of models lose, percent of the pool's best, on the problems that a set is judged on."""
+    """Return what the picks of models lose, percent of the pool's best, on the problems that a set is judged on."""
     rows = pool.judged
     if not len(rows):
         return {}
@@ -253,7 +253,7 @@ def losses(pool: KernelPool, models: Mapping[str, Model], threads: int) -> dict[
 
 
 def set_line(operation: str, figures: Mapping[str, Any], pool: int) -> str:
-    """A set in one line."""
+    """Say in one line what a set loses and costs."""
     text = f"{operation}: {figures['kernels']} of {pool} kernels lose {figures['loss']:.2f} %"
     if "costs" not in figures:
         return f"{text}; nothing to compile"

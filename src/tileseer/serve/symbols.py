@@ -57,16 +57,16 @@ class Symbol(NDArrayOperatorsMixin):
 
     @classmethod
     def input(cls, name: str, dtype: Dtype = INT64) -> Symbol:
-        """An input of the problem."""
+        """Return an input of the problem."""
         return cls("input", (name,), dtype, False)
 
     def astype(self, dtype: DTypeLike) -> Symbol:
-        """The value in another type."""
+        """Return the value in another type."""
         target: Dtype = np.dtype(dtype)
         return self if target == self.dtype else Symbol("cast", (self,), target, self.paired)
 
     def take(self, index: object) -> Symbol:
-        """The value itself: which pair it belongs to is the generated loop's business."""
+        """Return the value itself: which pair it belongs to is the generated loop's business."""
         return self
 
     def __bool__(self) -> bool:
@@ -103,7 +103,7 @@ class Symbol(NDArrayOperatorsMixin):
 
 
 def _type(value: Operand) -> Any:
-    """What numpy promotes: a dtype, or int and float for numbers that adapt to the other operand."""
+    """Return what numpy promotes: a dtype, or int and float for numbers that adapt to the other operand."""
     if isinstance(value, bool):
         return BOOL
     return type(value) if type(value) in (int, float) else value.dtype
@@ -129,18 +129,18 @@ class Writer:
         self._names: dict[object, str] = {}
 
     def loop(self, results: Mapping[str, Operand]) -> tuple[list[str], dict[str, str]]:
-        """The statements of one row and, for each result, the C++ expression that holds it afterwards."""
+        """Return the statements of one row and, for each result, the C++ expression that holds it afterwards."""
         body: list[str] = []
         written = dict(self._names)
         texts = {name: self._text(value, body, written) for name, value in results.items()}
         return body, texts
 
     def problem(self, value: Operand) -> str:
-        """The C++ expression of a value that only the problem decides."""
+        """Return the C++ expression of a value that only the problem decides."""
         return self._text(value, self.once, self._names)
 
     def table(self, values: np.ndarray) -> str:
-        """The name of a table with ``values``, one entry a row; equal tables are written once."""
+        """Return the name of a table with ``values``, one entry a row; equal tables are written once."""
         key = (values.dtype, values.tobytes())
         if key not in self._names:
             self._names[key] = f"{self._prefix}_{len(self.tables)}"
@@ -191,7 +191,7 @@ def _expression(value: Symbol, operands: Sequence[str]) -> str:
 
 
 def literal(value: Any) -> str:
-    """A number as C++ that reads back to the same bits."""
+    """Return a number as C++ that reads back to the same bits."""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):

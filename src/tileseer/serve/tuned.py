@@ -42,20 +42,20 @@ class Choice(NamedTuple):
 
 
 def tuned_path(models: Path, operation: str) -> Path:
-    """The file of a model directory's operation."""
+    """Return the file of a model directory's operation."""
     folder = Path(os.path.abspath(models))
     return folder.with_name(f"{folder.name}.tuned") / f"{operation}.tsv"
 
 
 def is_device(device: str, product: str) -> bool:
-    """Whether a device's own name is that of a product: ``NVIDIA H200`` is ``sm_90_h200``."""
+    """Return whether a device's own name is that of a product: ``NVIDIA H200`` is ``sm_90_h200``."""
     words = device.lower().split()
     names = {*words, *map("".join, pairwise(words))}
     return device == product or not names.isdisjoint(product.split("_")[1:])
 
 
 def read_choices(path: Path) -> list[Choice]:
-    """The choices of a file in its order, none without the file; a warning counts the damaged lines.
+    """Return the choices of a file in its order, none without the file; a warning counts the damaged lines.
 
     ``UserError`` if the file is no table of choices.
     """
@@ -75,7 +75,7 @@ def read_choices(path: Path) -> list[Choice]:
 
 
 def usable_choices(path: Path) -> list[Choice]:
-    """As ``read_choices``, for who picks without the file if he must: a file that cannot be read is a warning."""
+    """Return the choices of a file; one that cannot be read is a warning, for who can pick without it."""
     try:
         return read_choices(path)
     except (UserError, OSError) as error:
@@ -104,7 +104,7 @@ def _line(choice: Choice) -> str:
 
 
 def _choice(line: str) -> Choice | None:
-    """The choice of a line; None if the line is damaged."""
+    """Return the choice of a line; None if the line is damaged."""
     fields = line.split("\t")
     if len(fields) != len(DIMS) + 5:
         return None

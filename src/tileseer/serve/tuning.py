@@ -75,7 +75,7 @@ class Timer:
     """What offers the candidates, with its version; empty where the model has all of them."""
 
     def offered(self, problem: Problem) -> list[str]:
-        """What the library offers for a problem, by its own names in its own order."""
+        """Return what the library offers for a problem, by its own names in its own order."""
         if isinstance(self.device, RecordedDevice):
             kernels = self.device.offered(problem.key)
             return [name.partition(f"_{problem.ndim}d_")[2] for name in kernels]
@@ -160,7 +160,7 @@ def _session(selector: Selector, where: Where, models: Path) -> Session:
 
 
 def _options(models: Path, operation: str, backend: str) -> Settings:
-    """How the model's own times were measured, on another device; the defaults where nothing says so."""
+    """Return how the model's own times were measured, on another device; the defaults where nothing says so."""
     is_written = (models / model_files.PROVENANCE).exists()
     config = read_provenance(models, operation).config if is_written else {}
     own = BenchmarkSettings.of(config, "benchmark")
@@ -258,7 +258,7 @@ def _first(selector: Selector, problem: Problem, listed: Sequence[Ranked], offer
 def _measure(
     problem: Problem, listed: Sequence[Ranked], timer: Timer, journal: Journal
 ) -> Callable[[np.ndarray], Times]:
-    """A function that times candidates of the list by their numbers; each time is in the journal at once."""
+    """Return a function that times candidates of the list by their numbers; each time is in the journal at once."""
     rows = pd.DataFrame({name: [row[name] for row in listed] for name in ("kernel", "split_k")})
     arch = timer.session.arch
     rows["kernel_id"] = [hashlib.sha256(f"{name}\n{arch}".encode()).hexdigest()[:16] for name in rows["kernel"]]

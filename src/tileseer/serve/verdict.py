@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
 
 
 def faults(evaluation: Evaluation) -> Iterator[str]:
-    """What is not good enough; nothing if all limits hold."""
+    """Yield what is not good enough; nothing if all limits hold."""
     first, possible, without = evaluation.first, evaluation.possible, evaluation.without_model
     for name, value, best, limit in (
         ("mean", first.mean, possible.mean, MEAN_POINTS),
@@ -70,7 +70,7 @@ def faults(evaluation: Evaluation) -> Iterator[str]:
 
 
 def verdict_of(evaluation: Evaluation) -> Verdict:
-    """Word, level and reasons."""
+    """Return the word, level and reasons."""
     reasons = list(faults(evaluation))
     if not reasons:
         return Verdict(GOOD[evaluation.device_kind], "limited" if evaluation.device_kind == "simulated" else "good", [])
@@ -82,6 +82,6 @@ def verdict_of(evaluation: Evaluation) -> Verdict:
 
 
 def verdict_words(evaluation: Evaluation) -> str:
-    """The verdict in words, which say what it is worth."""
+    """Say the verdict in words, which tell what it is worth."""
     made = verdict_of(evaluation)
     return f"{made.word}: {'; '.join(made.reasons)}" if made.reasons else made.word

@@ -30,7 +30,7 @@ class CheckResult:
 
 
 def check_path(path: Path) -> list[CheckResult]:
-    """The checks of what lies at ``path``; ``UserError`` if it is nothing of ours."""
+    """Check what lies at ``path``; ``UserError`` if it is nothing of ours."""
     if (path / model_files.INDEX).is_file():
         return model_files.of_one_version(path, lambda: _models(path))
     if (path / "pairs.parquet").is_file():
