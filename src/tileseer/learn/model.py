@@ -40,11 +40,6 @@ BLOCK = 1 << 15
 32 MiB from which the allocator gives every block back to the system and gets fresh pages for the next."""
 
 
-FEW, FAR, NEAREST = 48, 0.2, 32
-"""After ``FEW`` trees a candidate stays behind that is ``FAR`` below the best of its problem and none of the
-``NEAREST`` first. Of 6000 problems of a simulated gfx950 this changes no pick, and the first five of one."""
-
-
 @dataclass(frozen=True, eq=False)
 class Model:
     """A model of one operation on one device."""
@@ -190,9 +185,8 @@ class Model:
         """Score of every candidate (default: of the pool) on P problems, float64 [P, Q]; higher is faster.
 
         -inf where a candidate cannot run the problem or is not in the pool. Scores compare within a problem: they are
-        ln(efficiency), or the same up to a constant of the problem where the model starts from a formula. A
-        candidate far behind (``FAR``) has the score of the first trees. ``offered`` (bool [P, pool]) is scored instead
-        of what can run, all of it by all trees.
+        ln(efficiency), or the same up to a constant of the problem where the model starts from a formula. ``offered``
+        (bool [P, pool]) is scored instead of what can run.
         """
         strange = set(problems["layout"]) - {"", *self.layouts} if "layout" in problems else set()
         if strange:
@@ -203,12 +197,6 @@ class Model:
         scores = np.full((len(problems), len(self.pool)), -np.inf)
         if len(problems):
             row, candidate = np.nonzero(self.supported(problems) if offered is None else offered)
-            if offered is None and self.tree_count > FEW:
-                scores[row, candidate] = self.score_pairs(problems, row, candidate, threads, FEW)
-                last = -min(NEAREST, len(self.pool))
-                least = np.minimum(np.partition(scores, last, axis=1)[:, last], scores.max(axis=1) - FAR)
-                near = scores[row, candidate] >= least[row]
-                row, candidate = row[near], candidate[near]
             scores[row, candidate] = self.score_pairs(problems, row, candidate, threads)
         if candidates is None:
             return scores
@@ -224,21 +212,16 @@ class Model:
         return scores
 
     def score_pairs(
-        self,
-        problems: pd.DataFrame,
-        problem: np.ndarray,
-        candidate: np.ndarray,
-        threads: int = 1,
-        count: int | None = None,
+        self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray, threads: int = 1
     ) -> np.ndarray:
-        """Scores of n pairs by the first ``count`` trees, float64 [n]; both int [n], rows of ``problems`` and pool."""
+        """Return the scores of n pairs, float64 [n]; both int [n], rows of ``problems`` and pool."""
         if not len(problem):
             return np.empty(0)
         pairs, scores = self.pairs(problems), np.empty(len(problem))
         for first in range(0, len(problem), BLOCK):
             part = slice(first, first + BLOCK)
             matrix, start = pairs(problem[part], candidate[part])
-            scores[part] = start + trees.predict(self.booster, matrix, threads, count)
+            scores[part] = start + trees.predict(self.booster, matrix, threads)
         return scores
 
     def pairs(self, problems: pd.DataFrame) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
@@ -297,14 +280,9 @@ class OutsideModel(Model):
         return 0
 
     def score_pairs(
-        self,
-        problems: pd.DataFrame,
-        problem: np.ndarray,
-        candidate: np.ndarray,
-        threads: int = 1,
-        count: int | None = None,
+        self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray, threads: int = 1
     ) -> np.ndarray:
-        """Scores of n pairs of ``problems`` and pool, float64 [n]."""
+        """Return the scores of n pairs of ``problems`` and pool, float64 [n]."""
         offered = np.zeros((len(problems), len(self.pool)), bool)
         offered[problem, candidate] = True
         return np.asarray(self.learnt.score(problems, self.pool, offered), float)[problem, candidate]

@@ -57,9 +57,9 @@ def canonical(text: str) -> str:
     return _LINE_OF_THREADS.sub(lambda line: f"[{line[1]}: {OF_THREADS[line[1]]}]", _UNREAD.sub("", text))
 
 
-def predict(booster: lightgbm.Booster, matrix: np.ndarray, threads: int, count: int | None = None) -> np.ndarray:
-    """Scores of rows by the first ``count`` trees, float64 [n]; of many rows ``TOGETHER`` trees at a time."""
-    count = min(booster.num_trees(), count or booster.num_trees())
+def predict(booster: lightgbm.Booster, matrix: np.ndarray, threads: int) -> np.ndarray:
+    """Return the scores of rows, float64 [n]; of many rows ``TOGETHER`` trees at a time."""
+    count = booster.num_trees()
     step = TOGETHER if len(matrix) >= MANY else max(count, 1)
     total = np.zeros(len(matrix))
     for first in range(0, count, step):

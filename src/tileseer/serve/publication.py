@@ -206,6 +206,8 @@ def _copy(source: Path, names: Sequence[str], folder: Path, fix: str) -> None:
     for name in names:
         if not (source / name).is_file():
             raise UserError(f"{source / name}: there is no such file; {fix}")
+        if name.endswith(".json"):
+            documents.read_json(source / name)  # whatever is wrong with it is told before it is published
         shutil.copyfile(source / name, folder / name)
 
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tileseer.compile import compiler, flags, native
 from tileseer.core import places
 from tileseer.core.atomic import write_text
@@ -177,7 +175,7 @@ def _layers(model: Model, operation: Operation, sure: Mapping[str, int]) -> list
     for depth in ({}, DEPTH_OF_EXAMPLE):
         shapes = [{**layer, **depth} for layer in LAYERS]
         problems = [Problem.from_dims(operation.variant, operation.dtype, N=1, **shape) for shape in shapes]
-        runs = np.isfinite(model.predict(problem_frame(problems)).max(axis=1, initial=-np.inf))
+        runs = model.supported(problem_frame(problems)).any(axis=1)
         if runs.any():
             layers.append(shapes[int(runs.argmax())])
     return layers or [{name: value for name, value in sure.items() if value != PLAIN[name]}]
