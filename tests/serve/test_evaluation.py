@@ -6,7 +6,7 @@ import learning_samples as samples
 import numpy as np
 import pandas as pd
 import pytest
-from published_models import PAGE, context, evaluation, make, publish
+from published_models import PAGE, context, evaluation
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
@@ -22,11 +22,6 @@ from tileseer.serve.verdict import faults, verdict_words
 
 NAN = float("nan")
 GOOD = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return make(tmp_path_factory.mktemp("made"), "forward")
 
 
 def held_out(tflops, **kwargs):
@@ -220,8 +215,8 @@ def test_the_speed_beside_a_library_is_the_ratio_of_the_times(data):
     assert whole.speed == pytest.approx(2 * half.speed, rel=1e-3) and half.layers == 2
 
 
-def test_what_is_evaluated_is_what_ships(made):
-    training, file, serving = made
+def test_what_is_evaluated_is_what_ships(forward):
+    training, file, serving = forward
     found, whole = documents.read_document(file, Evaluation), samples.measured()
     selector = Selector.of_serving(Model.read(training), serving)
     rows = np.flatnonzero(whole.held_out & ranking.has_pick(whole))
@@ -235,8 +230,8 @@ def test_what_is_evaluated_is_what_ships(made):
     assert all(bool(one.reasons) == (one.pick != one.best) for one in found.worst)
 
 
-def test_a_perfect_model_of_a_simulated_device_is_known(made):
-    training, _, serving = made
+def test_a_perfect_model_of_a_simulated_device_is_known(forward):
+    training, _, serving = forward
     about = dataclasses.replace(context(), simulated=samples.coefficients())
     floor = evaluate(samples.measured(), Model.read(training), serving, about).noise_floor
     assert floor.perfect_selector.mean > floor.perfect_model.mean and floor.best == floor.perfect_model
@@ -292,17 +287,17 @@ def test_picks_that_beat_the_library_are_useful_even_where_better_ones_exist():
         assert verdict_words(evaluation(samples.measured(), libraries=[library], **low)).startswith(words)
 
 
-def test_the_folder_says_what_it_is(tmp_path):
-    page = (publish(tmp_path) / model_files.PAGE).read_text()
+def test_the_folder_says_what_it_is(models):
+    page = (models / model_files.PAGE).read_text()
     assert "**Simulated: a formula made these times, no GPU." in page and "| forward_bf16 | " in page
-    assert str(tmp_path) not in page and "None" not in page
+    assert "None" not in page
 
 
 @pytest.mark.parametrize(("before", "replace", "refused"), [
     ("measured", False, True), ("measured", True, False), ("simulated", False, False), ("recorded", False, False),
 ])  # fmt: skip
-def test_models_of_a_gpu_are_not_replaced_by_simulated_ones(made, tmp_path, before, replace, refused):
-    parts = [[part] for part in made]
+def test_models_of_a_gpu_are_not_replaced_by_simulated_ones(forward, tmp_path, before, replace, refused):
+    parts = [[part] for part in forward]
     index = publication.publish_models(*parts, tmp_path / "gfx950", page=PAGE)
     text = index.model_copy(update={"device_kind": before}).model_dump_json()
     (tmp_path / "gfx950" / model_files.INDEX).write_text(text)

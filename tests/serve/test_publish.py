@@ -1,38 +1,58 @@
-"""The published directory: complete, reproducible, and refused when it was changed."""
+"""The published directory: complete, reproducible, refused when changed, and there until its successor is whole."""
 
+import errno
 import hashlib
 import json
+import os
+import random
 import shutil
+import signal
+import time
 from importlib.metadata import version
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from dataset_files import dataset
 from packaging.specifiers import SpecifierSet
+from publications import other_version, read_once
 from published_models import PAGE, let_the_hashes_fit, make
 from stages_by_hand import main_of
 
-from tileseer.core import documents, parquet
+from tileseer.core import atomic, parquet
 from tileseer.core.atomic import write_text
+from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.serve import publication
-from tileseer.serve.provenance import read_provenance
+from tileseer.serve.provenance import FORMAT, Provenance, read_earlier_provenance, read_provenance
 from tileseer.serve.selector import Selector
 
-OPERATIONS = ("forward", "bwd_weight")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("made")
-    trainings, evaluations, servings = zip(*(make(folder, variant) for variant in OPERATIONS), strict=True)
-    return list(trainings), list(evaluations), list(servings)
+PROVENANCE = Provenance(
+    format=FORMAT,
+    arch="gfx950",
+    tileseer="1",
+    source=Source(commit=None, uncommitted=None),
+    python="3",
+    packages={},
+    config={},
+    compiler={},
+    operations={},
+)
+KILLS, READS = 12, 30
+FORWARD, WEIGHT = "forward_bf16", "bwd_weight_bf16"
 
 
 @pytest.fixture
-def models(made, tmp_path):
-    publication.publish_models(*made, tmp_path / "models" / "gfx950", page=PAGE)
+def both(forward, weight):
+    """Trainings, evaluations and serving folders of two operations."""
+    return [*map(list, zip(forward, weight, strict=True))]
+
+
+@pytest.fixture
+def models(both, tmp_path):
+    """A model directory of both, to change."""
+    publication.publish_models(*both, tmp_path / "models" / "gfx950", page=PAGE)
     return tmp_path / "models" / "gfx950"
 
 
@@ -40,16 +60,15 @@ def content(folder):
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-@pytest.mark.parametrize("threads", [2, 3])
-def test_models_evaluations_and_what_is_served_are_the_same_with_any_threads(made, tmp_path, threads):
-    training, report, serving = make(tmp_path, "forward", threads)
-    assert content(training) == content(made[0][0])
-    assert report.read_bytes() == made[1][0].read_bytes()
-    assert content(serving) == content(made[2][0])
+def test_models_evaluations_and_what_is_served_are_the_same_with_any_threads(forward, tmp_path):
+    training, report, serving = make(tmp_path, "forward", threads=3)
+    assert content(training) == content(forward[0])
+    assert report.read_bytes() == forward[1].read_bytes()
+    assert content(serving) == content(forward[2])
 
 
-def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_path):
-    trainings, evaluations, servings = made
+def test_publishing_again_gives_the_same_bytes_in_any_order(both, models, tmp_path):
+    trainings, evaluations, servings = both
     publication.publish_models(trainings[::-1], evaluations, servings, tmp_path / "again", page=PAGE)
     assert content(tmp_path / "again") == content(models)
     before = content(models)
@@ -58,8 +77,8 @@ def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_pa
     assert [p.name for p in models.parent.iterdir()] == ["gfx950"]
 
 
-def test_provenance_and_history_are_of_the_models_on_disk(made, tmp_path, monkeypatch):
-    trainings, evaluations, servings = (list(map(str, paths)) for paths in made)
+def test_provenance_and_history_are_of_the_models_on_disk(both, tmp_path, monkeypatch):
+    trainings, evaluations, servings = (list(map(str, paths)) for paths in both)
     (tmp_path / "hardware.yaml").write_text("1")
     dataset(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
@@ -74,9 +93,10 @@ def test_provenance_and_history_are_of_the_models_on_disk(made, tmp_path, monkey
         assert len(publication.read_history(tmp_path / "history.jsonl")) == seed + 1
 
 
-def test_files_name_no_place(models, tmp_path):
+def test_files_are_text_or_arrow_and_name_no_place(models, tmp_path):
     for name, data in content(models).items():
         assert str(tmp_path).encode() not in data, name
+        assert data.startswith(b"PAR1") if name.endswith(".parquet") else "\0" not in data.decode(), name
 
 
 def test_a_missing_and_a_foreign_file_are_refused(models):
@@ -99,16 +119,16 @@ def test_what_is_no_model_directory_is_refused(tmp_path):
         model_files.read_index(tmp_path)
 
 
-def test_a_report_of_another_operation_is_refused(made, tmp_path):
-    trainings, evaluations, servings = made
+def test_a_report_of_another_operation_is_refused(both, tmp_path):
+    trainings, evaluations, servings = both
     with pytest.raises(UserError, match="forward_bf16"):
         publication.publish_models(trainings[:1], evaluations[1:], servings[:1], tmp_path / "out", page=PAGE)
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.iterdir())
 
 
-def test_kinds_of_device_are_not_mixed_and_no_file_may_miss(made, tmp_path):
-    trainings, evaluations, servings = made
+def test_kinds_of_device_are_not_mixed_and_no_file_may_miss(both, tmp_path):
+    trainings, evaluations, servings = both
     other = shutil.copytree(trainings[1], tmp_path / "other")
     spec = json.loads((other / model_files.SPEC).read_text())
     write_text(other / model_files.SPEC, json.dumps({**spec, "device_kind": "measured"}))
@@ -118,6 +138,10 @@ def test_kinds_of_device_are_not_mixed_and_no_file_may_miss(made, tmp_path):
     (less / model_files.MODEL).unlink()
     with pytest.raises(UserError, match=r"model_tflops\.lgbm"):
         publication.publish_models([less], evaluations[1:], servings[1:], tmp_path / "out", page=PAGE)
+    damaged = shutil.copytree(trainings[1], tmp_path / "damaged")
+    (damaged / model_files.MANIFEST).write_text("{")
+    with pytest.raises(UserError, match=rf"{model_files.MANIFEST}: is not JSON"):
+        publication.publish_models([damaged], evaluations[1:], servings[1:], tmp_path / "out", page=PAGE)
 
 
 def read_forward(models):
@@ -190,15 +214,163 @@ def test_a_directory_says_which_versions_of_the_package_read_it(models):
     assert SpecifierSet(readers).contains(version("tileseer"))
 
 
-def test_models_are_text_or_arrow(models):
-    for name, data in content(models).items():
-        assert data.startswith(b"PAR1") if name.endswith(".parquet") else "\0" not in data.decode(), name
+@pytest.fixture(scope="module")
+def other(forward, tmp_path_factory):
+    """The same of forward, but the selector and the list of its kernels say that they are another version."""
+    training, report, serving = forward
+    return training, report, other_version(serving, tmp_path_factory.mktemp("other") / serving.name)
 
 
-def test_an_escape_of_half_a_character_is_refused(tmp_path):
-    path = tmp_path / "kernels.json"
-    path.write_text(r'{"pruned": ["\ud800"]}')
-    with pytest.raises(UserError, match=r"kernels\.json: is not JSON"):
-        documents.read_json(path)
-    path.write_text(r'{"pruned": ["\ud83d\ude00"]}')
-    assert documents.read_json(path) == {"pruned": ["\U0001f600"]}
+def publish(models, *parts, provenance=None):
+    return publication.publish_models(*map(list, zip(*parts, strict=True)), models, provenance, page=PAGE)
+
+
+def in_a_process(action):
+    child = os.fork()
+    if child:
+        return child
+    try:
+        action()
+        os._exit(0)
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(1)
+
+
+def read_often(models, reads):
+    for _ in range(reads):
+        read_once(models, FORWARD)
+
+
+@pytest.mark.parametrize("exchange", [True, False], ids=["one exchange", "two renames"])
+def test_kills_of_publications_beside_readers(forward, other, tmp_path, monkeypatch, exchange):
+    models = tmp_path / "models" / "gfx950"
+    start = time.perf_counter()
+    publish(models, forward)
+    took = time.perf_counter() - start
+    draw = random.Random(1)
+    if not exchange:
+        monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
+    reader = in_a_process(lambda: read_often(models, READS)) if exchange else None
+    killed, ended = 0, (0, 0) if reader else (1, 0)
+    while killed < KILLS or not ended[0]:
+        parts = draw.choice((forward, other))
+        child = in_a_process(lambda parts=parts: publish(models, parts))
+        time.sleep(draw.uniform(0, 1.5 * took))
+        os.kill(child, signal.SIGKILL)
+        killed += os.waitpid(child, 0)[1] == signal.SIGKILL
+        if reader and not ended[0]:
+            ended = os.waitpid(reader, os.WNOHANG)
+        if exchange:
+            model_files.read_index(models)
+    assert ended[1] == 0
+    publish(models, forward)
+    assert [path.name for path in models.parent.glob("[!.]*")] == ["gfx950"]
+    read_often(models, 1)
+
+
+def test_a_run_of_one_operation_leaves_the_others_as_they_are(forward, weight, other, tmp_path):
+    models = tmp_path / "gfx950"
+    first, second, third = (PROVENANCE.model_copy(update={"tileseer": version}) for version in "123")
+    publish(models, forward, weight, provenance=first)
+    before = content(models)
+    folder = f"grouped_conv_{WEIGHT}_gfx950"
+    for provenance in (second, third):
+        index = publish(models, other, provenance=provenance)
+        assert set(index.operations) == {FORWARD, WEIGHT}
+        after = content(models)
+        assert {name: after[name] for name in before if name.startswith(folder)} == {
+            name: data for name, data in before.items() if name.startswith(folder)
+        }
+        assert index.operations[WEIGHT].provenance == f"{folder}/provenance.json"
+        assert read_earlier_provenance(models) == {WEIGHT: first}
+        assert read_provenance(models) == read_provenance(models, FORWARD) == provenance
+        Selector.read(models, WEIGHT)
+    publish(models, forward, weight, provenance=first)
+    assert content(models) == before
+
+
+def test_another_device_replaces_all(forward, weight, tmp_path):
+    models = tmp_path / "gfx950"
+    publish(models, forward, weight)
+    path = models / model_files.INDEX
+    path.write_text(path.read_text().replace('"simulated"', '"recorded"'))
+    assert set(publish(models, forward).operations) == {FORWARD}
+
+
+@pytest.mark.parametrize("name", ["index.json", f"grouped_conv_{FORWARD}_gfx950/serving.json"])
+@pytest.mark.parametrize("damage", [b"", b"nonsense", None], ids=["empty", "foreign", "missing"])
+def test_a_damaged_file_is_written_again(forward, weight, tmp_path, name, damage):
+    models = tmp_path / "gfx950"
+    publish(models, forward, weight)
+    before = content(models)
+    (models / name).unlink()
+    if damage is not None:
+        (models / name).write_bytes(damage)
+    with pytest.raises(UserError, match="json"):
+        model_files.read_index(models)
+    publish(models, forward, weight)
+    assert content(models) == before
+
+
+@pytest.mark.parametrize("name", ["index.json", "provenance.json", f"grouped_conv_{WEIGHT}_gfx950/serving.json"])
+@pytest.mark.parametrize("damage", [b"nonsense", None], ids=["foreign", "missing"])
+def test_damage_that_a_run_of_other_operations_cannot_mend_is_named(forward, weight, tmp_path, name, damage):
+    models = tmp_path / "gfx950"
+    publish(models, forward, weight, provenance=PROVENANCE)
+    (models / name).unlink()
+    if damage is not None:
+        (models / name).write_bytes(damage)
+    before = content(models)
+    with pytest.raises(UserError) as refused:
+        publish(models, forward)
+    assert str(models / name) in str(refused.value) and content(models) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["gfx950"]
+    # What the message proposes works.
+    shutil.rmtree(models / f"grouped_conv_{WEIGHT}_gfx950")
+    assert set(publish(models, forward).operations) == {FORWARD}
+    read_often(models, 1)
+
+
+def test_a_publication_that_fails_leaves_what_was_published(forward, weight, tmp_path, monkeypatch):
+    models = tmp_path / "gfx950"
+    publish(models, forward)
+    before = content(models)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(publication.documents, "write_document", full)
+    with pytest.raises(OSError, match="gfx950"):
+        publish(models, weight)
+    assert content(models) == before and [path.name for path in tmp_path.iterdir()] == ["gfx950"]
+
+
+@pytest.mark.parametrize("before", [None, "", "torn", "{}\ntorn", "{}\n"])
+def test_the_history_grows_by_whole_lines(forward, tmp_path, capsys, before):
+    path = tmp_path / "history.jsonl"
+    if before is not None:
+        path.write_text(before)
+    models = tmp_path / "gfx950"
+    publish(models, forward)
+    for _ in range(2):
+        publication.append_publication(path, models, PROVENANCE.model_copy(update={"operations": {}}))
+    first, entry = publication.read_history(path)
+    assert first.models_sha256 == entry.models_sha256 == publication.digest_of_models(models) != ""
+    assert path.read_text().startswith(before or "") and path.read_text().endswith(entry.model_dump_json() + "\n")
+    assert ("is skipped" in capsys.readouterr().err) == bool(before)
+
+
+@pytest.mark.parametrize("hostile", ["folder", "fifo", "read-only disk"])
+def test_a_history_that_cannot_be_written_is_a_warning(forward, tmp_path, capsys, monkeypatch, hostile):
+    path = tmp_path / "history.jsonl"
+    publish(tmp_path / "gfx950", forward)
+    if hostile == "folder":
+        path.mkdir()
+    elif hostile == "fifo":
+        os.mkfifo(path)
+    else:
+        path = Path("/proc/history.jsonl")
+    publication.append_publication(path, tmp_path / "gfx950", PROVENANCE)
+    assert "this publication is not in the history" in capsys.readouterr().err
