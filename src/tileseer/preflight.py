@@ -24,6 +24,7 @@ from tileseer.kernels.ck_tile.flags import check_flags
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.kernels.enumeration import parse_kernel_filter
 from tileseer.kernels.libraries import library_of_arch
+from tileseer.learn.features import feature_set
 from tileseer.learn.learner import class_of
 from tileseer.measure.device import refuse_unless_emulated
 from tileseer.measure.harness.telemetry import refuse_other_gpus
@@ -50,6 +51,7 @@ def refuse_faults(settings: Config, named_sets: Path, coefficients: Path, ck_api
         faults.first(check)
     faults.first(partial(check_flags, settings.configs.include_flagged), "configs.include_flagged")
     _check_arch(faults, settings, specs, named_sets)
+    faults.first(partial(feature_set, settings.model.features), "model.features")
     if learner := settings.model.parameters.learner:
         faults.first(partial(class_of, learner))
     _check_toolchain(faults, settings, ck_api)

@@ -11,12 +11,11 @@ from published_models import publish_recording
 from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.dataset import find_db
-from tileseer.kernels.miopen.find_db import Key
+from tileseer.kernels.miopen.find_db import FileName, Key
 from tileseer.kernels.miopen.solvers import SOLVERS
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.problems.problem_lists import read_problem_lists
-from tileseer.serve.miopen_export import FileName
 from tileseer.serve.selector import Selector
 
 LIKE = "gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt"

@@ -2,7 +2,7 @@
 from tileseer.core.documents import read_json
 from tileseer.core.errors import shown
 from tileseer.gpus.hardware import target
-from tileseer.kernels.libraries import MIOPEN, library_of_arch
+from tileseer.kernels.libraries import library_of_arch
 from tileseer.measure.device import NO_TIMES
 
 RECORDINGS = SETTINGS.replays
@@ -120,8 +120,8 @@ def library_times(wildcards):
 
 
 def network_uses(wildcards):
-    """Which network needs which problem; MIOpen's databases say nothing of networks."""
-    if library_of_arch(wildcards.arch) is MIOPEN:
+    """Which network needs which problem, where that is known."""
+    if not library_of_arch(wildcards.arch).has_networks:
         return []
     return f"results/problems/{wildcards.operation}.uses.parquet"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from tileseer.config.section import OnlySet, RelativePath, Section
 
-Features = Literal["tileseer", "compiled", "cutlass", "miopen", "miopen_layouts", "cudnn", "reference"]
+FeatureSet = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Learner = Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 
@@ -17,7 +17,7 @@ Learner = Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 class TrainingParameters(Section):
     """How one operation's ranking model is trained."""
 
-    features: Features = "tileseer"
+    features: FeatureSet = "tileseer"
     """As ``model.features``."""
     prior: RelativePath = "auto"
     """As ``model.prior``."""
@@ -62,9 +62,10 @@ class TrainingParameters(Section):
 class ModelSettings(Section):
     """What one operation's ranking model is trained from."""
 
-    features: Features = "tileseer"
-    """Feature set: ours (of the family whose kernels are ranked; ``compiled`` where a compiler described their code),
-    or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the model."""
+    features: FeatureSet = "tileseer"
+    """Feature set of docs/generated/features.md: ours (of the family whose kernels are ranked; ``compiled`` where a
+    compiler described their code), or ``reference``, the 97 features of Composable Kernel's predictor, which can then
+    load the model."""
     prior: RelativePath = "auto"
     """What training starts from; its trees learn the difference. ``formula``: the simulated device's formula for this
     GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times if one exists. Otherwise the folder of

@@ -78,9 +78,10 @@ def code_of_stage(stage: str) -> str:
 
 
 @cache
-def digest_of_code(*names: str) -> str:
-    """Return the digest of modules and folders of ours, such as ``tileseer/measure/harness``: all that they hold."""
-    return _digest_of_files(file for name in names for file in _python_files(PACKAGE.parent / name))
+def digest_of_code(*patterns: str) -> str:
+    """Return the digest of modules and folders of ours, such as ``tileseer/kernels/*/cost.py``: all that they hold."""
+    paths = {path for pattern in patterns for path in PACKAGE.parent.glob(pattern)}
+    return _digest_of_files({file for path in paths for file in _python_files(path)})
 
 
 def _python_files(path: Path) -> list[Path]:

@@ -50,6 +50,8 @@ class Library:
     """That its kernels are for (``problem.LAYOUTS``), or the first of several."""
     offered: bool = False
     """Whether the library says for each problem which candidates there are, and which of them it would run itself."""
+    has_networks: bool = True
+    """Whether its times are of problems of which we know the networks."""
     vendor: str = ""
     """Last word of the arch whose models have a candidate for every problem: those of the vendor's library."""
     complete_name: Callable[[str, str], tuple[Kernel, str]] | None = None
@@ -84,6 +86,8 @@ class Library:
     """Kind of GPU and configuration that measure its kernels."""
     use: str = ""
     """The way of its kernels from ``{folder}``, which ``tileseer ship`` wrote, into a program."""
+    naming: str = ""
+    """How another program finds the candidate of a name, a sentence of the page of models."""
     borrowed: Loss | None = None
     """What the models of a sibling GPU cost, where that was measured (``benchmarks/solver_transfer.py``)."""
 

@@ -30,14 +30,11 @@ _CHUNK = 1 << 14
 IDENTITY = (
     "tileseer/core/content_hash.py",
     "tileseer/kernels/costs",
-    "tileseer/kernels/ck_tile/cost.py",
-    "tileseer/kernels/ck_tile/resources.py",
-    "tileseer/kernels/cutlass/cost.py",
-    "tileseer/kernels/cutlass/kernel.py",
+    *(f"tileseer/kernels/*/{module}.py" for module in ("cost", "kernel", "pipelines", "resources")),
     "tileseer/measure/simulated_device.py",
     "tileseer/problems/implicit_gemm.py",
 )
-"""Code that a stored time depends on; a rule decides only which pairs are asked for."""
+"""Code that a stored time depends on, of every library; a rule decides only which pairs are asked for."""
 
 
 class SimulatedDevice:

@@ -6,13 +6,11 @@ MIOpen writes for the solver in this direction, and only problems whose layout t
 the user has are measured: they stay as they are.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
@@ -22,9 +20,9 @@ from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.miopen.find_db import DIRECTION_OF_LETTER, Entry, Key, UnusableError, parse_entry, read_lines
+from tileseer.kernels.miopen.find_db import DIRECTION_OF_LETTER, Entry, FileName, Key, Measured, read_lines
 from tileseer.kernels.miopen.library import MIOPEN
-from tileseer.kernels.miopen.solvers import algorithm_prefix, algorithm_word
+from tileseer.kernels.miopen.solvers import algorithm_word
 from tileseer.kernels.miopen.workspace import workspace
 from tileseer.learn import model_files
 from tileseer.learn.model import Model, read_table
@@ -35,8 +33,6 @@ from tileseer.serve.borrowing import Borrowed
 from tileseer.serve.selector import Ranked, Selector
 
 LETTERS = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
-DECIMAL_UNTIL = 64
-"""Compute units up to which file names have their number in decimal, behind an underscore; above, it is hexadecimal."""
 OLDEST = 3
 """Release of MIOpen whose solvers and form of records are those written here."""
 NEIGHBOURS = 5
@@ -47,78 +43,6 @@ STEP = 1.00001
 """Least ratio of one time to the one before it: with so many digits they differ."""
 FALLBACK = "ConvDirectNaiveConv"
 """Slow solvers that run everything. They are written only in first place: without any entry MIOpen would search."""
-
-
-class FileName(NamedTuple):
-    """Parts of ``gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt``."""
-
-    arch: str
-    features: str
-    compute_units: int
-    build: str
-
-    @classmethod
-    def parse(cls, path: Path) -> Self:
-        """Read the name of a user find-db; ``UserError`` if it is none."""
-        match = _UFDB_NAME.fullmatch(path.name)
-        units = match and (int(match["decimal"]) if match["decimal"] else int(match["hex"], 16))
-        if not match or not units or (units <= DECIMAL_UNTIL) != bool(match["decimal"]):
-            raise UserError(
-                f"--user {path}: this is no name of a user find-db, such as gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt; "
-                "give a file that MIOpen wrote below ~/.config/miopen or MIOPEN_USER_DB_PATH"
-            )
-        return cls(match["arch"], match["features"], units, match["build"])
-
-
-_UFDB_NAME = re.compile(
-    r"(?P<arch>gfx(?:1[0-9a-f]{3}|[0-9a-f]{3}))(?P<features>(?:_(?:no)?sramecc)?(?:_xnack)?)"
-    r"(?:_(?P<decimal>[1-9][0-9]*)|(?P<hex>[1-9a-f][0-9a-f]*))\.HIP\.(?P<build>[0-9]+_[0-9]+_[0-9]+_[^.]+)\.ufdb\.txt",
-    re.ASCII,
-)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What MIOpen itself wrote into some files."""
-
-    records: Mapping[str, str]
-    """The entries of each key, as one text."""
-    algorithms: Mapping[tuple[str, str], str]
-    """By solver and direction letter."""
-
-    @classmethod
-    def read(cls, paths: Sequence[Path], newest_form: bool = False) -> Self:
-        """Read find-dbs. ``newest_form``: ``UserError`` for lines of the older form."""
-        records: dict[str, str] = {}
-        algorithms: dict[tuple[str, str], str] = {}
-        for path in paths:
-            for number, line in enumerate(read_lines(path), start=1):
-                key, _, values = line.partition("=")
-                if newest_form and values.startswith("miopenConvolution"):
-                    raise UserError(
-                        f"--user {path}, line {number}: this build of MIOpen writes an older form of records, which is "
-                        "not written here; give a file of a newer build"
-                    )
-                records.setdefault(key, values)
-                direction = _DIRECTION.search(key)
-                for entry in _entries(values) if direction else ():
-                    if direction and entry.algorithm.startswith(algorithm_prefix(direction[1])):
-                        algorithms.setdefault((entry.solver, direction[1]), entry.algorithm)
-        return cls(records, algorithms)
-
-    def workspace(self, key: str, solver: str) -> int | None:
-        """Return the bytes that the record of a key has for a solver."""
-        sizes = (one.workspace for one in _entries(self.records.get(key, "")) if one.solver == solver)
-        return next((int(size) for size in sizes if size.isdigit()), None)
-
-
-_DIRECTION = re.compile(r"-([FBW])(?:_g[0-9]+)?$")
-
-
-def _entries(values: str) -> Iterator[Entry]:
-    for value in filter(None, values.split(";")):
-        with suppress(UnusableError):
-            yield parse_entry(value)
 
 
 @dataclass(frozen=True)

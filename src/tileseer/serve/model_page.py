@@ -9,7 +9,6 @@ from tileseer.core.templates import comment, fill_template
 from tileseer.dataset.provenance import Recording
 from tileseer.gpus.hardware import target
 from tileseer.kernels.libraries import library_of_arch, vendor_arch
-from tileseer.kernels.miopen.library import MIOPEN
 from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
 from tileseer.problems.problem import EXAMPLE
@@ -64,7 +63,7 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
         problem=EXAMPLE,
         chooses=library.offered,
         ships=library.emitter is not None,
-        solvers=library is MIOPEN,
+        naming=library.naming,
     )
 
 

@@ -15,6 +15,7 @@ import torch
 from tileseer.config.operations import VARIANTS
 from tileseer.core import atomic, documents, locks
 from tileseer.core.errors import UserError
+from tileseer.kernels.cudnn.engines import RUN_WORKSPACE_BYTES
 from tileseer.kernels.cudnn.library import CUDNN
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files
@@ -27,8 +28,6 @@ from tileseer.torch.timing import fastest_in_turns
 
 NAMES_OF_DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 HEADER = ("operation", "library", "device", *DIMS, "plan")
-WORKSPACE_BYTES = 1 << 28
-"""Most workspace of a plan that is not cuDNN's first."""
 PYTORCH = ""
 """In the place of a plan: PyTorch's own choice."""
 FALLBACKS = 4
@@ -140,7 +139,7 @@ class Plans:
             needed = shape.build(plan) if plan else 0
         except RuntimeError:
             return PYTORCH
-        return plan if plan == own or needed <= WORKSPACE_BYTES else PYTORCH
+        return plan if plan == own or needed <= RUN_WORKSPACE_BYTES else PYTORCH
 
     @functools.cache  # noqa: B019 - plans live as long as the process
     def _measured_plans(self, operation: str, device: str, ndim: int) -> frozenset[str]:

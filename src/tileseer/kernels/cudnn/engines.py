@@ -1,4 +1,4 @@
-"""cuDNN's engines for convolutions, and the knobs whose meaning its headers tell.
+"""cuDNN's engines for convolutions, the knobs whose meaning its headers tell, and limits of workspace.
 
 Engines are those that cuDNN 9.19 offered on an H200 (config/recorded/sm_90_cudnn). Their numbers are cuDNN's own and
 mean something else in another direction; of another version they need not mean the same.
@@ -14,6 +14,11 @@ ENGINES = {
 SPLIT_K, TILE, BLOCK_K, TILE_K, STAGES = 0, 2, 5, 13, 14
 SPLIT_K_SLICES, WORKSPACE, CLUSTER_M, CLUSTER_N = 17, 25, 27, 28
 """Knobs by cuDNN's numbers (``cudnnBackendKnobType_t``)."""
+
+MEASURED_WORKSPACE_BYTES = 4 << 30
+"""Workspace up to which a plan is measured."""
+RUN_WORKSPACE_BYTES = 1 << 28
+"""Workspace up to which a program runs a plan in the place of cuDNN's first."""
 
 _FIRST_ENGINE: dict[int, int] = {}
 for _engine, _tiles in ENGINES.items():

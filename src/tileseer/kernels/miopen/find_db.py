@@ -11,12 +11,14 @@ K, OH and OW. The layout is one word if all tensors are NCHW (NCDHW), else three
 
 import bz2
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
 from tileseer.core.errors import UserError
+from tileseer.kernels.miopen.solvers import algorithm_prefix
 from tileseer.problems.problem import LAYOUTS, Problem
 
 LONGEST_LINE, LARGEST = 2**20, 2**28
@@ -179,3 +181,79 @@ def read_lines(path: Path) -> Iterator[str]:
                     yield line.decode().rstrip("\r\n")
             except (ValueError, EOFError, OSError) as error:
                 raise UserError(f"{path}: is damaged or no text ({error}); fetch it again") from error
+
+
+MOST_UNITS_IN_DECIMAL = 64
+"""Compute units up to which file names have their number in decimal, behind an underscore; above, it is hexadecimal."""
+
+
+class FileName(NamedTuple):
+    """Parts of ``gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt``."""
+
+    arch: str
+    features: str
+    compute_units: int
+    build: str
+
+    @classmethod
+    def parse(cls, path: Path) -> Self:
+        """Read the name of a user find-db; ``UserError`` if it is none."""
+        match = _UFDB_NAME.fullmatch(path.name)
+        units = match and (int(match["decimal"]) if match["decimal"] else int(match["hex"], 16))
+        if not match or not units or (units <= MOST_UNITS_IN_DECIMAL) != bool(match["decimal"]):
+            raise UserError(
+                f"--user {path}: this is no name of a user find-db, such as gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt; "
+                "give a file that MIOpen wrote below ~/.config/miopen or MIOPEN_USER_DB_PATH"
+            )
+        return cls(match["arch"], match["features"], units, match["build"])
+
+
+_UFDB_NAME = re.compile(
+    r"(?P<arch>gfx(?:1[0-9a-f]{3}|[0-9a-f]{3}))(?P<features>(?:_(?:no)?sramecc)?(?:_xnack)?)"
+    r"(?:_(?P<decimal>[1-9][0-9]*)|(?P<hex>[1-9a-f][0-9a-f]*))\.HIP\.(?P<build>[0-9]+_[0-9]+_[0-9]+_[^.]+)\.ufdb\.txt",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What MIOpen itself wrote into some files."""
+
+    records: Mapping[str, str]
+    """The entries of each key, as one text."""
+    algorithms: Mapping[tuple[str, str], str]
+    """By solver and direction letter."""
+
+    @classmethod
+    def read(cls, paths: Sequence[Path], newest_form: bool = False) -> Self:
+        """Read find-dbs. ``newest_form``: ``UserError`` for lines of the older form."""
+        records: dict[str, str] = {}
+        algorithms: dict[tuple[str, str], str] = {}
+        for path in paths:
+            for number, line in enumerate(read_lines(path), start=1):
+                key, _, values = line.partition("=")
+                if newest_form and values.startswith("miopenConvolution"):
+                    raise UserError(
+                        f"--user {path}, line {number}: this build of MIOpen writes an older form of records, which is "
+                        "not written here; give a file of a newer build"
+                    )
+                records.setdefault(key, values)
+                direction = _DIRECTION.search(key)
+                for entry in _entries(values) if direction else ():
+                    if direction and entry.algorithm.startswith(algorithm_prefix(direction[1])):
+                        algorithms.setdefault((entry.solver, direction[1]), entry.algorithm)
+        return cls(records, algorithms)
+
+    def workspace(self, key: str, solver: str) -> int | None:
+        """Return the bytes of workspace that the record of a key has for a solver."""
+        sizes = (one.workspace for one in _entries(self.records.get(key, "")) if one.solver == solver)
+        return next((int(size) for size in sizes if size.isdigit()), None)
+
+
+_DIRECTION = re.compile(r"-([FBW])(?:_g[0-9]+)?$")
+
+
+def _entries(values: str) -> Iterator[Entry]:
+    for value in filter(None, values.split(";")):
+        with suppress(UnusableError):
+            yield parse_entry(value)

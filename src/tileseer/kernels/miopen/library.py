@@ -13,6 +13,8 @@ MIOPEN = Library(
     RULES,
     {"miopen": features.MIOPEN_FEATURES, "miopen_layouts": features.MIOPEN_LAYOUTS},
     layout="NCHW",
+    has_networks=False,
     use="nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",
+    naming="A candidate ends with MIOpen's name of the solver, by which `miopenConvolution*GetSolution` has it.",
     borrowed=Loss("an MI210's models on an MI250, unseen layers; 0.0 to 6.1 points by operation", 1.7, 8.6),
 )

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.kernels.cudnn.engines import MEASURED_WORKSPACE_BYTES
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.abi import ConvKernel, ConvProblem, DriverLibrary
 
 LIBRARY = "cudnn"
 """Stands for this module among the libraries of a request; with a version, ``cudnn 91900``, for that one alone."""
-MOST_WORKSPACE_BYTES = 4 << 30
-"""Plans that need more are not measured."""
 WORST_ERROR, RELATIVE_ERROR = 4.0, 1e-2
 """Of a right result: largest error of an element in the driver's tolerances, and of all of them (Euclidean). Plans may
 round partial sums to the type of the result, which the driver's tolerance does not know of."""
@@ -166,9 +165,9 @@ class CudnnPlans:
             except Exception as error:
                 _explain(why, size, error)
                 return 0
-            if needed > MOST_WORKSPACE_BYTES:
+            if needed > MEASURED_WORKSPACE_BYTES:
                 _explain(why, size, f"it needs a workspace of {needed} bytes")
-            return int(needed <= MOST_WORKSPACE_BYTES)
+            return int(needed <= MEASURED_WORKSPACE_BYTES)
 
         def workspace_bytes(problem: Any) -> int:
             # The driver asks after ``supports``, which has built the plan.
