@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tileseer.config.benchmark import TIMINGS
 from tileseer.config.config import Config
 
 ROOT = Path(__file__).parents[1]
@@ -16,11 +15,11 @@ HEAD = """# Configuration
 Every option of `config/config.yaml`; all are optional. `make schema` writes this page from the types in the code. An
 unknown field or a wrong value stops the workflow before the first job, with one line that names it. Editors can use
 `config/schema/config.schema.json`. A stage sees only its own section. A list or map replaces the default as a whole.
-Maps of overrides keep the default, or the value of the preset, for fields that they do not set.
+`model.overrides` keeps the default of fields that it does not set.
 [The tutorial](../tutorial.md#4-change-something) changes one option.
 
 """
-OVERRIDES = ("benchmark.timing_overrides", "model.overrides", "serving.overrides")
+OVERRIDES = "model.overrides"
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _PATH = "^[A-Za-z0-9_]["
 
@@ -39,9 +38,9 @@ def page() -> str:
 def fields(schema: dict[str, Any], section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """(Dotted name, schema) of every option, plain ones of a section before its sub-sections."""
     properties = [(prefix + name, field) for name, field in section["properties"].items()]
-    yield from ((name, field) for name, field in properties if "$ref" not in field or name in OVERRIDES)
+    yield from ((name, field) for name, field in properties if "$ref" not in field or name == OVERRIDES)
     for name, field in properties:
-        if "$ref" in field and name not in OVERRIDES:
+        if "$ref" in field and name != OVERRIDES:
             yield from fields(schema, _referred(schema, field), f"{name}.")
 
 
@@ -67,31 +66,21 @@ def kind(field: dict[str, Any]) -> str:
 
 
 def table(schema: dict[str, Any]) -> str:
-    """Table of the options, a row an option, and one of the parameters of each map of overrides."""
+    """Table of the options, a row an option, and one of the parameters of training."""
     options = dict(fields(schema, schema))
-    text = _table([_row(name, field, [{} if "$ref" in field else field["default"]]) for name, field in options.items()])
-    for name in OVERRIDES:
-        parameters = _referred(schema, options[name])["properties"].items()
-        if name == "benchmark.timing_overrides":
-            presets = [preset.model_dump(mode="json") for preset in TIMINGS.values()]
-            rows = [_row(key, field, [preset[key] for preset in presets]) for key, field in parameters]
-            text += f"\n## `{name}`\n\n{_table(rows, tuple(f'`{preset}`' for preset in TIMINGS))}"
-        else:
-            rows = [_row(key, field, [field["default"]]) for key, field in parameters if f"model.{key}" not in options]
-            text += f"\n## `{name}`\n\n{_table(rows)}"
-    return text
+    text = _table([_row(name, field, {} if "$ref" in field else field["default"]) for name, field in options.items()])
+    parameters = _referred(schema, options[OVERRIDES])["properties"].items()
+    rows = [_row(key, field, field["default"]) for key, field in parameters if f"model.{key}" not in options]
+    return f"{text}\n## `{OVERRIDES}`\n\n{_table(rows)}"
 
 
-def _row(name: str, field: dict[str, Any], values: list[Any]) -> tuple[str, ...]:
-    return (f"`{name}`", kind(field), *(f"`{json.dumps(value)}`" for value in values), _line(field["description"]))
+def _row(name: str, field: dict[str, Any], default: Any) -> tuple[str, ...]:
+    meaning = " ".join(field["description"].replace("``", "`").split())
+    return f"`{name}`", kind(field), f"`{json.dumps(default)}`", meaning
 
 
-def _table(rows: list[tuple[str, ...]], values: tuple[str, ...] = ("default",)) -> str:
-    head = ("field", "type", *values, "meaning")
+def _table(rows: list[tuple[str, ...]]) -> str:
+    head = ("field", "type", "default", "meaning")
     return "".join("| " + " | ".join(row) + " |\n" for row in (head, *rows)).replace(
         "\n", "\n" + "|---" * len(head) + "|\n", 1
     )
-
-
-def _line(text: str) -> str:
-    return " ".join(text.replace("``", "`").split())

@@ -6,7 +6,6 @@ import dataset_files
 import learning_samples as samples
 import pandas as pd
 
-from tileseer.config.model import ServingParameters
 from tileseer.core import documents
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
@@ -20,9 +19,7 @@ from tileseer.serve.evaluation import Context, Evaluation, evaluate
 
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
 PAGE = samples.CONFIG.parent / "workflow/templates/models.md.j2"
-SMALL_SERVING = serving.ServingInputs(
-    TEMPLATE, samples.CONFIG / "ck_api.yaml", samples.coefficients(), ServingParameters()
-)
+SMALL_SERVING = serving.ServingInputs(TEMPLATE, samples.CONFIG / "ck_api.yaml", samples.coefficients())
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 """A problem that most candidates of the small world support."""
 WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
@@ -53,8 +50,15 @@ def context(uses=(), libraries=None):
 def evaluation(origin, **changed):
     """An evaluation of good picks of two layers, for what only shows or copies it."""
     good = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
-    layer = {"network": "net", "layer": "conv", "problem": "N=1", "pick": "kernel", "best": "kernel",
-             "efficiency": 90.0, "reasons": []}
+    layer = {
+        "network": "net",
+        "layer": "conv",
+        "problem": "N=1",
+        "pick": "kernel",
+        "best": "kernel",
+        "efficiency": 90.0,
+        "reasons": [],
+    }
     alone = Summary(mean=80.0, median=80.0, p10=60.0, min=10.0)
     fields = {
         "basis": "layers", "layers": 2, "without_candidate": 0, "covered_time": 100.0, "candidates": 3, "timed": 100.0,

@@ -27,7 +27,6 @@ MODEL = {
         "n_estimators": 2, "cv_estimators": 2, "folds": 2, "num_leaves": 4,
     }
 }  # fmt: skip
-SERVING = {"overrides": {"pruned_loss": 0.02}}
 PRODUCT = "--product gfx950_mi355x --hardware config/hardware.yaml"
 OPERATION = "--operation forward_bf16"
 
@@ -138,7 +137,7 @@ STAGES = (
         "--output made/serving",
         ("config/ck_api.yaml", "config/simulated_device.yaml"),
         ("made/dataset", "made/training"),
-        ("made/serving",), SERVING,
+        ("made/serving",),
     ),
     Stage(
         "evaluation",

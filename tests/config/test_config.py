@@ -6,7 +6,7 @@ import yaml
 from stages_by_hand import main_of
 
 from configuration_page import json_schema
-from tileseer.config.benchmark import TIMINGS, BenchmarkSettings, Timing
+from tileseer.config.benchmark import BenchmarkSettings
 from tileseer.config.config import Config, check
 from tileseer.config.model import ModelSettings, TrainingParameters
 from tileseer.config.section import Section
@@ -24,8 +24,7 @@ def test_the_shipped_config_is_valid_and_says_the_defaults():
     # The two things that the shipped config asks for beyond the defaults.
     asked = shipped.configs.model_copy(update={"include_flagged": []})
     assert shipped.configs.include_flagged == ["half_zero_output"]
-    timing = shipped.benchmark.timing_overrides
-    assert timing.model_dump(exclude_unset=True) == {"simulated_deviation": False}
+    assert not shipped.benchmark.simulated_deviation
     assert shipped.model_copy(update={"configs": asked, "benchmark": BenchmarkSettings()}) == Config()
 
 
@@ -71,16 +70,7 @@ def test_there_are_few_options():
     assert len(options(Config)) <= 45
 
 
-def written(section: BenchmarkSettings) -> dict:
-    """Settings of a stage as its job reads them."""
-    return json.loads(json.dumps({"benchmark": section.model_dump(mode="json")}))
-
-
-def test_overrides_change_single_parameters_of_a_preset():
-    section = BenchmarkSettings(timing="quick", timing_overrides=Timing(max_noise=0.1))
-    changed = BenchmarkSettings.of(written(section), "benchmark").parameters
-    assert changed == TIMINGS["quick"].model_copy(update={"max_noise": 0.1})
-    assert BenchmarkSettings().parameters == Timing() == TIMINGS["standard"]
+def test_overrides_change_single_parameters_of_training():
     model = ModelSettings(seed=3, overrides=TrainingParameters(folds=2)).parameters
     assert model == TrainingParameters(seed=3, folds=2)
     with pytest.raises(UserError, match=r"config: model.overrides: .*write model.seed"):
@@ -98,7 +88,7 @@ def test_every_field_says_what_it_means():
     ("config", "told"),
     [
         ({"arhc": "gfx950"}, "config: arhc: unknown field, .*; is it arch\\?"),
-        ({"benchmark": {"timing_overrides": {"sampel_ms": 1}}}, "timing_overrides.sampel_ms: .*is it sample_ms\\?"),
+        ({"model": {"overrides": {"num_leafs": 9}}}, "model.overrides.num_leafs: .*is it num_leaves\\?"),
         ({"arch": "mi300"}, "config: arch: .*'mi300'"),
         ({"operations": ["forward"]}, "config: operations: .*'forward'"),
         ({"operations": []}, "config: operations: "),
@@ -126,8 +116,9 @@ def test_several_wrong_fields_are_all_told():
 
 
 def test_settings_survive_the_way_through_a_command_line(capsys):
-    settings = BenchmarkSettings(seed=7, timing_overrides=Timing(batch_pairs=3))
-    assert BenchmarkSettings.of(written(settings), "benchmark") == settings
+    settings = ModelSettings(seed=7, overrides=TrainingParameters(folds=3))
+    written = json.dumps({"model": settings.model_dump(mode="json")})
+    assert ModelSettings.of(json.loads(written), "model") == settings
     with pytest.raises(UserError, match="--settings: benchmark: seed"):
         BenchmarkSettings.of({"benchmark": {"seed": "7"}}, "benchmark")
     main = main_of("problems")

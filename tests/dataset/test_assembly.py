@@ -20,7 +20,7 @@ from tileseer.dataset import assembly
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import candidates, kernel_table
+from tileseer.kernels import candidates
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.measure import batch as run
@@ -61,7 +61,6 @@ def chunk(tmp_path):
     sweep = CkTileSweep.read_file(ROOT / "config/rule_sets/sweep.yaml")
     specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
     kernels = sweep.enumerate(specs, "gfx950", FORWARD, [2]).kernels[:4]
-    rows = kernel_table.tabulate_kernels(kernels, [1], 1)
     gpu = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     toolchain = NoToolchain(
         gpu,
@@ -80,7 +79,6 @@ def chunk(tmp_path):
     files = assembly.ChunkFiles(tmp_path / "build.parquet", tmp_path / "support.parquet", tmp_path / "receipt.json")
     parquet.write_table(built, files.build)
     parquet.write_table(pairs, files.support)
-    assert kernel_table.plan_text(rows).count("\n") == 2
     return batch, files, pairs, problems, tmp_path / "journal.csv"
 
 
@@ -92,9 +90,9 @@ def assembled(files, problems):
     return pairs.to_pandas(), Dataset.read(folder), quarantine
 
 
-def measured(chunk, budget_s=None, batch_pairs=100):
+def measured(chunk, budget_s=None):
     batch, files, pairs, _, path = chunk
-    batch = replace(batch, session=host_library.session(path, timing_overrides={"batch_pairs": batch_pairs}))
+    batch = replace(batch, session=host_library.session(path))
     wanted = pairs.filter(support_table.supported(pairs))
     book = journal.Journal(path)
     missing = run.missing_pairs(wanted, journal.read_journal(path, batch.by)[0])
@@ -141,8 +139,8 @@ def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
 
 def test_a_spent_budget_leaves_pairs_out_and_a_larger_one_goes_on(chunk):
     # Every pair costs the toy device a second; a batch is one pair.
-    chunk[0].device.seconds = 1.0
-    pairs, _, _ = assembled([measured(chunk, 2.0, 1)], chunk[3])
+    chunk[0].device.seconds, chunk[0].device.largest_batch = 1.0, 1
+    pairs, _, _ = assembled([measured(chunk, 2.0)], chunk[3])
     assert len(pairs) == 2 and len(chunk[4].read_text().splitlines()) == 1 + 2
     pairs, _, _ = assembled([measured(chunk)], chunk[3])
     assert len(pairs) == 6

@@ -15,7 +15,7 @@ from journals import as_lines
 from tileseer.compile import build as builds
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.none import NoToolchain
-from tileseer.config.benchmark import Timing
+from tileseer.config.benchmark import TIMINGS, Timing
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset.assembly import ChunkFiles, write_dataset
@@ -35,7 +35,7 @@ from tileseer.problems.problem_table import ProblemEntry
 
 FAKES = ("placed", "placed_too", "slow")
 GPU = {
-    "min_time_ms": 0.5, "sample_ms": 0.1, "min_samples": 4, "max_samples": 50, "budget_ms": 100, "verify": "never",
+    "min_time_ms": 0.5, "sample_ms": 0.1, "min_samples": 4, "max_samples": 50, "budget_ms": 100,
     "hopeless_factor": 5, "repeat_pairs": 100, "contenders": 3, "close": 0.05,
 }  # fmt: skip
 
@@ -127,9 +127,9 @@ def stage(named, tmp_path, monkeypatch):
     )
 
     def run(budget=None, **gpu):
-        measuring = {"device": "hip", "budget": budget, "timing_overrides": GPU | gpu}
+        monkeypatch.setitem(TIMINGS, "standard", Timing(**GPU | gpu))
         locks = {"folder": str(tmp_path / "locks")}
-        made = host_library.session(Path("journals/0.csv"), driver=driver, lock=locks, **measuring)
+        made = host_library.session(Path("journals/0.csv"), driver=driver, lock=locks, device="hip", budget=budget)
         vouched, _ = measure_chunk(made, 0, tables, 1, repeats.repeats_journal(made.journal))
         vouched.write(tmp_path / "receipt.json")
         return receipt.Receipt.read(tmp_path / "receipt.json")

@@ -10,7 +10,7 @@ import pytest
 from host_library import ROOT
 from journals import journal_rows
 
-from tileseer.config.benchmark import Timing
+from tileseer.config.benchmark import TIMINGS, Timing
 from tileseer.core import parquet
 from tileseer.dataset.assembly import ChunkFiles, write_dataset
 from tileseer.dataset.dataset import Dataset
@@ -24,7 +24,7 @@ from tileseer.problems.problem import Problem
 from tileseer.problems.problem_table import ProblemEntry
 
 STAND_IN = Path(__file__).parents[1] / "builders/stand_in_cudnn"
-TIMING = {"min_time_ms": 0.5, "sample_ms": 0.1, "min_samples": 4, "max_samples": 50, "settle_ms": 0.0, "verify": "pair"}
+TIMING = {"min_time_ms": 0.5, "sample_ms": 0.1, "min_samples": 4, "max_samples": 50, "settle_ms": 0.0}
 OPTIONS = launch_options(Timing(**TIMING))
 SIZES = {"N": 2, "C": 4, "Hi": 7, "Wi": 6, "Y": 3, "X": 2, "pad_h": 1}
 BAD = {"eng3": "unsupported", "eng5": "unsupported", "eng6": "wrong_result", "eng9": "wrong_result",
@@ -106,6 +106,7 @@ def stages(libraries, tmp_path, monkeypatch):
     parquet.write_table(problem_table.problem_table(entries, []), tmp_path / "problems.parquet")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "boards", lambda backend: [])
+    monkeypatch.setitem(TIMINGS, "standard", Timing(**TIMING, repeat_pairs=8))
     files = {
         "plans": "--build build.parquet --support support.parquet",
         "benchmark": "--build build.parquet --support support.parquet --journal journals/0.csv "
@@ -113,8 +114,7 @@ def stages(libraries, tmp_path, monkeypatch):
     }
 
     def run(name, device="cuda"):
-        settings = {"benchmark": {"device": device, "timing_overrides": TIMING | {"repeat_pairs": 8}},
-                    "lock": {"folder": str(tmp_path / "locks")}}  # fmt: skip
+        settings = {"benchmark": {"device": device}, "lock": {"folder": str(tmp_path / "locks")}}
         return runpy.run_path(str(ROOT / f"workflow/scripts/{name}.py"))["main"]([
             "--arch", "sm_90_cudnn", "--operation", "forward_bf16", "--chunk", "0", "--problems", "problems.parquet",
             "--hardware", str(ROOT / "config/hardware.yaml"), "--product", "sm_90_h200",

@@ -14,8 +14,6 @@ from tileseer.compile import aliases, build
 from tileseer.compile.base import CompileUnit
 from tileseer.core import bundle, parquet
 from tileseer.core.cache import Cache
-from tileseer.core.errors import UserError
-from tileseer.dataset import assembly
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.emitter import LACK
@@ -188,9 +186,3 @@ def test_the_table_of_an_arch_has_every_kernel_and_no_time(machine, tmp_path):
         word in name for name in head for word in ("ms", "time", "latency")
     )
     assert all(line.split("\t")[-1] == "emulated" for line in lines[1:])
-
-
-def test_a_dataset_refuses_what_was_emulated():
-    receipt = SimpleNamespace(device="gfx950_mi355x", device_kind="emulated", measurement_id="m", differences=[])
-    with pytest.raises(UserError, match=r"emulated GPU has no times.*build its verdicts, results/verdicts/ARCH.tsv"):
-        assembly._provenance([receipt], {}, "gfx950", "forward_bf16")

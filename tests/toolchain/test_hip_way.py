@@ -63,8 +63,9 @@ def workflow(hip, tmp_path):
         compile={"toolchain": "hipcc", "compiler": str(compiler)},
         ck={"root": str(hip.tree.include.parent)},
         cache={"folder": str(default_folder())},
-        benchmark={"device": "hip", "timing_overrides": TIMING},
+        benchmark={"device": "hip"},
     )
+    made.edit("src/tileseer/config/benchmark.py", '"standard": Timing(),', f'"standard": Timing(**{TIMING}),')
     return made
 
 

@@ -43,6 +43,7 @@ from small_workflow import CONFIG, TARGETS, Workflow, lay_out
 import tileseer
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
+from tileseer.measure import batch
 from tileseer.measure.journal import journal_files, read_journal
 
 OUTCOMES = ("recovered", "refused", "lost", "not injected")
@@ -251,10 +252,6 @@ def stages_of(folder: Path) -> list[Stage]:
     for command, (record, outputs) in sorted(jobs.items()):
         words = shlex.split(re.split(r" 2>&1| > ", command)[0])
         words = words[words.index("python") + 1 :]
-        if record["rule"] == "benchmark":
-            # Many small writes, so that a kill can come between two.
-            few = json.dumps({"benchmark": {"timing_overrides": {"batch_pairs": 8}}})
-            words.insert(words.index("--settings") + 2, few)
         journals = [word for word in words if word.startswith("results/journals/")]
         journals = journals if record["rule"] == "benchmark" else []
         inputs = [name for name in record["input"] if name.startswith("results/")]
@@ -273,6 +270,8 @@ def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tu
             for number in (1, 2):
                 os.dup2(log.fileno(), number)
             sys.argv = list(stage.arguments)
+            # Many small writes, so that a kill can come between two.
+            batch.PAIRS_BETWEEN_WRITES = 8
             status = 1
             try:
                 runpy.run_path(stage.arguments[0], run_name="__main__")

@@ -35,9 +35,8 @@ def machine(fresh, tmp_path, monkeypatch):
     judge = [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 40, 4, 1)]
     problems = with_few_problems(fresh, train=train, judge=judge)
     cudnn = yaml.safe_load((ROOT / "config/cudnn.yaml").read_text())
-    benchmark = cudnn["benchmark"] | {"timing_overrides": {"verify": "pair", "repeat_pairs": 4}}
     fresh.configure(
-        **cudnn | {"operations": ["forward_bf16"], "problems": problems, "benchmark": benchmark},
+        **cudnn | {"operations": ["forward_bf16"], "problems": problems},
         compile={"compiler": str(compiler)}, cache={"folder": str(tmp_path / "cache")},
     )  # fmt: skip
     return fresh

@@ -55,7 +55,7 @@ def wait_for(condition, seconds=120.0):
 
 def slow(workflow):
     """Write to the journal after every few pairs, so that there is a middle to interrupt."""
-    workflow.configure(benchmark={"seed": 1, "timing_overrides": {"batch_pairs": 2}})
+    workflow.edit("src/tileseer/measure/batch.py", "PAIRS_BETWEEN_WRITES = 65536", "PAIRS_BETWEEN_WRITES = 2")
 
 
 def test_two_runs_give_the_same_bytes(made, fresh):
@@ -114,7 +114,8 @@ def test_a_workflow_waits_until_another_one_has_used_the_device(unmeasured):
     shutil.copytree(unmeasured.folder, other.folder)
     locks = str(unmeasured.folder / "locks")
     for workflow in (unmeasured, other):
-        workflow.configure(benchmark={"timing_overrides": {"batch_pairs": 4}}, lock={"folder": locks, "timeout_s": 300})
+        slow(workflow)
+        workflow.configure(lock={"folder": locks, "timeout_s": 300})
     running = [workflow.start(UNLOCKED) for workflow in (unmeasured, other)]
     outputs = [process.communicate(timeout=300)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], outputs

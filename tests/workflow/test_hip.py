@@ -42,7 +42,7 @@ def machine(fresh, tmp_path):
     fresh.configure(
         **{name: smoke[name] for name in ("operations", "model")}, arch=hip["arch"], problems=problems,
         configs=smoke["configs"], compile=own["compile"] | hip["compile"],
-        benchmark=hip["benchmark"] | smoke["benchmark"] | {"timing_overrides": {"repeat_pairs": 4}},
+        benchmark=hip["benchmark"] | smoke["benchmark"],
     )  # fmt: skip
     return fresh
 

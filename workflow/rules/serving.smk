@@ -18,7 +18,6 @@ rule serving:
         "../../envs/tileseer.yaml"
     threads: 1
     params:
-        settings=settings("serving"),
         code=code("serving"),
         dataset=dataset_folders("dataset"),
         training=folders_of("training"),
@@ -30,5 +29,5 @@ rule serving:
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --dataset {params.dataset:q} --training {params.training}"
         " --template {input.template:q} --api {input.api:q}"
-        " --coefficients {input.coefficients:q} --settings {params.settings:q}"
+        " --coefficients {input.coefficients:q}"
         " --output {params.folder} --threads {threads} > {log} 2>&1"

@@ -24,7 +24,7 @@ def main(
     data = Dataset.read(dataset)
     model = Model.read_for(training, data, dataset)
     data = data.with_estimates(model.hardware, load_coefficients(coefficients))
-    deviation = BenchmarkSettings.of(settings, "benchmark").parameters.simulated_deviation
+    deviation = BenchmarkSettings.of(settings, "benchmark").simulated_deviation
     simulated = load_coefficients(coefficients, deviation) if data.device_kind == "simulated" else None
     context = Context(read_uses(uses), read_library_times(library_times), simulated)
     found = evaluate(data, model, serving, context, threads)

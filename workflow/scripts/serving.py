@@ -1,12 +1,11 @@
 from pathlib import Path
 
-from tileseer.core.script import Settings, stage_script
+from tileseer.core.script import stage_script
 
 
 @stage_script
 def main(
-    dataset: Path, training: Path, template: Path, api: Path, coefficients: Path,
-    output: Path, settings: Settings, threads: int = 1,
+    dataset: Path, training: Path, template: Path, api: Path, coefficients: Path, output: Path, threads: int = 1,
 ) -> str:  # fmt: skip
     """Make what a dispatcher runs of a trained model: C++ header, arrays for Python, known problems, kernel list.
 
@@ -16,10 +15,11 @@ def main(
     output: folder of the files
     """
     from tileseer.dataset.dataset import Dataset
+    from tileseer.kernels.costs.coefficients import load_coefficients
     from tileseer.learn.model import Model
     from tileseer.serve.serving import ServingInputs, serve_model
 
-    inputs = ServingInputs.read(template, api, coefficients, settings)
+    inputs = ServingInputs(template, api, load_coefficients(coefficients))
     measurements = Dataset.read(dataset)
     served = serve_model(measurements, Model.read_for(training, measurements, dataset), inputs, threads)
     served.save(output)

@@ -1,66 +1,63 @@
 """Settings of the benchmark stage: the device, its lock, and how it is measured."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
 from tileseer.config.names import Product
-from tileseer.config.section import OnlySet, Section
+from tileseer.config.section import Section
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 """Units of time."""
 Budget = Annotated[str, StringConstraints(pattern=r"^(\d*[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)[smh]$")]
 
 
-class Timing(Section):
+@dataclass(frozen=True)
+class Timing:
     """How pairs are timed (method: docs/internals/measuring.md). The defaults are the preset ``standard``."""
 
     cache: Literal["cold", "warm"] = "cold"
     """``cold``: operands rotate through more memory than the last-level cache holds. ``warm``: always the same."""
-    min_time_ms: float = Field(2.0, ge=0, strict=False)
+    min_time_ms: float = 2.0
     """Smallest total device time of a pair's samples."""
-    min_samples: int = Field(8, ge=2)
+    min_samples: int = 8
     """Smallest number of samples per pair."""
-    max_samples: int = Field(200, ge=2, le=100_000)
+    max_samples: int = 200
     """Largest number of samples per pair."""
-    max_noise: float = Field(0.005, ge=0, strict=False)
+    max_noise: float = 0.005
     """Relative standard error of the median at which sampling may end."""
-    budget_ms: float = Field(500.0, gt=0, strict=False)
+    budget_ms: float = 500.0
     """Longest wall time of warm-up and samples of a pair."""
-    sample_ms: float = Field(0.2, gt=0, strict=False)
+    sample_ms: float = 0.2
     """A sample repeats launches until it is about this long."""
-    warmup_change: float = Field(0.01, gt=0, strict=False)
+    warmup_change: float = 0.01
     """Warm-up ends when two windows of samples differ by less than this share."""
-    settle_ms: float = Field(200.0, ge=0, strict=False)
+    settle_ms: float = 200.0
     """Longest wall time for which a pair waits until the clock has recovered; 0: no wait."""
-    verify: Literal["pair", "class", "never"] = "class"
-    """Which pairs are compared with the reference: all, each kernel once per class of problems, or none."""
-    verify_millions: int = Field(0, ge=0, le=2**31 - 1)
+    verify: Literal["pair", "class"] = "class"
+    """Which pairs are compared with the reference: all, or each kernel once per class of problems."""
+    verify_millions: int = 0
     """Largest number of multiply-adds of a reference, in millions: for a larger problem one element in several is
     compared, and all must be finite. 0: no limit."""
-    hopeless_factor: float = Field(5.0, ge=0, strict=False)
+    hopeless_factor: float = 5.0
     """A kernel this many times slower than the problem's best so far gets one short sample; 0: never."""
-    repeat_pairs: int = Field(32, ge=0)
+    repeat_pairs: int = 32
     """Random pairs per chunk that another worker measures once more, to show how far two runs differ. 0: none."""
-    contenders: int = Field(3, ge=0)
+    contenders: int = 3
     """Largest number of the fastest kernels of a problem that another worker measures again in turns (A B B A), if the
     second is ``close``. 0 or 1: none."""
-    close: float = Field(0.02, gt=0, strict=False)
+    close: float = 0.02
     """How much slower than the chunk's best kernel of a problem a contender may be, as a share."""
-    sentinel_every: int = Field(64, ge=1)
+    sentinel_every: int = 64
     """Pairs between two measurements of the sentinel pair; also the largest batch between two journal writes."""
-    drift_limit: float = Field(0.03, gt=0, strict=False)
+    drift_limit: float = 0.03
     """Relative change of the sentinel's time that counts as drift."""
-    recovery_s: float = Field(2.0, ge=0, strict=False)
+    recovery_s: float = 2.0
     """Pause before a batch is measured again after drift, throttling or contention."""
-    batch_pairs: int = Field(65536, ge=1)
-    """Pairs measured between two writes to the journal: what an interruption can cost."""
-    emulated_problems: int = Field(0, ge=0)
+    emulated_problems: int = 0
     """Tiny problems per kernel that the emulated device executes at least, drawn by ``benchmark.seed``, and more until
     every instance is launched that some problem launches; 0: all."""
-    simulated_deviation: bool = True
-    """Whether the simulated device has random deviations from its formulas and some pairs crash on it. Without, its
-    times are formulas and noise, which a prior for a real GPU should learn."""
 
 
 TIMINGS = {
@@ -108,13 +105,14 @@ class BenchmarkSettings(Section):
     one random pair per problem until the time is spent; the others are ``skipped``. Without it, all are measured."""
     timing: Literal["quick", "standard", "thorough"] = "standard"
     """How long each pair is timed on a GPU, and how strictly it is checked."""
-    timing_overrides: Annotated[Timing, OnlySet] = Timing()
-    """Single parameters of that preset, for experts."""
+    simulated_deviation: bool = True
+    """Whether the simulated device has random deviations from its formulas and some pairs crash on it. Without, its
+    times are formulas and noise, which a prior for a real GPU should learn."""
 
     @property
     def parameters(self) -> Timing:
-        """The parameters of timing that preset and overrides lead to."""
-        return TIMINGS[self.timing].model_copy(update=self.timing_overrides.model_dump(exclude_unset=True))
+        """Return the parameters of the preset."""
+        return TIMINGS[self.timing]
 
     @property
     def budget_s(self) -> float | None:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from tileseer.config.benchmark import BenchmarkSettings, LockSettings
 from tileseer.config.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 from tileseer.config.inputs import ConfigsSettings, ProblemsSettings
-from tileseer.config.model import ModelSettings, ServingSettings
+from tileseer.config.model import ModelSettings
 from tileseer.config.names import ConfiguredArch
 from tileseer.config.operations import OPERATION_PATTERN
 from tileseer.config.section import Section, SourcePath
@@ -56,7 +56,6 @@ class Config(Section):
     lock: LockSettings = LockSettings()
     cache: CacheSettings = CacheSettings()
     model: ModelSettings = ModelSettings()
-    serving: ServingSettings = ServingSettings()
     publish: PublishSettings = PublishSettings()
 
     def portable(self) -> dict[str, Any]:

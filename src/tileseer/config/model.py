@@ -92,17 +92,3 @@ class ModelSettings(Section):
         return self.overrides.model_copy(
             update={name: getattr(self, name) for name in ("features", "prior", "learner", "seed")}
         )
-
-
-class ServingParameters(Section):
-    """How few kernels are enough."""
-
-    pruned_loss: float = Field(0.01, gt=0, lt=1, strict=False)
-    """Mean efficiency that the pruned kernels may lose on training problems; each problem keeps 70 %."""
-
-
-class ServingSettings(Section):
-    """What a dispatcher runs, and what is published beside it."""
-
-    overrides: Annotated[ServingParameters, OnlySet] = ServingParameters()
-    """Single parameters of serving, for a smaller kernel list."""

@@ -49,7 +49,7 @@ STAGES = {
     "benchmark": Stage("measure", ("benchmark",)),
     "dataset": Stage("dataset"),
     "model": Stage("learn", ("model",)),
-    "serving": Stage("serve", ("serving",)),
+    "serving": Stage("serve"),
     "evaluation": Stage("serve", ("benchmark",)),
     "publish": Stage("serve"),
     "report": Stage("report"),

@@ -20,7 +20,6 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.provenance import BetweenRuns, Recording
 from tileseer.dataset.tables import PAIRS, write_tables
 from tileseer.measure import repeats, support_table
-from tileseer.measure.device import DEVICE_KINDS, NO_TIMES
 from tileseer.measure.journal import MALFORMED, pair_text, read_journal
 from tileseer.measure.receipt import COUNTED_COLUMNS, Receipt, counted, digest_rows, summarize_rows
 
@@ -131,8 +130,6 @@ def _describe(receipts: Sequence[Receipt], arch: str, operation: str, library: s
             raise UserError(f"{arch} {operation}: chunks differ in {name}: {sorted(values)}; run the benchmark again")
         return values.pop()
 
-    if only("device_kind") not in DEVICE_KINDS:
-        raise UserError(f"{arch} {operation}: the receipts are of kind {only('device_kind')}: {NO_TIMES}")
     differences = [value for receipt in receipts for value in receipt.differences]
     relative = repeats.noise_between_runs(differences)
     between = BetweenRuns(relative=round(relative, 6), pairs=len(differences), source=REPEATED) if relative else None

@@ -17,6 +17,9 @@ from tileseer.measure.session import Session
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS
 
+PAIRS_BETWEEN_WRITES = 65536
+"""Pairs measured between two writes to the journal, at most: what an interruption can cost."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -113,7 +116,7 @@ def measure_pairs(
     With a budget no batch is begun after it is spent.
     """
     flops = implicit_gemm(batch.problems, batch.session.variant)["flops"].to_numpy()
-    step = min(batch.session.settings.parameters.batch_pairs, batch.device.largest_batch)
+    step = min(PAIRS_BETWEEN_WRITES, batch.device.largest_batch)
     best = 0.0
     with Progress("measure", len(problem), "pairs", budget_s) as progress:
         while progress.done < len(problem) and not progress.is_spent:

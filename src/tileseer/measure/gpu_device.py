@@ -72,7 +72,7 @@ class GpuDevice:
                 f"build those of {target}: --config arch={target}"
             )
         self._details = Details(session.journal.with_suffix(".details.jsonl") if session.journal else None)
-        parameters = self._timing.model_dump()
+        parameters = asdict(self._timing)
         method = {"timing": {name: parameters.pop(name) for name in TIMED}, "seed": self._seed, **parameters}
         made = {"device": self._facts, "kind": self.kind, "method": method, "identity": self.identity()}
         self._details.write("session", made | provenance())
@@ -137,14 +137,14 @@ class GpuDevice:
         hopeless_ms = best_ms * self._timing.hopeless_factor if best_ms < math.inf else 0.0
         seed = (self._seed << 32 | int(key[:8], 16)) & (2**44 - 1)
         # An engine of a library may be wrong for one problem alone.
-        in_class = kernel, split_k, key if self.plans else _problem_class(problem)
-        verify = self._timing.verify
+        each = self.plans or self._timing.verify == "pair"
+        in_class = kernel, split_k, key if each else _problem_class(problem)
         request = Request(
             modules=(self._session.module_of(kernel),),
             kernel=kernel,
             problem=problem_numbers(problem, str(problem["variant"]), split_k),
             options=launch_options(self._timing, seed, hopeless_ms),
-            verify=in_class not in self._verified if verify == "class" else verify == "pair",
+            verify=in_class not in self._verified,
         )
         outcome = self.supervisor.measure(request)
         pair = {"kernel": kernel, "kernel_id": str(candidate["kernel_id"]), "split_k": split_k, "problem_key": key}

@@ -104,9 +104,9 @@ class Session:
 
     def _device(self, board: Board, lock: int, stack: ExitStack) -> Device:
         """Return the device; ``stack`` ends what it needs while it is used, such as a worker, which holds the lock."""
-        settings, timing = self.settings, self.settings.parameters
+        settings = self.settings
         if settings.device == "simulated":
-            coefficients = load_coefficients(self.coefficients, timing.simulated_deviation)
+            coefficients = load_coefficients(self.coefficients, settings.simulated_deviation)
             return SimulatedDevice(self.hardware, coefficients, settings.seed)
         if self.driver is None:
             raise UserError(

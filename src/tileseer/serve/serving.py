@@ -7,21 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.config.model import ServingParameters, ServingSettings
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.core.script import Settings
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import target
 from tileseer.kernels import candidates
-from tileseer.kernels.costs.coefficients import Coefficients, load_coefficients
+from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files, ranking
 from tileseer.learn.model import Model, OutsideModel
@@ -34,6 +31,8 @@ from tileseer.serve.serving_files import Cut, KernelEntry
 
 CALIBRATING = 250
 """Training problems whose scores calibrate the cuts: their margins are within a tenth of those of 1200."""
+PRUNED_LOSS = 0.01
+"""Mean efficiency that the pruned kernels may lose on training problems."""
 PRUNED_FLOOR = 0.7
 """Share of its best efficiency that the pruned set keeps of each training problem. It costs one kernel at most of a
 library of GEMMs; without it, an unseen layer of an H200 had 57 %, with it 77 %."""
@@ -50,13 +49,6 @@ class ServingInputs:
     """Table of CK Tile names, for the registry keys."""
     coefficients: Coefficients
     """Are published, so that kernels outside the pool can be scored."""
-    settings: ServingParameters
-
-    @classmethod
-    def read(cls, template: Path, api: Path, coefficients: Path, settings: Settings) -> Self:
-        """Read the files of the stage."""
-        overrides = ServingSettings.of(settings, "serving").overrides
-        return cls(template, api, load_coefficients(coefficients), overrides)
 
 
 @dataclass(frozen=True)
@@ -174,20 +166,20 @@ def header_of(measurements: Dataset, model: Model, template: Path, threads: int 
 
 def _kernels(pool: _MeasuredPool, inputs: ServingInputs) -> serving_files.Kernels:
     """Return the kernels of the pool and the pruned set."""
-    measurements, kernels, allowed = pool.measurements, pool.model.pool, inputs.settings.pruned_loss
+    measurements, kernels = pool.measurements, pool.model.pool
     number, names = pd.factorize(kernels["kernel"], sort=True)
     by_kernel = kernel_set.best_by_kernel(pool.achieved, number, len(names))
     split = measurements.problems["split"].to_numpy()
     parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation") if name in split}
     own = by_kernel[parts["train"]]
-    chosen = kernel_set.smallest_set(own, np.full(len(own), 1 / len(own)), allowed, floor=PRUNED_FLOOR)
+    chosen = kernel_set.smallest_set(own, np.full(len(own), 1 / len(own)), PRUNED_LOSS, floor=PRUNED_FLOOR)
     aliases = dict(zip(kernels["kernel"], kernels["aliases"], strict=True))
     return serving_files.Kernels(
         **Origin.of(measurements).model_dump(),
         meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, and "
         f"{1 - PRUNED_FLOOR:.0%} of one, measured best against measured best; `oracle_within_pruned` is that share, in "
         "percent",
-        allowed_loss=allowed,
+        allowed_loss=PRUNED_LOSS,
         pool_size=len(names),
         pruned_size=len(chosen),
         oracle_within_pruned={

@@ -164,11 +164,7 @@ def _options(models: Path, operation: str, backend: str) -> Settings:
     is_written = (models / model_files.PROVENANCE).exists()
     config = read_provenance(models, operation).config if is_written else {}
     own = BenchmarkSettings.of(config, "benchmark")
-    # A candidate is compared with the reference once, not in each of its turns.
-    overrides = own.timing_overrides.model_dump(exclude_unset=True)
-    overrides |= {"verify": "class"} if own.parameters.verify == "pair" else {}
-    changed = {"device": backend, "timing_overrides": overrides}
-    return {"benchmark": own.model_dump(exclude_unset=True) | changed, "lock": config.get("lock") or {}}
+    return {"benchmark": own.model_dump(exclude_unset=True) | {"device": backend}, "lock": config.get("lock") or {}}
 
 
 def tune(
