@@ -72,12 +72,12 @@ def main() -> int:
     work = parser.parse_args().work
     work.mkdir(parents=True, exist_ok=True)
     sources = {
-        "driver": ROOT / native.SOURCES / native.DRIVER_SOURCE,
+        "driver": ROOT / native.NATIVE_SOURCES / native.DRIVER_SOURCE,
         "faulty": Path(__file__).with_name("faulty_kernels.cu"),
     }
     for name, source in sources.items():
         native.run_command(
-            native.library_command("cuda", "nvcc", ARCH, [source], work / f"{name}.so", ROOT / native.SOURCES)
+            native.library_command("cuda", "nvcc", ARCH, [source], work / f"{name}.so", ROOT / native.NATIVE_SOURCES)
         )
     driver, faulty = (str((work / f"{name}.so").resolve()) for name in sources)
     facts(driver)
