@@ -34,7 +34,7 @@ from tileseer.measure.harness.process import Worker
 from tileseer.measure.harness.supervisor import problem_numbers
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.operation import Operation
-from tileseer.serve import shipped_folder, shipped_project
+from tileseer.serve import shipped_project
 
 ROOT = Path(__file__).parents[2]
 parse, frame = CutlassKernel.parse, CutlassKernel.frame
@@ -163,7 +163,7 @@ def test_a_shipped_kernel_becomes_a_program(machine, tmp_path):
     name = "cutlass_conv_fwd_bf16_nhwc_2d_optimized_64x64x32_2x2x1_16x8x16_s4_swz1_vec8_8_1"
     model = trained.model.with_pool((trained.model.pool["kernel"] == name).to_numpy())
     project, build = tmp_path / "project", tmp_path / "build"
-    shipped_folder.write_selector(project / "forward_bf16", data, model, 1)
+    shipped_project.write_selector(project / "forward_bf16", data, model, 1)
     shipped_project.write_project(project, "sm_90", {"forward_bf16": (model, {})}, "")
     found, tree = machine
     options = f"-DTILESEER_NVCC={found.path}", f"-DCUTLASS_ROOT={tree.include.parent}"

@@ -9,6 +9,8 @@ from typing import Any
 
 from tileseer.cli import options
 from tileseer.config.benchmark import SECONDS
+from tileseer.core import documents
+from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.dataset.dataset import Dataset
@@ -18,7 +20,7 @@ from tileseer.kernels.libraries import library_of_arch, parse_kernels
 from tileseer.learn import model_files
 from tileseer.learn.efficiency import percent
 from tileseer.learn.model import Model
-from tileseer.serve import shipped_folder, shipped_project, shipping
+from tileseer.serve import shipped_project, shipping
 from tileseer.serve.provenance import read_provenance
 
 EXAMPLES = (
@@ -75,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--operation: {unknown} is none of {', '.join(listed.operations)}")
     if args.layers and not args.networks:
         raise UserError(f"--layers {args.layers}: name with --networks which of its networks count")
-    if args.output:
-        shipped_folder.refuse_used(args.output)
+    if args.output and args.output.exists() and (not args.output.is_dir() or any(args.output.iterdir())):
+        # Files of another set would be built with these.
+        raise UserError(f"--output: {args.output} exists and is not empty; delete it or name another folder")
     limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
     emitter = shipped_project.emitter_of(listed.arch, args.ck_api)
     pools = [_pool(args, listed.arch, operation, emitter) for operation in operations]
@@ -90,18 +93,18 @@ def run(args: argparse.Namespace) -> int:
             whole = Model.read(args.models / listed.operations[operation].folder)
             own = whole.with_pool(whole.pool["kernel"].isin(names).to_numpy())
             chosen["model"] = shipping.losses(pool, {"of the pool": whole, "of the set": own}, args.threads)
-            shipped_folder.write_selector(args.output / operation, pool.measurements, own, args.threads)
+            shipped_project.write_selector(args.output / operation, pool.measurements, own, args.threads)
             shipped[operation] = own, pool.example(columns)
         content[operation] = chosen
         lines += _lines(operation, chosen, pool, max_loss)
     about = {"arch": listed.arch, "device_kind": listed.device_kind, "max_loss": max_loss, "operations": content}
     if args.output:
         every = [name for chosen in content.values() for name in chosen["kernels"]]
-        shipped_folder.write_names(args.output, every)
+        write_text(args.output / "kernels.txt", "".join(f"{name}\n" for name in sorted(every)))
         if emitter:
             shipped_project.write_project(args.output, listed.arch, shipped, args.ck_api)
-            shipped_folder.write_instances(args.output, listed.arch, every)
-        shipped_folder.write_figures(args.output, about)
+            shipped_project.write_instances(args.output, listed.arch, every)
+        write_text(args.output / "figures.json", documents.json_text(about))
         use = BUILD_COMMAND if emitter else library_of_arch(listed.arch).use
         lines.append(f"next: {use.format(folder=shlex.quote(str(args.output)))}")
     return options.answer(args, about, lines)

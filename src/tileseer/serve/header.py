@@ -24,7 +24,6 @@ from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
 from tileseer.serve.selector import Selector
 from tileseer.serve.symbols import Operand, Symbol, Writer, literal
 
-TEMPLATE = "selector.hpp.j2"
 CANDIDATES_TOGETHER = 8
 """Candidates whose features are stored together."""
 WALKERS = 12

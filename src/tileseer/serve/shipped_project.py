@@ -1,6 +1,7 @@
-"""The CMake project that ``tileseer ship`` writes: kernels, what picks among them, one header, and a test program.
+"""What ``tileseer ship`` writes: what picks among the kernels and, where they are compiled, a CMake project of them.
 
-The texts are templates of ``workflow/templates/shipped``; launchers and reference are those of the measuring driver.
+The project has kernels, one header and a test program. Its texts are templates of ``workflow/templates/shipped``;
+launchers and reference are those of the measuring driver.
 """
 
 from __future__ import annotations
@@ -12,18 +13,26 @@ from typing import Any
 from tileseer.compile import compiler, flags, native
 from tileseer.core import places
 from tileseer.core.atomic import write_text
+from tileseer.core.tables import read_yaml_table
 from tileseer.core.templates import fill_cpp_template, fill_template
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus.arch import ArchSpecs
 from tileseer.gpus.hardware import target
 from tileseer.kernels.ck_tile import api as ck_api
+from tileseer.kernels.ck_tile.upstream import builder_set
+from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules
 from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.kernels.libraries import library_of_arch, parse_kernels
+from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problem_frame
+from tileseer.serve import serving
 
 TEMPLATES = Path("workflow/templates")
 PROJECT = "shipped"
+INSTANCES = "instances"
 API = Path("config/ck_api.yaml")
 SOURCE_FOLDER = "kernels"
 NATIVE = ("launcher.hpp", "tileseer_conv.h", "gpu_api.hpp", "reference.hpp")
@@ -76,6 +85,27 @@ def emitter_of(arch: str, level: str) -> Emitter | None:
     """Return what writes the kernels of an arch for a level of the library's API (empty: the newest), or None."""
     library, own = library_of_arch(arch), places.workflow_folder()
     return None if library.emitter is None else library.emitter(own / TEMPLATES, own / API, level)
+
+
+def write_selector(folder: Path, measurements: Dataset, model: Model, threads: int) -> None:
+    """Write into ``folder`` what picks among the kernels of a model."""
+    template = places.workflow_folder() / TEMPLATES / "serving/selector.hpp.j2"
+    text = serving.header_of(measurements, model, template, threads)
+    folder.mkdir(parents=True)
+    write_text(folder / model_files.SELECTOR, text)
+
+
+def write_instances(folder: Path, arch: str, names: Sequence[str]) -> None:
+    """Write the lines of the reference's instance builder for kernels, if it builds such kernels."""
+    own, kernels = places.workflow_folder(), parse_kernels(sorted(names))
+    rules = read_yaml_table(own / "config/rule_sets/builder.yaml", BuilderRules)
+    specs = ArchSpecs.load(own / "config/arch_specs.json")
+    lines, without = builder_set.native_files(kernels, target(arch), rules, specs)
+    if lines:
+        lines["without.txt"] = "".join(f"{name}\n" for name in without)
+    for path, text in lines.items():
+        (folder / INSTANCES / path).parent.mkdir(parents=True, exist_ok=True)
+        write_text(folder / INSTANCES / path, text)
 
 
 def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Mapping[str, int]]], level: str) -> None:

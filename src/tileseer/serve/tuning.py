@@ -41,11 +41,10 @@ from tileseer.serve.provenance import read_provenance
 from tileseer.serve.selector import NO_CANDIDATE, SIMULATED, Ranked, Selector
 from tileseer.serve.tuned import Choice, read_choices, remember, tuned_path
 
-DEVICES = ("simulated", "recorded", "gpu", "emulated")
-PREDICTION = 0.05
+PREDICTION_ERROR = 0.05
 """Error of the predicted ln(time) of one candidate over another of a short list: on layers left out of the recordings
 of an MI355X and an H200, of all values this one leads to the best choices with noise of 1, 2 and 5 %."""
-GONE = 3
+OWN_CHOICES_TRIED = 3
 """Own choices of a library that do not run, after which a problem is left out."""
 
 
@@ -54,7 +53,7 @@ class Where:
     """What times candidates."""
 
     device: str
-    """One of ``DEVICES``."""
+    """``gpu``, ``simulated`` or ``recorded``; an ``emulated`` one has no times."""
     hardware_table: Path
     coefficients: Path
     recording: Path | None = None
@@ -206,13 +205,15 @@ def _tuned(
     offered = timer.offered(problem) if timer.library else []
     if timer.library and not offered:
         return LeftOut(problem, f"{timer.library} offers no candidate for it on this device")
-    for _ in range(GONE):
+    for _ in range(OWN_CHOICES_TRIED):
         listed = selector.shortlist(problem, top, offered, timer.library)
         if not listed:
             return LeftOut(problem, "no candidate of the model supports it")
         if listed[0]["candidate"] not in selector.candidates:
             return LeftOut(problem, f"the model does not have the own choice of {timer.library}")
-        compared = turns.compare(_measure(problem, listed, timer, journal()), len(listed), _differs(timer.device))
+        compared = turns.compare(
+            _measure(problem, listed, timer, journal()), len(listed), timer.device.order_seed is not None
+        )
         if not compared.rounds:
             return LeftOut(problem, "the device was throttled or shared; run again")
         ran = np.isfinite(compared.time_ms)
@@ -234,21 +235,15 @@ def _tuned(
     return Tuned(problem, listed[first]["candidate"], choice, gain, compared.noise, compared.rounds)
 
 
-def _differs(device: Device) -> bool:
-    return device.order_seed is not None
-
-
 def _first(selector: Selector, problem: Problem, listed: Sequence[Ranked], offered: Sequence[str], library: str) -> int:
     """Place in the list of what runs without timing."""
     if offered:
-        row, own = selector.choose(problem, offered, library), 0
-        own = next(place for place, one in enumerate(listed) if one["offered"] == 0)
+        row = selector.choose(problem, offered, library)
     else:
-        row, own = int(selector.select(np.array([problem.dims])).candidate[0]), 0
+        row = int(selector.select(np.array([problem.dims])).candidate[0])
     if row == NO_CANDIDATE:
-        return own
-    name = selector.candidates[row]
-    return next(place for place, one in enumerate(listed) if one["candidate"] == name)
+        return next(place for place, one in enumerate(listed) if one["offered"] == 0)
+    return next(place for place, one in enumerate(listed) if one["candidate"] == selector.candidates[row])
 
 
 def _measure(
@@ -281,6 +276,6 @@ def choice_of(time_ms: np.ndarray, score: np.ndarray, noise: float) -> int:
     both = np.isfinite(logs) & np.isfinite(score)
     if noise < turns.NOISE or not both.any():
         return int(np.nanargmin(logs))
-    share = PREDICTION**2 / (PREDICTION**2 + min(noise, 1.0) ** 2)
+    share = PREDICTION_ERROR**2 / (PREDICTION_ERROR**2 + min(noise, 1.0) ** 2)
     predicted = np.where(both, logs[both].mean() - (score - score[both].mean()), logs)
     return int(np.nanargmin(share * logs + (1 - share) * predicted))
