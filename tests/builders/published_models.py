@@ -109,9 +109,10 @@ def train_on_recording(path, product, operation, one_in, arch=None, **changed):
     return data, samples.train(data, device, settings, coefficients=samples.coefficients())
 
 
-def publish_recording(folder, product, operation, one_in, arch):
-    """Publish a model of one in so many problems of a recording without validation; return its dataset."""
-    data, trained = train_on_recording(folder / "dataset", product, operation, one_in, arch)
-    made = parts(folder, data, trained)
-    publication.publish_models(*([part] for part in made), folder / "models", page=PAGE)
+def publish_recording(folder, product, operation, one_in, arch, models=None, **changed):
+    """Publish a model of part of a recording in ``folder/models``, or in ``models``; return its dataset."""
+    data, trained = train_on_recording(folder / "dataset", product, operation, one_in, arch, **changed)
+    publication.publish_models(
+        *([part] for part in parts(folder, data, trained)), models or folder / "models", page=PAGE
+    )
     return data

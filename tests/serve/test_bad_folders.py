@@ -1,4 +1,4 @@
-"""Tables of layers, recordings and model directories of others: read, or refused by a message that names the file."""
+"""Recordings and model directories of others: read, or refused by a message that names the file."""
 
 import json
 import shutil
@@ -16,16 +16,14 @@ from published_models import let_the_hashes_fit
 from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
-from tileseer.dataset.tables import FILE, read_recording
 from tileseer.learn import model_files
-from tileseer.problems import layers
 from tileseer.problems.operation import Operation
 from tileseer.serve.selector import Selector
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "config/recorded/sm_90"
 OPERATION = Operation.parse("forward_bf16")
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+DRAWS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def refused_or_read(read, folder, *names):
@@ -38,21 +36,6 @@ def refused_or_read(read, folder, *names):
     assert sorted(folder.rglob("*")) == before
 
 
-@FEW
-@given(data=st.data())
-def test_a_damaged_table_of_layers(data, tmp_path):
-    lines = (ROOT / "config/problems/layers.csv").read_text().splitlines()[:4]
-    rows = [line.split(",") for line in lines]
-    row = data.draw(st.sampled_from(rows))
-    row[data.draw(st.integers(0, len(row) - 1))] = str(data.draw(HOSTILE))
-    content = bytearray("\n".join(map(",".join, rows)).encode(errors="surrogatepass") + b"\n")
-    at = data.draw(st.integers(0, len(content) - 1))
-    content[at : at + data.draw(st.sampled_from((0, 0, 20)))] = data.draw(st.sampled_from((b"", b"\xff\0")))
-    path = tmp_path / "layers.csv"
-    path.write_bytes(content)
-    refused_or_read(lambda: layers.read_layers(path), tmp_path, path.name)
-
-
 @pytest.fixture
 def recorded(tmp_path):
     return shutil.copytree(RECORDED, tmp_path / "recording", ignore=shutil.ignore_patterns("bwd_*"))
@@ -62,18 +45,7 @@ def read_recorded(folder):
     return Dataset.read(folder / str(OPERATION))
 
 
-@FEW
-@given(data=st.data())
-def test_a_hostile_value_in_a_recording(data, recorded):
-    content = json.loads((RECORDED / FILE).read_text())
-    where = data.draw(st.sampled_from(list(places(content))))
-    content = changed(content, where, data.draw(HOSTILE), rename=data.draw(st.booleans()))
-    path = recorded / FILE
-    path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
-    refused_or_read(lambda: read_recording(recorded), recorded, path.name)
-
-
-@settings(FEW, max_examples=12)
+@settings(DRAWS, max_examples=12)
 @given(data=st.data())
 def test_damaged_bytes_in_a_recording(data, recorded):
     path = data.draw(st.sampled_from(sorted((recorded / str(OPERATION)).glob("*.parquet"))))
@@ -134,7 +106,7 @@ def copied(models, tmp_path):
     return folder
 
 
-@settings(FEW, max_examples=15)
+@settings(DRAWS, max_examples=15)
 @given(data=st.data())
 def test_damaged_bytes_in_a_model_directory_are_always_refused(data, models, tmp_path):
     folder = copied(models, tmp_path)
@@ -150,7 +122,7 @@ def test_damaged_bytes_in_a_model_directory_are_always_refused(data, models, tmp
             read_models(folder)
 
 
-@settings(FEW, max_examples=40)
+@settings(DRAWS, max_examples=40)
 @given(data=st.data())
 def test_a_hostile_value_in_a_model_directory_whose_hashes_fit(data, models, tmp_path):
     folder = copied(models, tmp_path)

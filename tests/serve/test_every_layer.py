@@ -5,13 +5,12 @@ import shlex
 
 import numpy as np
 import pytest
-from published_models import PAGE, parts, train_on_recording
+from published_models import publish_recording
 
 from tileseer.cli import main
 from tileseer.core import documents
 from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS, Problem
-from tileseer.serve import publication
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import Selector
 
@@ -23,12 +22,10 @@ WORD = "N=8,C=3,K=60,Hi=64,Wi=64,Y=7,X=7,stride_h=2,stride_w=2,pad_h=3,pad_w=3"
 def both(tmp_path_factory):
     """The folder of models of CUTLASS kernels and of cuDNN's plans, of a part of the recordings."""
     folder = tmp_path_factory.mktemp("both")
-    for arch in ("sm_90", "sm_90_cudnn"):
-        own = folder / "parts" / arch
-        start = {"features": "cutlass", "prior": "none"} if arch == "sm_90" else {}
-        data, trained = train_on_recording(own / "d.parquet", "sm_90_h200", OPERATION, 16, arch, **start)
-        made = ([part] for part in parts(own, data, trained))
-        publication.publish_models(*made, folder / arch, page=PAGE)
+    publish_recording(
+        folder / "a", "sm_90_h200", OPERATION, 16, "sm_90", folder / "sm_90", features="cutlass", prior="none"
+    )
+    publish_recording(folder / "b", "sm_90_h200", OPERATION, 16, "sm_90_cudnn", folder / "sm_90_cudnn")
     return folder
 
 

@@ -34,7 +34,7 @@ def test_the_parts_add_up_to_what_the_pick_is_ahead(models, selector):
 def test_the_nearest_problems_are_training_problems(models, selector):
     found = explain_pick.explain_pick(models, WANTED).model_dump()
     nearest = found["nearest_training_problems"]
-    assert len(nearest) == explain_pick.NEAREST
+    assert len(nearest) == explain_pick.PROBLEMS_SHOWN
     known = parquet.read_table(selector.folder / model_files.KNOWN).to_pandas()
     known = {tuple(row) for row in known[list(DIMS)].to_numpy().tolist()}
     for row in nearest:

@@ -23,7 +23,7 @@ from tileseer.core.checkout import source_of
 from tileseer.dataset.tables import TABLES
 from tileseer.learn import model_files
 from tileseer.serve import provenance
-from tileseer.serve.provenance import PACKAGES
+from tileseer.serve.provenance import PACKAGES_OF_RESULTS
 
 OPERATION = "forward_bf16"
 
@@ -77,7 +77,7 @@ def test_it_says_commit_settings_packages_device_counts_and_hashes(inputs, workf
     assert made["source"]["date"] == "2026-11-20" and len(made["source"]["commit"]) == 40
     assert made["config"]["model"]["seed"] == Config().model.seed
     assert made["libc"] == subprocess.check_output(["getconf", "GNU_LIBC_VERSION"], text=True).strip()
-    assert set(made["packages"]) == set(PACKAGES) and "not installed" not in made["packages"].values()
+    assert set(made["packages"]) == set(PACKAGES_OF_RESULTS) and "not installed" not in made["packages"].values()
     one = made["operations"][OPERATION]
     assert one["measurements"]["device_kind"] == "simulated"
     assert one["measurements"]["pairs_by_status"] == {"crash": 1, "ok": 2}

@@ -25,11 +25,11 @@ from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.serve import publication
-from tileseer.serve.provenance import FORMAT, Provenance, read_earlier_provenance, read_provenance
+from tileseer.serve.provenance import PROVENANCE_FORMAT, Provenance, read_earlier_provenance, read_provenance
 from tileseer.serve.selector import Selector
 
 PROVENANCE = Provenance(
-    format=FORMAT,
+    format=PROVENANCE_FORMAT,
     arch="gfx950",
     tileseer="1",
     source=Source(commit=None, uncommitted=None),

@@ -1,7 +1,6 @@
 """``tileseer score``: any kernels on any problems, or an error that names file and line."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from tileseer.cli import main
@@ -121,18 +120,6 @@ def test_scores_do_not_depend_on_company_or_order(models, tmp_path):
         table = scoring.score_pairs(models, scoring.read_pairs(tmp_path / "P.csv", path, "gfx950")[0])[0].to_pandas()
         for name, value in zip(table["kernel"], table["score"], strict=True):
             assert found.setdefault(name, value) == value
-
-
-def test_fifty_thousand_rows_keep_their_order(models, tmp_path):
-    draw = np.random.default_rng(0)
-    rows = pd.DataFrame({"kernel": draw.choice([SHORT, f"{SHORT}_si"], 50_000), "N": draw.integers(1, 65, 50_000)})
-    rows = rows.assign(C=64, K=64, Hi=28, Wi=28, Y=3, X=3, pad_h=1, pad_w=1)
-    rows.to_csv(tmp_path / "P.csv", index=False)
-    pairs, _ = scoring.read_pairs(tmp_path / "P.csv", None, "gfx950")
-    table = scoring.score_pairs(models, pairs)[0].to_pandas()
-    assert table["kernel"].tolist() == rows["kernel"].tolist()
-    assert table["N"].tolist() == rows["N"].tolist()
-    assert len(pairs.dims) == 64
 
 
 def test_channels_are_padded_for_names_whose_times_show_it_and_for_no_others(score):

@@ -114,11 +114,6 @@ def test_mistakes_are_one_line(models, capsys, arguments, message):
     assert len(error.splitlines()) == 1
 
 
-def test_a_directory_without_models_is_refused(tmp_path, capsys):
-    assert main.main(["select", str(tmp_path), "--problem", WORD]) == 2
-    assert "index.json" in capsys.readouterr().err
-
-
 def test_the_first_candidates_of_the_command_are_the_short_list(models, selector, capsys):
     problem = Problem.from_dims("forward", "bf16", **LAYER)
     assert main.main(["select", str(models), "--problem", WORD, "--top", "3", "--json"]) == 0

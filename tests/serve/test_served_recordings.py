@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from cpp_selectors import SHAPES, assert_cpp_picks_alike, random_shapes
-from published_models import PAGE, SMALL_SERVING, parts, train_on_recording
+from published_models import SMALL_SERVING, publish_recording, train_on_recording
 
 from tileseer.cli import main
 from tileseer.core import documents, parquet
@@ -14,7 +14,6 @@ from tileseer.kernels.cutlass.rules import RULES as CUTLASS_RULES
 from tileseer.kernels.libraries import check_support
 from tileseer.learn import model_files, trees
 from tileseer.problems.problem import DIMS, problems_of_frame
-from tileseer.serve import publication
 from tileseer.serve import serving as stage
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 
@@ -28,9 +27,7 @@ def published(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cutlass")
     # That of bwd_data has trees alone.
     start = {"features": "cutlass", "prior": "none" if request.param == "bwd_data_bf16" else "formula"}
-    data, trained = train_on_recording(folder / "dataset", "sm_90_h200", request.param, 16, "sm_90", **start)
-    publication.publish_models(*([part] for part in parts(folder, data, trained)), folder / "models", page=PAGE)
-    return data, folder, request.param
+    return publish_recording(folder, "sm_90_h200", request.param, 16, "sm_90", **start), folder, request.param
 
 
 @pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 1)])

@@ -11,7 +11,7 @@ import pytest
 from cpp_selectors import SHAPES, assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from published_models import TEMPLATE, publish
 
-from tileseer.core import documents, parquet
+from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
@@ -160,12 +160,6 @@ def test_the_kernel_list_names_headers_and_distinct_registry_keys(selector):
     assert listed["oracle_within_pruned"]["train"]["mean"] >= 98.9
     picks = selector.select(random_shapes(60), pruned_only=True)
     assert {selector.kernels[row] for row in picks.candidate.tolist() if row >= 0} <= set(listed["pruned"])
-
-
-def test_serving_figures_count_the_known_problems(selector):
-    figures = documents.read_json(selector.folder / model_files.SERVING)
-    known = parquet.read_table(selector.folder / model_files.KNOWN)
-    assert figures["known_problems"] == known.num_rows and set(known["device_kind"].to_pylist()) == {"simulated"}
 
 
 def test_leaf_values_that_do_not_add_up_exactly_are_refused(model):

@@ -10,15 +10,10 @@ import learning_samples as samples
 import numpy as np
 import pytest
 from host_library import COMPILER, ROOT, build
-from published_models import (
-    PAGE,
-    let_the_hashes_fit,
-    parts,
-    publish_recording,
-    train_on_recording,
-)
+from published_models import let_the_hashes_fit, publish_recording
 
 from tileseer.cli import main
+from tileseer.cli.options import word_of
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.kernels.kernel_table import chunk_of
@@ -26,7 +21,7 @@ from tileseer.learn import model_files, own_choice
 from tileseer.learn.ranking import has_pick
 from tileseer.measure.journal import read_journal
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
-from tileseer.serve import publication, tuning
+from tileseer.serve import tuning
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import Selector
 from tileseer.serve.tuned import read_choices, tuned_path
@@ -176,6 +171,7 @@ def test_solvers_are_timed_by_miopen_itself(tmp_path, capsys):
     assert "has solvers of MIOpen, whose own find step times them" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("recorded", ["sm_90"], indirect=True)
 def test_simulated_times_are_not_for_a_model_of_real_ones(recorded, capsys, tmp_path):
     models, problems, _ = recorded
     call = ["tune", str(models), "--problems", problems_file(tmp_path, problems[:2]), "--config", str(samples.CONFIG)]
@@ -188,8 +184,7 @@ def recorded(request, tmp_path_factory):
     """Published models of a part of a recording, and problems of it that they were not trained on."""
     folder, operation = tmp_path_factory.mktemp("recorded"), "bwd_weight_bf16"
     start = {} if request.param == "sm_90_cudnn" else {"features": "cutlass", "prior": "none"}
-    data, trained = train_on_recording(folder / "d.parquet", "sm_90_h200", operation, 8, request.param, **start)
-    publication.publish_models(*([part] for part in parts(folder, data, trained)), folder / request.param, page=PAGE)
+    data = publish_recording(folder, "sm_90_h200", operation, 8, request.param, folder / request.param, **start)
     problems = problems_of_frame(data.problems.iloc[data.problems.index[data.best_tflops > 0]])
     return folder / request.param, problems, data
 
@@ -221,7 +216,7 @@ def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsy
     path = problems_file(tmp_path, [*problems[:20], UNRECORDED])
     status, printed = tune(capsys, "tune", str(models), "--problems", path, "--config", str(samples.CONFIG))
     assert status == 0 and printed["device_kind"] == "recorded" and printed["tuned"] >= 15
-    assert {"problem": options_word(UNRECORDED), "reason": "the recording has no times of it"} in printed["left_out"]
+    assert {"problem": word_of(UNRECORDED), "reason": "the recording has no times of it"} in printed["left_out"]
     assert printed["mean_gain"] >= 1 and printed["changed"] >= 0
     selector = Selector.read(models, "bwd_weight_bf16")
     for row in printed["problems"]:
@@ -236,6 +231,7 @@ def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsy
         assert selector.candidates[chosen] == name
 
 
+@pytest.mark.parametrize("recorded", ["sm_90"], indirect=True)
 def test_a_recording_without_times_leaves_nothing(recorded, tmp_path, capsys):
     own = shutil.copytree(recorded[0], tmp_path / "models")
     path = problems_file(tmp_path, [UNRECORDED])
@@ -288,12 +284,6 @@ def test_another_version_of_the_library_is_refused(plans_of_a_driver, monkeypatc
         pass
 
 
-def options_word(problem):
-    from tileseer.cli import options
-
-    return options.word_of(problem)
-
-
 def test_each_kernel_is_in_the_library_of_its_chunk(selector, tmp_path):
     own = tmp_path / OPERATION
     own.mkdir()
@@ -308,12 +298,16 @@ def test_each_kernel_is_in_the_library_of_its_chunk(selector, tmp_path):
     }
 
 
-@pytest.mark.parametrize(("noise", "expected"), [(0.001, 1), (0.2, 0), (0.0, 1)])
-def test_a_noisy_timing_is_weighed_with_the_prediction(noise, expected):
-    # The second was 2 % faster, and is predicted to be 8 % slower.
-    assert tuning.choice_of(np.array([1.0, 0.98]), np.array([0.0, -0.08]), noise) == expected
-
-
-def test_what_did_not_run_is_not_chosen_and_what_is_not_predicted_is_timed():
-    assert tuning.choice_of(np.array([np.nan, 2.0, 1.5]), np.array([0.0, -0.1, -np.inf]), 0.01) == 2
-    assert tuning.choice_of(np.array([1.0, 2.0]), np.array([-np.inf, -np.inf]), 0.01) == 0
+@pytest.mark.parametrize(
+    ("time_ms", "score", "noise", "expected"),
+    [
+        # The second was 2 % faster, and is predicted to be 8 % slower.
+        ([1.0, 0.98], [0.0, -0.08], 0.001, 1),
+        ([1.0, 0.98], [0.0, -0.08], 0.2, 0),
+        # What did not run is not chosen, and what is not predicted is timed.
+        ([np.nan, 2.0, 1.5], [0.0, -0.1, -np.inf], 0.01, 2),
+        ([1.0, 2.0], [-np.inf, -np.inf], 0.01, 0),
+    ],
+)
+def test_a_noisy_timing_is_weighed_with_the_prediction(time_ms, score, noise, expected):
+    assert tuning.choice_of(np.array(time_ms), np.array(score), noise) == expected

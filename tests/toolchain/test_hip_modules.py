@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from tileseer.compile.libraries import Libraries
 from tileseer.measure.harness import abi
 
 NATIVE = Path(__file__).parents[2] / "workflow/native"
@@ -88,26 +87,6 @@ def test_driver_and_module_are_libraries_with_code_for_the_gpu(hip, units):
         assert ".hip_fatbin" in sections
         assert b"amdgcn-amd-amdhsa--gfx950" in content
     assert FORWARD.encode() in module and WEIGHT.encode() in module
-
-
-def test_a_module_is_linked_from_several_objects(hip, units, monkeypatch, tmp_path):
-    libraries = hip.libraries
-    (tmp_path / "unit.cpp").write_text("int another_object() { return 0; }\n")
-    run(
-        [
-            hip.compiler.path,
-            *libraries.flags,
-            "--offload-arch=gfx950",
-            "-c",
-            tmp_path / "unit.cpp",
-            "-o",
-            tmp_path / "unit.o",
-        ]
-    )
-    objects = [*libraries.objects(units), (tmp_path / "unit.o").read_bytes()]
-    monkeypatch.setattr(Libraries, "objects", lambda self, units: objects)
-    module = libraries.module(units)
-    assert FORWARD.encode() in module and b"another_object" in module
 
 
 def test_a_module_registers_its_kernels_and_they_check_their_arguments(kernels):

@@ -24,10 +24,8 @@ from tileseer.config.compile import CompileSettings
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
 from tileseer.gpus import hardware
-from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.cutlass import emit
 from tileseer.kernels.cutlass.kernel import CutlassKernel, shared_bytes
-from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.kernels.libraries import check_support
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.process import Worker
@@ -76,17 +74,6 @@ def libraries(machine, tmp_path_factory):
     places = [found.path.parent.parent / name for name in ("lib", "lib64")]
     environment = {"LD_LIBRARY_PATH": os.pathsep.join(map(str, places))}
     return results, (str(folder / "driver.so"), str(folder / "module.so")), environment
-
-
-def test_the_rule_set_has_both_of_the_kernels():
-    specs, sweep = (
-        ArchSpecs.load(ROOT / "config/arch_specs.json"),
-        CutlassSweep.read_file(ROOT / "config/rule_sets/cutlass.yaml"),
-    )
-    for name in NAMES:
-        operation = Operation("forward", parse(name).dtype)
-        found = sweep.enumerate(specs, "sm_90", operation, [2, 3]).kernels
-        assert parse(name) in found
 
 
 def test_keys_are_made_from_what_the_preprocessor_reads(machine, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ the score of a pick is the model's own.
 
 Trees of a boosted model matter less and less, so a few of them tell which candidates cannot win. What the others can
 still change is seen on the training problems: the spread of what is missing from a sum, over the near-best candidates
-of a problem. The margin of a cut is ``SPREADS`` of them.
+of a problem. The margin of a cut is ``MARGIN_IN_SPREADS`` of them.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from tileseer.serve.serving_files import Cut
 TREES_AT_CUTS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 NEAR_BEST_SCORE = 0.15
 """Distance below the best final score up to which candidates count for the spread."""
-SPREADS = 10
+MARGIN_IN_SPREADS = 10
 """Margin of a cut in spreads. On the unseen layers of a simulated gfx950 6 lose 0.03 to 0.11 points of the mean, 10 at
 most 0.02, for 1.3 to 1.5 times the walks; 16 change nothing."""
 
@@ -43,7 +43,7 @@ def calibrated_cuts(model: Model, problems: pd.DataFrame, scores: np.ndarray, th
             total = total + model.sum_trees(matrix, done, end, threads)
             missing[number, part], done = final[part] - total, end
     return [
-        Cut(trees=end, margin=trees.rounded(SPREADS * _spread(problem, values)))
+        Cut(trees=end, margin=trees.rounded(MARGIN_IN_SPREADS * _spread(problem, values)))
         for end, values in zip(ends, missing, strict=True)
     ]
 

@@ -18,7 +18,7 @@ from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame, pro
 from tileseer.serve import serving_files
 from tileseer.serve.selector import Ranked, Selector
 
-NEAREST = 5
+PROBLEMS_SHOWN = 5
 """Measured problems that are shown."""
 
 
@@ -143,7 +143,7 @@ def _neighbours(model: Model, folder: Path, problem: Problem) -> dict[str, Any]:
         return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
     novelty = explain.Novelty(training, problem_frame([problem]), model.features)
     rows = []
-    for row in np.argsort(novelty.away(0), kind="stable")[:NEAREST]:
+    for row in np.argsort(novelty.away(0), kind="stable")[:PROBLEMS_SHOWN]:
         near = training.iloc[row]
         layout = near.get("layout", "")
         reached = picked[near["problem_key"]]

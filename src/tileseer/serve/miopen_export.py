@@ -32,16 +32,16 @@ from tileseer.problems.problem import DIMS, LAYOUTS, Problem
 from tileseer.serve.borrowing import Borrowed
 from tileseer.serve.selector import Ranked, Selector
 
-LETTERS = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
-OLDEST = 3
+LETTER_OF_DIRECTION = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
+OLDEST_RELEASE = 3
 """Release of MIOpen whose solvers and form of records are those written here."""
 NEIGHBOURS = 5
 """Measured problems whose speed is that of a problem which was not measured."""
-DIGITS = 6
+DIGITS_OF_A_TIME = 6
 """Of a time, as MIOpen writes it."""
-STEP = 1.00001
+LEAST_RATIO_OF_TIMES = 1.00001
 """Least ratio of one time to the one before it: with so many digits they differ."""
-FALLBACK = "ConvDirectNaiveConv"
+FALLBACK_SOLVERS = "ConvDirectNaiveConv"
 """Slow solvers that run everything. They are written only in first place: without any entry MIOpen would search."""
 
 
@@ -89,9 +89,9 @@ def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
             f"{hardware.name} with {hardware.compute_units}; to borrow it, give .../{gpu}_{name.compute_units}_miopen "
             f"--like {arch}"
         )
-    if int(name.build.partition("_")[0]) < OLDEST:
+    if int(name.build.partition("_")[0]) < OLDEST_RELEASE:
         raise UserError(
-            f"--user {settings.user}: is of MIOpen {name.build}; records are written for {OLDEST}.0 or newer"
+            f"--user {settings.user}: is of MIOpen {name.build}; records are written for {OLDEST_RELEASE}.0 or newer"
         )
     if settings.build and settings.build.replace(".", "_") != name.build:
         raise UserError(f"--user {settings.user}: is of build {name.build} of MIOpen, not of {settings.build}")
@@ -141,7 +141,7 @@ class _Writer:
 
     def __init__(self, selector: Selector, own: Measured, system: Measured, settings: Settings) -> None:
         self._selector, self._own, self._system, self._settings = selector, own, system, settings
-        self._letter = LETTERS[Operation.parse(selector.spec.operation).variant]
+        self._letter = LETTER_OF_DIRECTION[Operation.parse(selector.spec.operation).variant]
         self._times = _Times.of(selector)
 
     def write(self, problems: Sequence[Problem], export: Export) -> None:
@@ -188,7 +188,7 @@ class _Writer:
         key, entries, before = str(Key.of(problem)), list[Entry](), 0.0
         for place, row in enumerate(ranked):
             solver = row["kernel"].partition(f"_{problem.ndim}d_")[2]
-            if len(entries) == self._settings.top or (place and solver.startswith(FALLBACK)):
+            if len(entries) == self._settings.top or (place and solver.startswith(FALLBACK_SOLVERS)):
                 continue
             algorithm = self._own.algorithms.get((solver, self._letter)) or self._system.algorithms.get(
                 (solver, self._letter), algorithm_word(solver, self._letter)
@@ -197,8 +197,8 @@ class _Writer:
             size = workspace(solver, problem) if size is None else size
             if algorithm is None or size is None:
                 continue
-            before = max(fastest * row["predicted_time"] / 100, before * STEP)
-            entries.append(Entry(solver, f"{before:.{DIGITS}g}", str(size), algorithm))
+            before = max(fastest * row["predicted_time"] / 100, before * LEAST_RATIO_OF_TIMES)
+            entries.append(Entry(solver, f"{before:.{DIGITS_OF_A_TIME}g}", str(size), algorithm))
         return entries
 
     def _ranked(self, problem: Problem) -> list[Ranked]:

@@ -20,15 +20,15 @@ from tileseer.dataset.provenance import Recording
 from tileseer.dataset.tables import describe
 from tileseer.learn import model_files
 
-FORMAT = 1
-PACKAGES = (
+PROVENANCE_FORMAT = 1
+PACKAGES_OF_RESULTS = (
     "jinja2", "lightgbm", "numpy", "pandas", "pyarrow", "pydantic", "pyelftools", "scipy", "snakemake",
 )  # fmt: skip
 """Packages whose version may change a number or a text of the results."""
 NOT_INSTALLED = "not installed"
 SOURCES = ("Snakefile", "config", "src", "workflow")
 """Folders of a checkout that results depend on."""
-CODE = ("Snakefile", "src/**/*.py", "workflow/**/*")
+CODE_FILES = ("Snakefile", "src/**/*.py", "workflow/**/*")
 """Files of the workflow's folder that are code: their digest is written even where there is no commit."""
 
 
@@ -90,12 +90,12 @@ def collect_provenance(
     each = len(tables) // max(1, len(operations))
     made = {name: _made(*tables[i * each : (i + 1) * each]) for i, name in enumerate(operations)}
     return Provenance(
-        format=FORMAT,
+        format=PROVENANCE_FORMAT,
         arch=arch,
         tileseer=code_digest.version_of("tileseer") or NOT_INSTALLED,
         source=source_of(workflow, SOURCES),
         python=platform.python_version(),
-        packages={name: code_digest.version_of(name) or NOT_INSTALLED for name in PACKAGES},
+        packages={name: code_digest.version_of(name) or NOT_INSTALLED for name in PACKAGES_OF_RESULTS},
         libc=" ".join(platform.libc_ver()),
         config=dict(config),
         compiler=dict(compiler),
@@ -107,7 +107,9 @@ def collect_provenance(
 
 def digest_of_checkout(workflow: Path) -> str:
     """Return the SHA-256 of the names and contents of the code in the workflow's folder."""
-    code = {path for pattern in CODE for path in workflow.glob(pattern) if path.is_file() and path.suffix != ".pyc"}
+    code = {
+        path for pattern in CODE_FILES for path in workflow.glob(pattern) if path.is_file() and path.suffix != ".pyc"
+    }
     lines = sorted(f"{path.relative_to(workflow).as_posix()} {seal.file_digest(path)}\n" for path in code)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 

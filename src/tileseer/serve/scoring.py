@@ -25,7 +25,7 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS
 
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
-SCHEMA = pa.schema(
+SCORE_COLUMNS = pa.schema(
     [
         ("problem_idx", pa.int64()),
         ("kernel", TEXT_TYPE),
@@ -208,7 +208,7 @@ def _identity(rows: pd.DataFrame) -> list[str]:
 
 
 def score_pairs(models: Path, pairs: ScoredPairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
-    """Return one row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
+    """Return one row a pair, in their order, columns ``SCORE_COLUMNS``, and remarks on what a reader has to know."""
     return model_files.of_one_version(models, lambda: _score_pairs(models, pairs, threads))
 
 
@@ -365,5 +365,5 @@ def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -
     of_problems = ["problem_idx", *_identity(pairs.dims)]
     parts = kernels.iloc[values["name"]], pairs.dims.iloc[values["problem"]][of_problems], scored
     table = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
-    schema = SCHEMA.append(pa.field("layout", TEXT_TYPE)) if "layout" in of_problems else SCHEMA
+    schema = SCORE_COLUMNS.append(pa.field("layout", TEXT_TYPE)) if "layout" in of_problems else SCORE_COLUMNS
     return pa.Table.from_pandas(table, schema, preserve_index=False).replace_schema_metadata(None)

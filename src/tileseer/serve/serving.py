@@ -29,7 +29,7 @@ from tileseer.serve.cuts import calibrated_cuts
 from tileseer.serve.selector import Selector
 from tileseer.serve.serving_files import Cut, KernelEntry
 
-CALIBRATING = 250
+PROBLEMS_TO_CALIBRATE_ON = 250
 """Training problems whose scores calibrate the cuts: their margins are within a tenth of those of 1200."""
 PRUNED_LOSS = 0.01
 """Mean efficiency that the pruned kernels may lose on training problems."""
@@ -93,9 +93,9 @@ class _MeasuredPool:
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """Scores of about ``CALIBRATING`` training problems, [P, Q]; -inf where a candidate cannot run."""
+        """Scores of about ``PROBLEMS_TO_CALIBRATE_ON`` training problems, [P, Q]; -inf where a candidate cannot run."""
         problems, trains = self.measurements.problems, np.flatnonzero(self.measurements.trains)
-        rows = trains[:: max(1, len(trains) // CALIBRATING)]
+        rows = trains[:: max(1, len(trains) // PROBLEMS_TO_CALIBRATE_ON)]
         lists = ranking.listed(self.measurements, self.model)
         scores = np.full((len(problems), len(self.model.pool)), -np.inf)
         of_rows = None if lists is None else lists[rows]

@@ -29,7 +29,7 @@ from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS
 from tileseer.serve import kernel_set
 
-NEAR = 0.05
+WELL_COVERED_WITHIN = 0.05
 """A set covers a problem well with a kernel this close to the pool's best."""
 
 
@@ -149,7 +149,7 @@ class KernelPool:
             "unseen_without_kernel": int((picked == 0).sum()),
             "unseen_loss": round(100 - summary.mean, 4),
             "unseen_p10_loss": round(100 - summary.p10, 4),
-            "unseen_well_covered": efficiency.percent(float((picked >= 1 - NEAR).mean())),
+            "unseen_well_covered": efficiency.percent(float((picked >= 1 - WELL_COVERED_WITHIN).mean())),
         }
 
     def curve(self, size: int) -> list[dict[str, Any]]:

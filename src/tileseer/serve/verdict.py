@@ -14,9 +14,9 @@ MEAN_POINTS = 2.0
 """The mean efficiency may be so far below the best possible one."""
 P10_POINTS = 5.0
 """The same of the 10th percentile."""
-NETWORK = 90.0
+LEAST_OF_A_NETWORK = 90.0
 """The least efficiency of a whole network, percent."""
-LAYER = 50.0
+LEAST_OF_A_LAYER = 50.0
 """The least efficiency of a layer, percent."""
 COVERED_TIME = 95.0
 """The least share of the time in layers that a candidate can run, percent."""
@@ -51,12 +51,12 @@ def faults(evaluation: Evaluation) -> Iterator[str]:
             yield f"{name} {value:.1f} %, {best:.1f} % is possible (limit: {limit:g} points)"
     if first.mean <= without.mean:
         yield f"the best fixed choice has mean {without.mean:.1f} %, the model {first.mean:.1f} %"
-    if (network := evaluation.worst_network) and network.efficiency < NETWORK:
-        yield f"{network.network} ({network.run}) runs at {network.efficiency:.1f} % (limit: {NETWORK:g} %)"
-    if first.min < LAYER:
+    if (network := evaluation.worst_network) and network.efficiency < LEAST_OF_A_NETWORK:
+        yield f"{network.network} ({network.run}) runs at {network.efficiency:.1f} % (limit: {LEAST_OF_A_NETWORK:g} %)"
+    if first.min < LEAST_OF_A_LAYER:
         layer = evaluation.worst_layer
         name = f"{layer.network} {layer.layer}".strip() or layer.problem
-        yield f"the pick of {name} has {first.min:.1f} % (limit: {LAYER:g} %)"
+        yield f"the pick of {name} has {first.min:.1f} % (limit: {LEAST_OF_A_LAYER:g} %)"
     if evaluation.covered_time < COVERED_TIME:
         is_offered = library_of_arch(evaluation.arch).offered
         why = "stay with the library, whose own choice was wrong" if is_offered else "have no candidate"

@@ -15,7 +15,7 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.learn import model_files
 from tileseer.serve.selector import Selector
 
-STAGES = ("models", "datasets", "configs")
+RESULTS_FOLDERS = ("models", "datasets", "configs")
 """Folders by which a folder of results is known."""
 
 
@@ -37,13 +37,13 @@ def check_path(path: Path) -> list[CheckResult]:
         return [_checked(path, partial(_dataset, path))]
     if (path / tables.FILE).is_file():
         return _recording(path)
-    if path.is_dir() and any((path / stage).is_dir() for stage in STAGES):
+    if path.is_dir() and any((path / stage).is_dir() for stage in RESULTS_FOLDERS):
         return _results(path)
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
     raise UserError(
         f"{path}: is neither a model directory ({model_files.INDEX}), a dataset or a recording ({tables.FILE}), nor a "
-        f"folder of results ({', '.join(STAGES)})"
+        f"folder of results ({', '.join(RESULTS_FOLDERS)})"
     )
 
 
