@@ -123,7 +123,7 @@ def stage(named, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "boards", lambda backend: [])
     tables = ChunkTables(
-        *(tmp_path / f"{name}.parquet" for name in ("support", "build", "problems")), None, [Path(module)]
+        *(tmp_path / f"{name}.parquet" for name in ("support", "build", "problems")), None, Path(module)
     )
 
     def run(budget=None, **gpu):

@@ -105,7 +105,8 @@ def test_a_journal_that_lost_rows_is_noticed(copy):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-5]))
     (copy.folder / "results/datasets/gfx950/forward_bf16/pairs.parquet").unlink()
-    output = copy.refuse("--forcerun", "dataset", "--until", "dataset")
+    copy.refuse("--forcerun", "dataset", "--until", "dataset")
+    output = copy.read("logs/gfx950/forward_bf16/dataset.log").decode()
     assert path.name in output and "delete the receipt and run again" in output
 
 

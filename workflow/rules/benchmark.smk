@@ -10,7 +10,7 @@ rule benchmark:
         coefficients=COEFFICIENTS,
         aliases=ALIASES,
         driver=measuring_driver,
-        modules=MODULE,
+        module=MODULE,
     output:
         receipt="results/benchmark/{arch}/{operation}/{chunk}.json",
     log:
@@ -36,6 +36,6 @@ rule benchmark:
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --chunk {wildcards.chunk} --build {input.build} --support {input.support} --problems {input.problems}"
         " --aliases {input.aliases} --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
-        " --driver {input.driver} --modules {input.modules} --shares {params.shares}"
+        " --driver {input.driver} --module {input.module} --shares {params.shares}"
         " --settings {params.settings:q} {params.machine:q} --journal {params.journal} --repeats {params.repeats}"
         " --receipt {output.receipt} > {log} 2>&1"

@@ -7,7 +7,7 @@ from tileseer.core.script import Settings, stage_script
 def main(
     arch: str, operation: str, chunk: int, support: Path, build: Path, problems: Path, hardware: Path,
     product: str, coefficients: Path, journal: Path, repeats: Path, receipt: Path, settings: Settings,
-    aliases: Path | None = None, driver: Path | None = None, modules: list[Path] = (),
+    aliases: Path | None = None, driver: Path | None = None, module: Path | None = None,
     shares: int = 1,
 ) -> str:  # fmt: skip
     """Measure the pairs of one chunk on the device, holding its lock; measured pairs are kept and not repeated.
@@ -20,7 +20,7 @@ def main(
     from tileseer.measure.session import Session
 
     session = Session(arch, operation, settings, hardware, product, coefficients, journal, driver)
-    tables = ChunkTables(support, build, problems, aliases, modules)
+    tables = ChunkTables(support, build, problems, aliases, module)
     made, message = measure_chunk(session, chunk, tables, shares, repeats)
     made.write(receipt)
     return message

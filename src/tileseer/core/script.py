@@ -36,7 +36,7 @@ HELPS = {
     "journal": "CSV that measurements are appended to",
     "layers": "table of layers with the families of networks",
     "level": "level of the CK Tile API; without it, the newest",
-    "modules": "kernel libraries, one per build table",
+    "module": "library of kernels, for a real GPU",
     "product": "product of the GPU in the hardware table",
     "templates": "folder of C++ templates",
     "threads": "no result depends on it",

@@ -1,7 +1,6 @@
 """The benchmark stage: fill the journal of a chunk, repeat some measurements, write the receipt."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,8 +26,8 @@ class ChunkTables:
     problems: Path
     aliases: Path | None
     """Without it, every kernel is measured itself."""
-    modules: Sequence[Path]
-    """Libraries with the kernels, for a real GPU."""
+    module: Path | None
+    """Library with the kernels, for a real GPU."""
 
 
 def measure_chunk(
@@ -41,7 +40,7 @@ def measure_chunk(
     pairs = parquet.read_table(tables.support, support_table.SCHEMA)
     pairs = pairs.filter(aliases.measured_mask(pairs, aliases.read_aliases(tables.aliases)))
     pairs = pairs.filter(support_table.supported(pairs))
-    session = session.with_kernels([built], tables.modules)
+    session = session.with_kernels(built, tables.module)
     budget_s = settings.budget_s and settings.budget_s / shares
     assert session.journal is not None
     with session.hold_device() as (device, waited), Journal(session.journal, session.lock_timeout_s) as journal:

@@ -5,7 +5,7 @@ A new device is one case here and one word in ``config/benchmark.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -69,14 +69,11 @@ class Session:
         """How long to wait for the device, or the journal."""
         return LockSettings.of(self.options, "lock").timeout_s
 
-    def with_kernels(self, builds: Sequence[pa.Table], modules: Sequence[Path]) -> Session:
-        """Return the session with the kernels of build tables; ``modules`` has a library for each table, or none."""
-        if plans := library_of(builds[0]):
+    def with_kernels(self, built: pa.Table, module: Path | None) -> Session:
+        """Return the session with the kernels of a build table, which are in the library ``module`` if there is one."""
+        if plans := library_of(built):
             return replace(self, plans=plans)
-        if modules and len(builds) != len(modules):
-            raise UserError(f"--modules: {len(modules)} libraries for {len(builds)} build tables; give one for each")
-        tables = zip(builds, modules, strict=False)
-        return replace(self, modules={name: module for table, module in tables for name in table["kernel"].to_pylist()})
+        return replace(self, modules=dict.fromkeys(built["kernel"].to_pylist(), module) if module else {})
 
     def module_of(self, kernel: str) -> str:
         """Return the library that a kernel is in."""
@@ -111,7 +108,7 @@ class Session:
         if self.driver is None:
             raise UserError(
                 f"benchmark.device is {settings.device}: give a measuring driver and the built kernels, "
-                "--driver and --modules"
+                "--driver and --module"
             )
         driver = str(self.driver.resolve())
         supervisor = stack.enter_context(Supervisor(driver, board.environment, plans=self.plans, lock=lock))
