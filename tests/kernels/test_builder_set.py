@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.ck_tile import depthwise
+from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.kernels.ck_tile.upstream import builder_set
 from tileseer.kernels.ck_tile.upstream.full_set import Cell
@@ -206,10 +206,6 @@ def test_stream_k_with_async_loads_has_no_fp32(checkout):
     assert names(root, "bwd_weight", dtype="fp32") == []
 
 
-def test_one_dimension_has_no_files(tmp_path):
-    assert names(tmp_path, "forward", ndim=1) == []
-
-
 def test_depthwise_lines_are_shared_by_the_data_types_and_asked_for_by_name(checkout, tmp_path):
     checkout("forward", [forward()])
     (tmp_path / CONFIGS / "forward/tests/ngchw_depthwise.conf").write_text(
@@ -219,7 +215,7 @@ def test_depthwise_lines_are_shared_by_the_data_types_and_asked_for_by_name(chec
     found = enumerator.enumerate("tests", "gfx950", ["forward_depthwise"], [2, 3], ["fp16", "fp32"])
     stem = "ngchw_2d_16x16_f3_s2x2_p1x1_nb2_sub1x4_vec8_8"
     assert [item.name for item in found] == [f"grouped_conv_fwd_depthwise_{dtype}_{stem}" for dtype in ("fp16", "fp32")]
-    assert [depthwise.parse(item.name) for item in found] == [item.kernel for item in found]
+    assert [DepthwiseConfig.parse(item.name) for item in found] == [item.kernel for item in found]
     assert [item.name for item in enumerator.enumerate("tests", "gfx950", ["forward"], [2], ["fp16"])] == [
         "grouped_conv_fwd_fp16_nhwgc_2d_compv1_cshuffle_intrawave_128x128x32_2x2x1_32x32x16_vec8_8_8"
     ]

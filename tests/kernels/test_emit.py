@@ -4,7 +4,7 @@ import itertools
 import json
 import re
 import shutil
-from dataclasses import fields, replace
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -208,6 +208,9 @@ def test_names_that_others_look_for(variant):
 def test_gemm_k_and_zeroing_of_each_direction():
     forward, data, weight = (EMITTER.header(BASE[variant], "gfx950") for variant in VARIANTS)
     k_of = [text[text.index("long_index_t gemm_k(") :].split("\n    }")[0] for text in (forward, data, weight)]
+    for text in (forward, data, weight):
+        products = text.count("std::accumulate(")
+        assert text.count("long_index_t{1} *") == text.count("std::multiplies<long_index_t>{}") == products > 0
     for text, factor, extents in zip(k_of, "CKN", ("filter", "filter", "output"), strict=True):
         assert f"long_index_t{{1}} * param.{factor}_" in text
         assert f"param.{extents}_spatial_lengths_.begin()" in text
@@ -216,14 +219,6 @@ def test_gemm_k_and_zeroing_of_each_direction():
         assert "launch_kernel_time_mask(" in text
     assert "k_batch == 1" not in data and "args.in_ptr, 0" in data
     assert "kargs.k_batch == 1" in weight and "args.wei_ptr, 0" in weight
-
-
-@pytest.mark.parametrize("kernel", [*BASE.values(), TWO_STAGE], ids=attrgetter("name"))
-def test_sizes_are_computed_in_64_bits(kernel):
-    text = EMITTER.header(kernel, "gfx950")
-    products = text.count("std::accumulate(")
-    assert products == {"forward": 1, "bwd_data": 2, "bwd_weight": 1 if kernel.two_stage else 2}[kernel.variant]
-    assert text.count("long_index_t{1} *") == text.count("std::multiplies<long_index_t>{}") == products
 
 
 def test_two_stage():
@@ -261,12 +256,6 @@ def test_epilogue_is_the_one_in_the_name():
     assert "CShuffleEpilogue<" not in text
     assert arguments(text, "DefaultGemm2DEpilogueProblem")[10:12] == ["Config::kPadM", "Config::kPadN"]
     assert key_of(replace(FORWARD, epilogue="default"))["epilogue"] == '"default"'
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_data_types(dtype):
-    text = EMITTER.header(replace(FORWARD, dtype=dtype), "gfx950")
-    assert aliases(text)["InDataType"] == {"fp16": "half_t", "bf16": "bf16_t", "fp32": "float"}[dtype]
 
 
 OPTIONS = {
@@ -308,29 +297,6 @@ def test_registry_key_is_the_kernel():
     }  # fmt: skip
 
 
-def test_every_field_of_a_kernel_distinguishes_its_registry_key():
-    base = replace(STREAM_K, pipeline="mem")
-    other = {
-        "variant": None, "dtype": "fp16", "layout": None, "ndim": None, "pipeline": "compv6", "epilogue": "default",
-        "scheduler": "interwave", "specialization": "filter3x3", "streamk": "linear",
-    }  # fmt: skip
-    changed = [
-        replace(base, ndim=3, layout="ndhwgc"),
-        replace(WEIGHT, pipeline="mem"),
-        replace(TWO_STAGE, pipeline="mem"),
-    ]
-    for field in fields(KernelConfig):
-        value = getattr(base, field.name)
-        if field.name == "two_stage" or other.get(field.name, 1) is None:
-            continue
-        if isinstance(value, bool):
-            changed.append(replace(base, **{field.name: not value}))
-        else:
-            changed.append(replace(base, **{field.name: other.get(field.name) or value * 2}))
-    keys = {json.dumps(key_of(kernel)) for kernel in [base, *changed]}
-    assert len(keys) == 1 + len(changed) > 30
-
-
 CONFIGS = st.builds(
     replace,
     st.sampled_from([FORWARD, BASE["bwd_data"], WEIGHT, TWO_STAGE, STREAM_K]),
@@ -341,6 +307,7 @@ CONFIGS = st.builds(
 )  # fmt: skip
 
 
+@settings(max_examples=30)
 @given(st.sets(CONFIGS, max_size=6))
 def test_texts_differ_between_kernels_and_not_between_runs(kernels):
     files = EMITTER.files(sorted(kernels), "gfx950")
@@ -430,28 +397,12 @@ def test_depthwise_kernels_are_collected_with_the_forward_ones():
     assert f"add(generated::make_{stem}(arch));" in files["register_fwd_chunk_0.cpp"]
 
 
-def test_an_api_level_without_depthwise_kernels_says_so(room):
-    table = yaml.safe_load(API.read_text())
-    table["depthwise"] = None
-    room[1].write_text(yaml.safe_dump(table))
-    with pytest.raises(UserError, match="has no depthwise kernel"):
-        CkTileEmitter(*room).header(DEPTHWISE, "gfx950")
-
-
 def test_a_template_may_print_a_size_but_not_decide_by_it(room):
     path = room[0] / "kernel_config.hpp.j2"
     for condition in ("k.tile_m", "k.tile_m > 64", "k.tile_m == 64", "arch == 'gfx950'"):
         path.write_text(f"{{% if {condition} %}}// large\n{{% endif %}}")
         with pytest.raises(UserError, match=r"kernel\.hpp\.j2.*(tile_m|arch) decides"):
             CkTileEmitter(*room).header(FORWARD, "gfx950")
-
-
-@settings(max_examples=10)
-@given(CONFIGS, CONFIGS)
-def test_a_form_that_was_filled_in_before_changes_nothing(first, second):
-    emitter = CkTileEmitter(TEMPLATES, API)
-    emitter.header(first, "gfx942")
-    assert emitter.header(second, "gfx950") == CkTileEmitter(TEMPLATES, API).header(second, "gfx950")
 
 
 def many(count, variant):
@@ -461,6 +412,7 @@ def many(count, variant):
 def test_collections_hold_exactly_the_given_kernels():
     kernels = many(2 * CHUNK_SIZE + 3, "forward") + many(2, "bwd_weight")
     files = EMITTER.collection_files(kernels, "gfx950")
+    assert files == EMITTER.collection_files([*reversed(kernels), kernels[3]], "gfx950")
     assert list(files) == [
         "dispatcher_wrappers/register_all_grouped_conv_kernels.hpp",
         "include_all_grouped_conv_bwd_data_kernels.hpp",
@@ -489,13 +441,6 @@ def test_collections_hold_exactly_the_given_kernels():
     counts = re.findall(r"std::size_t grouped_conv_(\w+)_kernel_count\(\)\n{\n    return (\d+);", every)
     assert counts == [("fwd", "53"), ("bwd_data", "0"), ("bwd_weight", "2")]
     assert "std::size_t grouped_conv_kernel_count()" in every
-
-
-def test_collections_do_not_depend_on_order_or_repetition():
-    kernels = many(30, "forward") + many(4, "bwd_data")
-    files = EMITTER.collection_files(kernels, "gfx950")
-    again = EMITTER.collection_files([*reversed(kernels), kernels[3]], "gfx950")
-    assert list(files.items()) == list(again.items())
 
 
 @pytest.mark.parametrize(
@@ -595,13 +540,3 @@ def test_script_bundles_the_kernels_of_its_chunk(tmp_path):
         assert bundle.read_bundle(output) == expected
         bundles.append(output.read_bytes())
     assert bundles[0] == bundles[1] != bundles[2]
-
-
-def test_script_reports_a_user_error_in_one_line(tmp_path, capsys):
-    parquet.write_table(
-        kernel_table.tabulate_kernels([replace(FORWARD, two_stage=True)], [1], 1), tmp_path / "x.parquet"
-    )
-    assert run_script(tmp_path / "x.parquet", 0, tmp_path / "x.tar") == 2
-    stderr = capsys.readouterr().err
-    assert stderr.startswith("error: grouped_conv_fwd") and stderr.count("\n") == 1
-    assert not (tmp_path / "x.tar").exists()

@@ -41,11 +41,6 @@ def test_every_kernel_is_the_one_that_its_name_says(kernel):
     assert parse(kernel.name) == kernel
 
 
-@given(configs(), configs())
-def test_two_kernels_share_a_name_only_if_they_are_one(one, other):
-    assert (one.name == other.name) == (one == other)
-
-
 @given(st.text(max_size=200))
 def test_text_that_is_no_name_is_refused(text):
     with pytest.raises(UserError, match="grammar"):
@@ -90,19 +85,6 @@ def test_a_damaged_name_is_refused_or_names_another_kernel_exactly(kernel, data)
         assert parse(damaged).name == damaged
     except UserError as error:
         assert "kernel" in str(error)
-
-
-def test_names_follow_the_grammar_of_the_field():
-    assert a_kernel().name == ("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16")
-    full = a_kernel(
-        variant="bwd_weight", pipeline="basic_async_v1", vec_a=1, num_wave_groups=2, num_groups_to_merge=8,
-        double_smem_buffer=True, two_stage=True, specialization="filter3x3", explicit_gemm=True, streamk="tree",
-        streamk_persistent=True, split_image=True, pad_n=False,
-    )  # fmt: skip
-    assert full.name.endswith(
-        "_basic_async_v1_cshuffle_intrawave_64x128x64_2x2x1_32x32x16_vec1_8_8_wg2_gm8_dsb_2stage_filter3x3"
-        "_explicit_gemm_streamk_tree_persistent_large_tensor_pad101"
-    )
 
 
 @pytest.mark.parametrize("suffix", ["_vec4_8_8", "_wg1", "_pad111"])

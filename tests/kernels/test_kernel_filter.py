@@ -8,8 +8,7 @@ import pytest
 from tileseer.core.errors import UserError
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
-from tileseer.kernels.cutlass.sweep import CutlassSweep
-from tileseer.kernels.enumeration import Enumeration, filter_kernels
+from tileseer.kernels.enumeration import filter_kernels
 from tileseer.problems.operation import Operation
 
 SPECS = ArchSpecs.load("config/arch_specs.json")
@@ -35,15 +34,6 @@ def test_what_is_left_out_is_listed_as_refused(found):
 def test_an_expression_that_keeps_nothing_is_an_error(found):
     with pytest.raises(UserError, match=r"configs.filter: 'tile_m > 9999' keeps none of \d+ kernels"):
         filter_kernels(found, "tile_m > 9999", "configs.filter")
-
-
-def test_the_kernels_of_another_family_have_their_own_fields(found):
-    theirs = CutlassSweep.read_file("config/rule_sets/cutlass.yaml").enumerate(SPECS, "sm_90", FORWARD, [2])
-    assert isinstance(theirs, Enumeration)
-    kept = filter_kernels(theirs, "iterator == optimized and stages >= 4", "configs.filter")
-    assert kept.kernels == [k for k in theirs.kernels if k.iterator == "optimized" and k.stages >= 4] != []
-    with pytest.raises(UserError, match="there is no field or word iterator"):
-        filter_kernels(found, "iterator == optimized", "configs.filter")
 
 
 def test_the_stage_writes_what_is_kept_and_lists_the_rest(tmp_path):

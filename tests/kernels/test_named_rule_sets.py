@@ -18,6 +18,7 @@ from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.names import parse_kernel
 from tileseer.kernels.ck_tile.upstream import counts, reference_filter
 from tileseer.kernels.ck_tile.upstream.named import Enumerator, ListedKernel, RuleTables
+from tileseer.kernels.ck_tile.upstream.reference_filter import ARCH_RULES, CONFIG_RULES, UNTAGGED_CONFIG_RULES
 from tileseer.kernels.rules import broken_rules
 
 ROOT = Path(__file__).parents[2]
@@ -79,31 +80,9 @@ def test_totals_of_the_other_archs(enumerator, arch, rule_set, expected):
     assert (len(items), len(passed(items))) == expected
 
 
-def test_samples_are_drawn_from_the_whole_request(enumerator):
-    whole = {item.name for item in enumerator.enumerate("full", "gfx950", VARIANTS, [2, 3], DTYPES)}
-    tests = {item.name for item in enumerator.enumerate("full-tests", "gfx950", VARIANTS, [2, 3], DTYPES)}
-    tiny = {item.name for item in enumerator.enumerate("tiny", "gfx950", VARIANTS, [2, 3], DTYPES)}
-    assert tiny < tests < whole
-    alone = {item.name for item in enumerator.enumerate("tiny", "gfx950", ["bwd_data"], [2, 3], DTYPES)}
-    assert alone and not alone & tiny
-
-
-def test_a_sample_has_every_pipeline_and_scheduler_of_the_whole(enumerator):
-    def traits(rule_set):
-        items = enumerator.enumerate(rule_set, "gfx950", ["bwd_weight"], [2], ["bf16"])
-        return {(item.kernel.pipeline, item.kernel.scheduler) for item in items}
-
-    assert traits("full-tests") == traits("full")
-
-
-def test_refused_kernels_say_which_rule_and_why(enumerator):
-    items = enumerator.enumerate("full", "gfx950", ["bwd_data"], [2, 3], DTYPES)
-    assert {item.rule for item in items} == {"backward_pipeline"}
-    assert all(item.kernel.pipeline in item.reason for item in items)
-
-
 KERNEL = kernel.parse("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16")
 """Passes both stages on gfx950."""
+SHALLOW = {"wave_m": 2, "wave_n": 4, "warp_tile_m": 16, "warp_tile_n": 16, "warp_tile_k": 16}
 
 
 def broken(rules, kernel, arch="gfx950"):
@@ -111,70 +90,37 @@ def broken(rules, kernel, arch="gfx950"):
 
 
 @pytest.mark.parametrize(
-    ("rule", "change", "arch", "tagged"),
+    ("rules", "rule", "change", "arch"),
     [
-        ("trait_allowed", {"scheduler": "interwave"}, "gfx950", True),
-        ("trait_allowed", {"pipeline": "basic_async_v1", "scheduler": "interwave"}, "gfx950", True),
-        ("streamk_is_bwd_weight", {"streamk": "tree"}, "gfx950", True),
-        ("compv5_is_forward", {"pipeline": "compv5", "variant": "bwd_data"}, "gfx950", True),
-        ("vectors_one_or_even", {"vec_b": 3}, "gfx950", True),
-        ("waves_listed", {"wave_k": 2}, "gfx950", True),
-        ("wave32_instruction", {"wave_m": 2, "wave_n": 4}, "gfx1201", True),
-        ("wave32_instruction", {"wave_m": 2, "wave_n": 4}, "gfx1201", False),
-        ("wave32_instruction", {"wave_m": 2, "wave_n": 4, "warp_tile_m": 16, "tile_k": 8}, "gfx1201", False),
-        (
-            "wave32_instruction",
-            {"variant": "bwd_weight", "wave_m": 2, "wave_n": 4, "warp_tile_m": 16, "streamk": "tree"},
-            "gfx1201",
-            False,
-        ),
-        ("compv6_has_loads", {"pipeline": "compv6", "tile_k": 1}, "gfx950", True),
+        (CONFIG_RULES, "trait_allowed", {"pipeline": "basic_async_v1", "scheduler": "interwave"}, "gfx950"),
+        (CONFIG_RULES, "streamk_is_bwd_weight", {"streamk": "tree"}, "gfx950"),
+        (CONFIG_RULES, "compv5_is_forward", {"pipeline": "compv5", "variant": "bwd_data"}, "gfx950"),
+        (CONFIG_RULES, "vectors_one_or_even", {"vec_b": 3}, "gfx950"),
+        (CONFIG_RULES, "waves_listed", {"wave_k": 2}, "gfx950"),
+        (CONFIG_RULES, "wave32_instruction", SHALLOW, "gfx1201"),
+        (CONFIG_RULES, "wave32_instruction", {**SHALLOW, "dtype": "fp32"}, "gfx1201"),
+        (UNTAGGED_CONFIG_RULES, "", SHALLOW, "gfx1201"),
+        (UNTAGGED_CONFIG_RULES, "wave32_instruction", {**SHALLOW, "tile_k": 8}, "gfx1201"),
+        (UNTAGGED_CONFIG_RULES, "wave32_instruction", {"wave_m": 2, "wave_n": 4}, "gfx1201"),
+        (CONFIG_RULES, "compv6_has_loads", {"pipeline": "compv6", "tile_k": 1}, "gfx950"),
+        (ARCH_RULES, "tile_limits", {"tile_n": 8}, "gfx950"),
+        (ARCH_RULES, "tile_covers_waves", {"tile_m": 32}, "gfx950"),
+        (ARCH_RULES, "flat_waves_listed", {"wave_m": 2, "wave_n": 3, "tile_n": 192}, "gfx950"),
+        (ARCH_RULES, "warp_tile_listed", {"warp_tile_k": 64}, "gfx950"),
+        (ARCH_RULES, "backward_pipeline", {"variant": "bwd_data", "pipeline": "compv4"}, "gfx950"),
+        (ARCH_RULES, "listed_trait_allowed", {"scheduler": "interwave"}, "gfx950"),
+        (ARCH_RULES, "lds_limit", {"tile_k": 256}, "gfx950"),
+        (ARCH_RULES, "tile_divides", {"tile_m": 96}, "gfx950"),
+        # Quirks: one wave along k is assumed, the filter's table lacks a pipeline, a second buffer is not counted.
+        (ARCH_RULES, "", {"wave_k": 2, "tile_k": 16}, "gfx950"),
+        (ARCH_RULES, "", {"pipeline": "basic_async_v1", "scheduler": "interwave"}, "gfx950"),
+        (ARCH_RULES, "", {"pipeline": "comp_async", "double_smem_buffer": True, "tile_k": 128}, "gfx950"),
     ],
 )
-def test_enumeration_rules(rule, change, arch, tagged):
-    rules = reference_filter.CONFIG_RULES if tagged else reference_filter.UNTAGGED_CONFIG_RULES
+def test_rules_of_the_reference(rules, rule, change, arch):
     assert broken(rules, KERNEL) == []
-    name, reason = broken(rules, replace(KERNEL, **change), arch)[0]
-    assert name == rule and reason
-
-
-@pytest.mark.parametrize(
-    ("rule", "change"),
-    [
-        ("tile_limits", {"tile_n": 8}),
-        ("tile_covers_waves", {"tile_m": 32}),
-        ("flat_waves_listed", {"wave_m": 2, "wave_n": 3, "tile_n": 192}),
-        ("warp_tile_listed", {"warp_tile_k": 64}),
-        ("backward_pipeline", {"variant": "bwd_data", "pipeline": "compv4"}),
-        ("listed_trait_allowed", {"scheduler": "interwave"}),
-        ("lds_limit", {"tile_k": 256}),
-        ("tile_divides", {"tile_m": 96}),
-    ],
-)
-def test_rules_of_the_architecture_filter(rule, change):
-    assert broken(reference_filter.ARCH_RULES, KERNEL) == []
-    name, reason = broken(reference_filter.ARCH_RULES, replace(KERNEL, **change))[0]
-    assert name == rule and reason
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"wave_k": 2, "tile_k": 16},  # waves_k is taken as 1
-        {"pipeline": "basic_async_v1", "scheduler": "interwave"},  # not in the filter's table
-        {"pipeline": "comp_async", "double_smem_buffer": True, "tile_k": 128},  # the second buffer is not counted
-    ],
-)
-def test_quirks_of_the_architecture_filter(change):
-    assert broken(reference_filter.ARCH_RULES, replace(KERNEL, **change)) == []
-
-
-def test_wave32_depth_is_asked_of_tagged_kernels_only():
-    shallow = replace(KERNEL, wave_m=2, wave_n=4, warp_tile_m=16, warp_tile_n=16, warp_tile_k=16)
-    assert broken(reference_filter.UNTAGGED_CONFIG_RULES, shallow, "gfx1201") == []
-    for dtype in DTYPES:
-        found = broken(reference_filter.CONFIG_RULES, replace(shallow, dtype=dtype), "gfx1201")
-        assert found[0].name == "wave32_instruction"
+    found = broken(rules, replace(KERNEL, **change), arch)
+    assert (found[0].name if found else "") == rule and all(reason for _, reason in found)
 
 
 SIZE = st.integers(1, 300)
@@ -182,7 +128,7 @@ SIZE = st.integers(1, 300)
 
 @given(st.builds(DepthwiseConfig, st.sampled_from(DTYPES), *[SIZE] * 10))
 def test_depthwise_names_read_back(config):
-    assert depthwise.parse(config.name) == config
+    assert DepthwiseConfig.parse(config.name) == config
 
 
 @pytest.mark.parametrize(
@@ -195,13 +141,6 @@ def test_other_depthwise_names_are_refused_where_they_break(edit):
         parse_kernel(name.replace(*edit))
     if edit[1] == "nb0":
         assert "the batches (as _nb2) is expected, found '_nb0'" in str(caught.value)
-
-
-def test_the_depthwise_list_can_run(enumerator):
-    items = enumerator.enumerate("full", "gfx1201", ["forward"], [2], DTYPES)
-    configs = [item.kernel for item in items if isinstance(item.kernel, DepthwiseConfig)]
-    assert len(configs) == 60
-    assert {depthwise.depthwise_fault(config) for config in configs} == {""}
 
 
 @pytest.mark.parametrize(
@@ -289,22 +228,6 @@ def test_kernels_known_to_be_wrong_are_flagged(enumerator, arch, rule_set, flag,
     items = enumerator.enumerate(rule_set, arch, VARIANTS, [2, 3], DTYPES)
     reasons = [found.reason for item in items for found in item.flags if found.name == flag]
     assert len(reasons) == expected and all(reasons)
-
-
-@pytest.mark.parametrize(
-    ("flag", "change"),
-    [
-        ("half_zero_output", {"variant": "bwd_weight", "scheduler": "interwave", "pipeline": "mem"}),
-        ("streamk_async_fp32",
-         {"variant": "bwd_weight", "streamk": "tree", "pipeline": "basic_async_v1", "dtype": "fp32"}),
-        ("async_layout", {"pipeline": "basic_async_v1"}),
-        ("narrow_warp_tile", {"warp_tile_m": 4, "warp_tile_n": 64}),
-        ("warp_tile_on_arch", {"warp_tile_k": 64}),
-    ],
-)  # fmt: skip
-def test_each_flag_has_its_kernels(flag, change):
-    none, found = flags.flags_of([KERNEL, replace(KERNEL, **change)], "gfx950", SPECS)
-    assert none == [] and dict(found)[flag]
 
 
 def test_flags_are_asked_for_by_name():

@@ -47,13 +47,6 @@ def test_register_budget_follows_the_kernels_own_blocks_per_cu(pipeline, double)
     assert need(**changes).vgpr_budget == 512 / min(waves * blocks, max(waves, 4))
 
 
-def test_double_buffers_cost_lds():
-    single, double = need(), need(double_smem_buffer=True)
-    assert double.lds_bytes == 2 * single.lds_bytes
-    # compv4 and comp_async alternate between two buffers whatever the flag says.
-    assert need(pipeline="compv4").lds_bytes == 2 * single.lds_bytes
-
-
 def test_what_is_short_first_decides_how_many_blocks_are_resident():
     # Registers: 512 a lane, 108 a block of one wave a SIMD.
     small = {"tile_m": 16, "wave_m": 1, "wave_n": 4}
@@ -63,17 +56,6 @@ def test_what_is_short_first_decides_how_many_blocks_are_resident():
     assert need("gfx942_mi300x", double_smem_buffer=True).occupancy == 1
     # Wave slots: 8 a SIMD.
     assert need(tile_m=128, tile_n=128, wave_m=4, wave_n=4).occupancy == 1
-
-
-def test_load_waves_of_wavelet_count():
-    assert need(pipeline="wavelet").waves == 8
-    assert need(pipeline="wavelet").occupancy < need().occupancy
-
-
-def test_wave32_products():
-    wide, narrow = need(), need("gfx1100_7900xtx")
-    assert narrow.vgprs > wide.vgprs
-    assert narrow.vgpr_budget <= 256
 
 
 @pytest.mark.parametrize(

@@ -34,18 +34,6 @@ def test_the_sweep_pool_has_the_published_size_on_gfx950(operation, count, split
     assert result.split_k == split_k
 
 
-def test_forward_has_the_observed_combinations_only():
-    combinations = {
-        (k.pipeline, k.scheduler, k.double_smem_buffer, k.split_image)
-        for k in enumerated("gfx950", "forward_bf16").kernels
-    }
-    assert len(combinations) == 12
-    assert {p for p, *_ in combinations} == {"basic_v1", "mem", "compv3", "compv4", "compv6"}
-    assert {s for p, s, *_ in combinations if p == "compv3"} == {"intrawave"}
-    assert {p for p, _, d, _ in combinations if d} == {"compv4"}
-    assert {d for p, _, d, _ in combinations if p == "compv4"} == {True}
-
-
 def test_what_an_arch_cannot_do_is_refused_with_a_reason_and_never_changed():
     result = enumerated("gfx942", "forward_bf16")
     refused = {parse(r.kernel).wave for r in result.rejected if r.rule == "waves_on_arch"}

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/CONTRIBUTING.md"
 NUMBERED = re.compile(r"^\d\. `(?P<file>[\w./]+)`.*?^ +```\w+\n(?P<snippet>.*?)^ +```$", re.MULTILINE | re.DOTALL)
 PLACES = {
-    "src/tileseer/kernels/ck_tile/pipelines.py": r"(?ms)^(TABLE.*?)(?=^}$)",
+    "src/tileseer/kernels/ck_tile/pipelines.py": r"(?ms)^(PIPELINE_FACTS.*?)(?=^}$)",
     "config/arch_specs.json": r"(\"pipelines\": \[\n)",
     "config/ck_api.yaml": r"(?m)(^pipelines:\n)",
     "config/simulated_device.yaml": r"(?m)(^aliases:[^\n]*\n)",

@@ -15,6 +15,8 @@ from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.ck_tile import api
+from tileseer.kernels.ck_tile.names import parse_kernel
 from tileseer.kernels.ck_tile.upstream import explanation, named, request
 from tileseer.kernels.ck_tile.upstream.explanation import RuleVerdict
 from tileseer.kernels.ck_tile.upstream.request import NDIMS
@@ -52,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     config.add_argument("name", nargs="?", help="the kernel's name; or describe it by its fields")
     config.add_argument("--arch", required=True, help="GPU target, for example gfx950")
-    levels = explanation.LEVELS
+    levels = api.LEVELS
     meaning = f"level of the CK Tile API that a build is for, the newest by default: {', '.join(levels)}"
     config.add_argument("--ck-api", metavar="LEVEL", default=levels[0], help=meaning)
     options.add_tables(config)
@@ -174,7 +176,7 @@ def _kernel(args: argparse.Namespace) -> named.AnyKernel:
     if args.name and by_fields:
         raise UserError("describe the kernel by its name or by its fields, not both")
     if args.name:
-        return explanation.kernel_of(args.name)
+        return parse_kernel(args.name)
     if not args.variant or not args.datatype:
         raise UserError("which kernel? write its name, or --variant, --dtype and the fields that matter")
     values = request.kernel_fields(fields)

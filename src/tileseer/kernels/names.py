@@ -9,7 +9,7 @@ from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.grammar import COUNT
 from tileseer.problems.operation import Operation
 
-_LAUNCH = re.compile(rf"(?P<name>.+)@splitk(?P<split_k>{COUNT})", re.ASCII)
+_SPLIT_LAUNCH = re.compile(rf"(?P<name>.+)@splitk(?P<split_k>{COUNT})", re.ASCII)
 
 CHANNEL_MULTIPLE = "channel_multiple"
 """Word of ``Named.assumed``."""
@@ -35,7 +35,7 @@ class Named:
 
 def split_launch(text: str) -> tuple[str, int]:
     """Split a candidate's name into that of its kernel and its split-K: 1 without ``@splitkN``."""
-    launch = _LAUNCH.fullmatch(text)
+    launch = _SPLIT_LAUNCH.fullmatch(text)
     return (launch["name"], int(launch["split_k"])) if launch else (text, 1)
 
 

@@ -25,7 +25,7 @@ from tileseer.kernels.libraries import library_of_arch
 from tileseer.kernels.rules import BrokenRule
 from tileseer.problems.operation import Operation
 
-TABLES = ("builder.yaml", "default.yaml", "full.yaml")
+NAMED_SET_FILES = ("builder.yaml", "default.yaml", "full.yaml")
 NOT_LEARNT = "kind"
 """What kernels that no model supports are refused under."""
 
@@ -52,7 +52,7 @@ def _is_of(form: type[Sweep], path: Path) -> bool:
 
 def rule_set_files(name: str, folder: Path) -> list[str]:
     """Return the tables that a rule set is read from; ``folder``: config/rule_sets."""
-    return [(folder / table).as_posix() for table in TABLES] if name in RULE_SETS else [name]
+    return [(folder / table).as_posix() for table in NAMED_SET_FILES] if name in RULE_SETS else [name]
 
 
 def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str]) -> None:

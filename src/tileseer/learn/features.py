@@ -12,12 +12,12 @@ import pandas as pd
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels import libraries
-from tileseer.kernels.features.table import CODE, Columns, FeatureSet
+from tileseer.kernels.features.table import CODE_FEATURES, Columns, FeatureSet
 from tileseer.kernels.reference_features import REFERENCE
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem_rows import columns_of_frame
 
-CODE_COLUMNS = tuple(feature.name for feature in CODE)
+CODE_COLUMNS = tuple(feature.name for feature in CODE_FEATURES)
 """Columns of candidates that only a compiler knows."""
 CHUNK = 8192
 """Pairs evaluated at a time: about thirty float32 temporaries of this length stay in the second-level cache."""

@@ -27,7 +27,7 @@ PAIR_OVERHEAD_S = 0.01
 OK, UNSUPPORTED, CRASH = (STATUSES.index(name) for name in ("ok", "unsupported", "crash"))
 _CHUNK = 1 << 14
 """Pairs evaluated together; small enough for the caches, without influence on the results."""
-IDENTITY = (
+CODE_OF_TIMES = (
     "tileseer/core/content_hash.py",
     "tileseer/kernels/costs",
     *(f"tileseer/kernels/*/{module}.py" for module in ("cost", "kernel", "pipelines", "resources")),
@@ -58,7 +58,7 @@ class SimulatedDevice:
             "hardware": self.hardware.model_dump(),
             "seed": self._seed,
             "repeats": self._repeats,
-            "modules": digest_of_code(*IDENTITY),
+            "modules": digest_of_code(*CODE_OF_TIMES),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -16,8 +16,8 @@ void {function}(const ns_{name}::{name}_Launcher::HostArgs& args)
 }}
 }} // namespace probe_{index}
 """
-_OWN_SYMBOL = "A type of its own gives every kernel a symbol of its own, also where the types are the same."
-_SLICES = "Slices of K are added by an instance of its own, which has to compile as well."
+_WHY_OWN_TYPE = "A type of its own gives every kernel a symbol of its own, also where the types are the same."
+_WHY_ADDING = "Slices of K are added by an instance of its own, which has to compile as well."
 
 
 def device_source(kernels: Sequence[Kernel], headers: Sequence[str]) -> str:
@@ -25,7 +25,7 @@ def device_source(kernels: Sequence[Kernel], headers: Sequence[str]) -> str:
     texts = [f'#include "{kernel.name}.hpp"\n' for kernel in kernels]
     for index, (kernel, header) in enumerate(zip(kernels, headers, strict=True)):
         probe = partial(_PROBE.format, index=index, name=kernel.name)
-        texts.append(probe(probe="Probe", base="Kernel", function="launch", why=_OWN_SYMBOL))
+        texts.append(probe(probe="Probe", base="Kernel", function="launch", why=_WHY_OWN_TYPE))
         if "    using Adding = " in header:
-            texts.append(probe(probe="Adding", base="Adding", function="add", why=_SLICES))
+            texts.append(probe(probe="Adding", base="Adding", function="add", why=_WHY_ADDING))
     return "".join(texts)

@@ -24,7 +24,7 @@ _FLAGS = (
 )  # fmt: skip
 _RARE = {"num_wave_groups": 1, "pad_m": True, "pad_n": True, "pad_k": True}
 """Kernel fields without a formula; other values than these make another kernel to the deviation."""
-_COLUMNS = ("tile_m", "tile_n", "tile_k", "num_groups_to_merge", "split_k", "two_stage", "split_image")
+_TERMS_AS_GIVEN = ("tile_m", "tile_n", "tile_k", "num_groups_to_merge", "split_k", "two_stage", "split_image")
 
 
 def terms(
@@ -38,7 +38,7 @@ def terms(
     waves, loads = np.log2(block.waves_per_simd * 4), (np.log2(block.loads_a), np.log2(block.loads_b))
     return KernelTerms(
         columns={
-            **{name: candidates[name].to_numpy() for name in _COLUMNS},
+            **{name: candidates[name].to_numpy() for name in _TERMS_AS_GIVEN},
             **_block_cost(block, variant),
             "occupancy": block.occupancy,
             "streamk": (candidates["streamk"] != "none").to_numpy(),

@@ -66,9 +66,6 @@ class DepthwiseConfig(Kernel):
         return (self.filter_size - 1) // 2
 
 
-parse = DepthwiseConfig.parse
-
-
 def depthwise_fault(k: DepthwiseConfig) -> str:
     """Return why the kernel cannot run, or an empty string.
 

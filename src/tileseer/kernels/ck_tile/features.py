@@ -8,7 +8,7 @@ import pandas as pd
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.ck_tile.kernel import PIPELINES, SCHEDULERS, SPECIALIZATIONS, STREAMK
 from tileseer.kernels.features import gemm
-from tileseer.kernels.features.table import CODE, Feature, column, raw
+from tileseer.kernels.features.table import CODE_FEATURES, Feature, column, raw
 
 PIPELINE_ALIASES = {"compv1": "basic_v1", "compv2": "basic_v2"}
 """Two names of one kernel must not look like two kernels."""
@@ -64,7 +64,7 @@ def _codes(values: pd.Series, choices: tuple[str, ...]) -> np.ndarray:
 
 
 TILESEER = replace(gemm.feature_set(_CANDIDATE, candidate_columns), with_code="compiled")
-COMPILED = gemm.feature_set((*_CANDIDATE, *CODE), candidate_columns)
+COMPILED = gemm.feature_set((*_CANDIDATE, *CODE_FEATURES), candidate_columns)
 _REFERENCE_LOOPS = ("compv3", "compv4", "compv5", "mem", "preshufflev2", "basic_v1", "compv6")
 """In the order of the reference's codes of its one categorical feature; every other pipeline has the code 0 there."""
 

@@ -20,7 +20,7 @@ CK_TILE_PREFIX = "grouped_conv_"
 LAYOUTS_OF_NDIM = {1: ("nwgc", "nhwgc"), 2: ("nhwgc",), 3: ("ndhwgc", "nhwgc")}
 """Layout labels by dimensionality; the first is the true one, the others occur in foreign rule sets."""
 LABELS = tuple(dict.fromkeys(label for labels in LAYOUTS_OF_NDIM.values() for label in labels))
-PIPELINES = tuple(pipelines.TABLE)
+PIPELINES = tuple(pipelines.PIPELINE_FACTS)
 EPILOGUES = ("cshuffle", "default")
 SCHEDULERS = ("intrawave", "interwave")
 SPECIALIZATIONS = ("default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3")
@@ -109,7 +109,7 @@ class KernelConfig(gemm.GemmKernel):
     @property
     def blocks_per_cu(self) -> int:
         """Occupancy hint given to the compiler; it follows from pipeline and buffering."""
-        hint = pipelines.TABLE[self.pipeline].blocks_per_cu
+        hint = pipelines.PIPELINE_FACTS[self.pipeline].blocks_per_cu
         if hint != "by_buffering":
             return hint
         return 1 if self.double_smem_buffer else 2
@@ -121,6 +121,5 @@ class KernelConfig(gemm.GemmKernel):
         return self if self.layout == label else replace(self, layout=label)
 
 
-KERNEL = KernelConfig
 KERNEL_FIELDS = tuple(gemm.field_types(KernelConfig))
 parse, frame = KernelConfig.parse, KernelConfig.frame

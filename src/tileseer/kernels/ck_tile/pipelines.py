@@ -20,7 +20,7 @@ class Pipeline:
 
 
 # The order is that of features and of models that were trained: a new row comes last.
-TABLE: dict[str, Pipeline] = {
+PIPELINE_FACTS: dict[str, Pipeline] = {
     "basic_v1": Pipeline(blocks_per_cu=2),
     "basic_v2": Pipeline(blocks_per_cu=2),
     "compv1": Pipeline(blocks_per_cu=2),
@@ -34,8 +34,8 @@ TABLE: dict[str, Pipeline] = {
     "basic_async_v1": Pipeline(blocks_per_cu=2),
     "wavelet": Pipeline(blocks_per_cu=2),
 }
-ALWAYS_DOUBLE_LDS = tuple(name for name, row in TABLE.items() if row.always_double_lds)
-TWO_BLOCK_PIPELINES = tuple(name for name, row in TABLE.items() if row.blocks_per_cu == 2)
+ALWAYS_DOUBLE_LDS = tuple(name for name, row in PIPELINE_FACTS.items() if row.always_double_lds)
+TWO_BLOCK_PIPELINES = tuple(name for name, row in PIPELINE_FACTS.items() if row.blocks_per_cu == 2)
 
 
 def double_lds(candidates: pd.DataFrame) -> np.ndarray:

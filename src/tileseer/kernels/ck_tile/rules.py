@@ -71,7 +71,7 @@ FULL_LOAD_PER_THREAD = Rule(
     _loads_whole_vectors,
 )
 # arch: what its table says of each kernel; k: kernels; p: problems; split: split-K.
-_TABLE = (
+_EVERY_RULE = (
     Rule(
         "waves_on_arch",
         "waves ({wave_m}, {wave_n}, {wave_k}) are not among those of {arch}: {arch_waves}",
@@ -207,7 +207,7 @@ def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | fl
 
 
 RULES = Rules(
-    _TABLE,
+    _EVERY_RULE,
     _read_of_kernels,
     _read_of_problems,
     (*ACCESSES, "specialization", "explicit_gemm", "num_groups_to_merge", "split_image"),

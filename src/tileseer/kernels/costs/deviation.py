@@ -13,7 +13,7 @@ from tileseer.core import content_hash
 from tileseer.kernels.costs.coefficients import Coefficients, Deviation, Noise
 from tileseer.kernels.rules import codes
 
-_DIMS = (
+_HASHED_DIMS = (
     "N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w",
     "dilation_d", "dilation_h", "dilation_w",
 )  # fmt: skip
@@ -24,7 +24,7 @@ _SEED_STRIDE = 2654435761
 def problem_ids(problems: pd.DataFrame, variant: str) -> np.ndarray:
     """Return the content hash of each of P problems, uint64 [P]."""
     direction = np.full(len(problems), VARIANTS.index(variant))
-    columns = [problems[name].to_numpy() for name in _DIMS]
+    columns = [problems[name].to_numpy() for name in _HASHED_DIMS]
     return content_hash.rows(*columns, codes(problems["dtype"], DTYPES), direction)
 
 

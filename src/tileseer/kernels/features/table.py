@@ -98,7 +98,7 @@ def raw(unit: str, **meanings: str) -> tuple[Feature, ...]:
     return tuple(Feature(name, unit, meaning, column(name)) for name, meaning in meanings.items())
 
 
-CODE = (
+CODE_FEATURES = (
     Feature("agprs", "registers", "accumulation registers of a lane", column("agprs")),
     Feature("sgprs", "registers", "scalar registers of a wave", column("sgprs")),
     Feature("scratch_bytes", "B", "private memory of a lane", column("scratch_bytes")),

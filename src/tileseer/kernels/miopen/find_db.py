@@ -28,7 +28,7 @@ DTYPE_OF_WORD = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
 Word = TypeVar("Word")
 Meaning = TypeVar("Meaning")
 FIRST, LAST = LAYOUTS
-LAYOUT_WORDS = {("NCHW",): (2, FIRST), ("NCDHW",): (3, FIRST), ("NHWC",) * 3: (2, LAST), ("NDHWC",) * 3: (3, LAST)}
+LAYOUT_OF_WORDS = {("NCHW",): (2, FIRST), ("NCDHW",): (3, FIRST), ("NHWC",) * 3: (2, LAST), ("NDHWC",) * 3: (3, LAST)}
 """Dimensionality and layout of each form of the layout."""
 _WHOLE_NUMBER = r"(?:0|[1-9][0-9]*)"
 _SIZE_PAIR = rf"{_WHOLE_NUMBER}(?:-{_WHOLE_NUMBER})"
@@ -91,7 +91,7 @@ class Key:
         )
         return cls(
             first, (problem.Z, problem.Y, problem.X)[-ndim:], second, problem.N, pads, strides, dilations, bias=0,
-            layouts=_word(LAYOUT_WORDS, (ndim, problem.layout or FIRST)), dtype=_word(DTYPE_OF_WORD, problem.dtype),
+            layouts=_word(LAYOUT_OF_WORDS, (ndim, problem.layout or FIRST)), dtype=_word(DTYPE_OF_WORD, problem.dtype),
             direction=_word(DIRECTION_OF_LETTER, problem.variant), groups=problem.G,
         )  # fmt: skip
 
@@ -104,13 +104,13 @@ class Key:
     def problem(self) -> Problem:
         """Return the problem, whose key is this one; ``UnusableError`` if the key is of none that we have."""
         layouts = "-".join(self.layouts)
-        if self.layouts not in LAYOUT_WORDS:
+        if self.layouts not in LAYOUT_OF_WORDS:
             raise UnusableError(
-                f"layout {layouts}: problems here are {', '.join('-'.join(one) for one in LAYOUT_WORDS)}"
+                f"layout {layouts}: problems here are {', '.join('-'.join(one) for one in LAYOUT_OF_WORDS)}"
             )
         if self.dtype not in DTYPE_OF_WORD:
             raise UnusableError(f"data type {self.dtype}: problems here are {', '.join(DTYPE_OF_WORD)}")
-        ndim, layout = LAYOUT_WORDS[self.layouts]
+        ndim, layout = LAYOUT_OF_WORDS[self.layouts]
         if len(self.filter) != ndim or self.bias:
             raise UnusableError("the key has another form")
         first, second = (self.first, self.second) if self.direction == "F" else (self.second, self.first)

@@ -7,7 +7,7 @@ from tileseer.kernels.miopen.solvers import SOLVERS
 from tileseer.kernels.rules import OPERATION, Columns, Rule, Rules
 
 _BOTH = ("kernel", "problem")
-_TABLE = (
+_EVERY_RULE = (
     OPERATION,
     Rule("filter", "the solver is written for another filter", _BOTH,
          lambda k, p: (k["filter_h"] == 0) | ((p["Z"] == 1) & (p["Y"] == k["filter_h"]) & (p["X"] == k["filter_w"]))),
@@ -38,4 +38,4 @@ def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | fl
     return columns
 
 
-RULES = Rules(_TABLE, _read_of_kernels, _read_of_problems, ("filter_h", "filter_w", *_FACTS))
+RULES = Rules(_EVERY_RULE, _read_of_kernels, _read_of_problems, ("filter_h", "filter_w", *_FACTS))

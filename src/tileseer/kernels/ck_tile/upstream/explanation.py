@@ -5,17 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.ck_tile import api, emit, flags, names
+from tileseer.kernels.ck_tile import api, emit, flags
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.ck_tile.upstream import reference_filter
 from tileseer.kernels.ck_tile.upstream.named import list_kernels
 from tileseer.kernels.rules import broken_rules
-
-kernel_of = names.parse_kernel
-LEVELS = api.LEVELS
-"""Of the CK Tile API, the newest first."""
 
 
 @dataclass(frozen=True)
