@@ -37,7 +37,7 @@ def test_an_expression_that_keeps_nothing_is_an_error(found):
 
 
 def test_the_stage_writes_what_is_kept_and_lists_the_rest(tmp_path):
-    names = ("kernels", "rejected", "plan")
+    names = ("kernels", "rejected")
     words = [word for name in names for word in (f"--{name}", str(tmp_path / name))]
     settings = json.dumps({"configs": {"filter": "pipeline == mem and tile_k <= 64"}})
     specs = tmp_path / "arch_specs.json"
