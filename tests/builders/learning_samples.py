@@ -27,7 +27,7 @@ from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import Problem
 
 CONFIG = Path(__file__).parents[2] / "config"
-SMALL = TrainingParameters(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8, top_rows=4)
+SMALL = TrainingParameters(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8)
 
 
 def changed(**settings):

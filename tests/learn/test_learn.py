@@ -68,10 +68,10 @@ def test_sampling_keeps_the_fastest_rows_of_each_problem():
     rng = np.random.default_rng(0)
     data = samples.table_of(rng.random((6, 12)) + 0.1, "train")
     found = rows.training_pairs(data)
-    teaching = rows.sampled(found, samples.changed(rows_per_problem=5, top_rows=3))
+    teaching = rows.sampled(found, samples.changed(rows_per_problem=6))
     for problem in range(6):
         part = found.problem == problem
-        assert teaching[part].sum() == 5
+        assert teaching[part].sum() == 6
         assert teaching[part][np.argsort(-found.efficiency[part])[:3]].all()
 
 

@@ -13,6 +13,9 @@ FeatureSet = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Learner = Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 
+CV_ROWS_PER_PROBLEM = 64
+"""Training rows of each problem in cross-validation."""
+
 
 class TrainingParameters(Section):
     """How one operation's ranking model is trained."""
@@ -24,15 +27,11 @@ class TrainingParameters(Section):
     learner: Learner = ""
     """As ``model.learner``."""
     rows_per_problem: int = Field(128, ge=0)
-    """Training rows kept of each problem, 0 for all; the fastest ``top_rows`` always, the rest drawn by seed."""
-    top_rows: int = Field(64, ge=0)
-    """Fastest rows of each problem that sampling never drops."""
+    """Training rows kept of each problem, 0 for all: the fastest are half of them, the seed draws the rest."""
     n_estimators: int = Field(600, ge=1)
     """Trees of the published model."""
     cv_estimators: int = Field(100, ge=1)
     """Trees of the models of cross-validation; fewer keep them cheap, and their numbers pessimistic."""
-    cv_rows_per_problem: int = Field(64, ge=0)
-    """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
     num_leaves: int = Field(63, ge=2, le=64)
     """Most leaves of a tree; a selection has a bit for each. Few rows: a leaf for 400 of them, but at least 15."""
     learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
@@ -49,9 +48,7 @@ class TrainingParameters(Section):
     @property
     def small(self) -> TrainingParameters:
         """The settings of the models of cross-validation: few trees on few rows of a problem."""
-        few = self.cv_rows_per_problem
-        sizes = {"n_estimators": self.cv_estimators, "rows_per_problem": few, "top_rows": few // 2}
-        return self.model_copy(update=sizes)
+        return self.model_copy(update={"n_estimators": self.cv_estimators, "rows_per_problem": CV_ROWS_PER_PROBLEM})
 
     @property
     def prior_folder(self) -> Path | None:

@@ -24,9 +24,9 @@ def training_pairs(dataset: Dataset) -> Dataset:
 def sampled(pairs: Dataset, settings: TrainingParameters) -> np.ndarray:
     """Return which of ``training_pairs`` teach, bool [n]: ``rows_per_problem`` of each problem, those that ran.
 
-    The fastest ``top_rows`` are first; the key of the problem and the seed draw the rest.
+    The fastest ones are half of them; the key of the problem and the seed draw the rest.
     """
-    per_problem, fastest = settings.rows_per_problem, settings.top_rows
+    per_problem = settings.rows_per_problem
     if not per_problem:
         return pairs.ok
     keys = pairs.problems["problem_key"].to_numpy()
@@ -35,6 +35,6 @@ def sampled(pairs: Dataset, settings: TrainingParameters) -> np.ndarray:
     for start, stop in pairwise(bounds):
         seed = [settings.seed, int(keys[pairs.problem[start]], 16)]
         priority = np.random.default_rng(seed).random(stop - start)
-        priority[np.argsort(-pairs.efficiency[start:stop], kind="stable")[:fastest]] = -1.0
+        priority[np.argsort(-pairs.efficiency[start:stop], kind="stable")[: per_problem // 2]] = -1.0
         keep[start + np.argsort(priority, kind="stable")[:per_problem]] = True
     return pairs.ok & keep
