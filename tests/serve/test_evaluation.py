@@ -291,7 +291,7 @@ def test_models_of_a_gpu_are_not_replaced_by_simulated_ones(forward, tmp_path, b
     text = index.model_copy(update={"device_kind": before}).model_dump_json()
     (tmp_path / "gfx950" / model_files.INDEX).write_text(text)
     if refused:
-        with pytest.raises(UserError, match=r"measured times .*publish\.replace=true"):
+        with pytest.raises(UserError, match=r"measured times .*publish: {replace: true}"):
             publication.publish_models(*parts, tmp_path / "gfx950", page=PAGE, replace=replace)
         assert (tmp_path / "gfx950" / model_files.INDEX).read_text() == text
     else:

@@ -90,8 +90,8 @@ def refuse_replacement(models: Path, arch: str, device_kind: str, replace: bool)
     if published.device_kind == KEPT_KIND:
         raise UserError(
             f"{models}: its models are of {KEPT_KIND} times ({published.device}), and this run makes models of "
-            f"{device_kind} times for {arch}: move the folder away to keep it, or set publish.replace to true: "
-            "tileseer run --config publish.replace=true"
+            f"{device_kind} times for {arch}: move the folder away to keep it, or replace it: write "
+            "`publish: {replace: true}` into a file and add --configfile with its name"
         )
 
 
