@@ -75,7 +75,7 @@ class _Faults:
         self._missing.add(path)
 
     def first(self, check: Callable[[], Result], field: str = "") -> Result | None:
-        """What ``check`` gives; None where it raises, which is noted with the ``field`` that the value is of."""
+        """Return what ``check`` gives; None where it raises, which is noted with the ``field`` that the value is of."""
         try:
             return check()
         except UserError as error:
@@ -89,7 +89,7 @@ class _Faults:
 
 
 def _with_field(line: str, field: str) -> str:
-    """A line behind ``field``, unless it begins with a field of its own."""
+    """Return a line behind ``field``, unless it begins with a field of its own."""
     named = re.split(r"[.:]", line)[0] in Config.model_fields
     return f"{field}: {line}" if field and not named else line
 

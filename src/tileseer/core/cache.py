@@ -44,7 +44,7 @@ class Stats(NamedTuple):
 
 
 def key(*parts: bytes | str) -> str:
-    """Digest of what an entry depends on: 64 hex digits, other parts give another one."""
+    """Return the digest of what an entry depends on: 64 hex digits, other parts give another one."""
     digest = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
@@ -54,7 +54,7 @@ def key(*parts: bytes | str) -> str:
 
 
 def default_folder() -> Path:
-    """Cache folder of this user: ``$XDG_CACHE_HOME/tileseer`` or ``~/.cache/tileseer``."""
+    """Return the cache folder of this user: ``$XDG_CACHE_HOME/tileseer`` or ``~/.cache/tileseer``."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
         # The XDG specification: a relative path is to be ignored.
@@ -63,7 +63,7 @@ def default_folder() -> Path:
 
 
 def open_cache(folder: str | None, max_gib: float) -> "Cache":
-    """Cache that the configuration describes; ``UserError`` if the folder is no absolute path."""
+    """Return the cache that the configuration describes; ``UserError`` if the folder is no absolute path."""
     if folder is not None and not Path(folder).expanduser().is_absolute():
         raise UserError(f"cache.folder: {folder!r}: give an absolute path; a cache is shared between workflows")
     return Cache(default_folder() if folder is None else Path(folder).expanduser(), int(max_gib * 2**30))
@@ -83,7 +83,7 @@ class Cache:
         """Bytes that this process may write before it counts the folder again."""
 
     def get(self, key: str) -> bytes | None:
-        """Content kept under ``key``, or None; a damaged entry is removed, with a line on stderr."""
+        """Return the content kept under ``key``, or None; a damaged entry is removed, with a line on stderr."""
         path = self._path(key)
         if not self._max_bytes:
             return None
@@ -129,7 +129,7 @@ class Cache:
         return True
 
     def made_once(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Content kept under ``key``; without one, ``make`` it and keep it."""
+        """Return the content kept under ``key``; without one, ``make`` it and keep it."""
         kept = self.get(key)
         if kept is None:
             kept = make()
@@ -181,7 +181,7 @@ class Cache:
         self._room -= size
 
     def _scan(self, names: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
-        """Files with such names and their states, less those that others remove meanwhile."""
+        """Yield the files with such names and their states, less those that others remove meanwhile."""
         for path in self._entries.glob("*/*"):
             if names.fullmatch(path.name):
                 with suppress(FileNotFoundError):

@@ -131,14 +131,14 @@ def _lock(handle: int, path: Path, blocking: bool) -> bool:
 
 
 def _note(path: Path) -> str:
-    """What the holder of a lock wrote of itself."""
+    """Return what the holder of a lock wrote of itself."""
     with suppress(OSError), path.open("rb") as file:
         return printed(file.read(LONGEST_NOTE).decode("ascii", "replace").strip().replace("\n", " "))
     return ""
 
 
 def lock_folder(configured: str | None) -> Path:
-    """Folder of the locks of devices: the configured one, or one under /var/lock where everybody can write, or /tmp.
+    """Return the configured folder of the locks of devices, or one under /var/lock where everybody can write, or /tmp.
 
     What this user may do and ``TMPDIR`` make no difference: all users of a machine have to come to the same folder.
     """

@@ -11,7 +11,7 @@ from tileseer.core.errors import UserError
 
 
 def seal_path(path: Path) -> Path:
-    """Path of the seal of a file."""
+    """Return the path of the seal of a file."""
     return path.with_name(f".{path.name}.sha256")
 
 
@@ -31,6 +31,6 @@ def check_seal(path: Path) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -104,7 +104,7 @@ class Emulation:
 
 
 def supported_problems(kernel: GemmKernel, pairs: Sequence[tuple[Problem, int]]) -> list[tuple[Problem, int]]:
-    """Those problems, with their split-K, that our support rules let pass."""
+    """Return those problems, with their split-K, that our support rules let pass."""
     table = type(kernel).frame([kernel])
     return [
         (problem, split_k)
@@ -154,7 +154,7 @@ def _request(kernel: GemmKernel, module: Path, problem: Problem, split_k: int) -
 
 
 def _chosen(launched: Sequence[Sequence[str]], fewest: int) -> list[int]:
-    """Which problems to execute, by the instances that each one launches: the first ones, and those with a new one."""
+    """Return the problems to execute, by the instances that each launches: the first ones, and those with a new one."""
     chosen: list[int] = []
     seen: set[str] = set()
     for number, names in enumerate(launched):
@@ -165,12 +165,12 @@ def _chosen(launched: Sequence[Sequence[str]], fewest: int) -> list[int]:
 
 
 def coverage_text(verdict: KernelVerdict) -> str:
-    """How much of a kernel was executed."""
+    """Return how much of a kernel was executed."""
     return f"{verdict.launched} of {verdict.instances} instances, {verdict.executed:.0%} of their instructions"
 
 
 def _dims_text(problem: Problem, split_k: int) -> str:
-    """Dimensions that differ from those of a 1x1 convolution of one image, as the option ``--problem`` reads them."""
+    """Return the dimensions other than those of a 1x1 convolution of one image, as ``--problem`` reads them."""
     plain = {"pad_d": 0, "pad_h": 0, "pad_w": 0}
     dims = [f"{name}={getattr(problem, name)}" for name in DIMS if getattr(problem, name) != plain.get(name, 1)]
     return ",".join(dims) + (f" split-K {split_k}" if split_k > 1 else "")

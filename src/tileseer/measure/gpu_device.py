@@ -206,13 +206,13 @@ class GpuDevice:
 
 
 def _rows(table: pd.DataFrame, index: np.ndarray) -> dict[int, Row]:
-    """Rows of a table by their number, as far as ``index`` names them."""
+    """Return the rows of a table by their number, as far as ``index`` names them."""
     numbers = np.unique(index)
     return dict(zip(numbers.tolist(), table.iloc[numbers].to_dict("records"), strict=True))
 
 
 def _problem_class(problem: Row) -> Hashable:
-    """What decides which code of a kernel runs: filter, strides, dilations, padding, groups, alignment."""
+    """Return what decides which code of a kernel runs: filter, strides, dilations, padding, groups, alignment."""
     padded = any(int(problem[name]) for name in ("pad_d", "pad_h", "pad_w"))
     channels = (int(problem["C"]) // int(problem["G"]), int(problem["K"]) // int(problem["G"]))
     alignment = tuple(math.gcd(count, 16) for count in channels)

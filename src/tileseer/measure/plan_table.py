@@ -52,7 +52,7 @@ def write_plans(session: Session, problems: Path, chunk: int, chunks: int, build
 
 
 def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Rows of ``kernel``, ``problem_key`` and ``rank``, and the reasons of problems without a plan.
+    """Return the rows of ``kernel``, ``problem_key`` and ``rank``, and the reasons of problems without a plan.
 
     A plan whose name ``Plan`` cannot read, such as one of a new engine, is left out.
     """
@@ -87,7 +87,7 @@ def _can_parse(name: str) -> bool:
 
 
 def _kernel_id(name: str, arch: str, library: str) -> str:
-    """16 hex digits: with another version of the library, a plan is another kernel."""
+    """Return 16 hex digits: with another version of the library, a plan is another kernel."""
     return hashlib.sha256(f"{name}\n{arch}\n{library}".encode()).hexdigest()[:16]
 
 

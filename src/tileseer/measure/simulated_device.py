@@ -52,7 +52,7 @@ class SimulatedDevice:
         self._repeats = repeats
 
     def identity(self) -> str:
-        """SHA-256 of coefficients, product, seed, repeats and the syntax of the simulator's modules."""
+        """Return the SHA-256 of coefficients, product, seed, repeats and the syntax of the simulator's modules."""
         parts = {
             "coefficients": self.coefficients.model_dump(),
             "hardware": self.hardware.model_dump(),
@@ -103,7 +103,7 @@ class SimulatedDevice:
     def _truths(
         self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
     ) -> Iterator[tuple[np.ndarray, ...]]:
-        """Of the pairs that can run, in chunks: positions, noise-free times, random bits, and which of them crash."""
+        """Yield the pairs that can run, in chunks: positions, noise-free times, random bits, and which crash."""
         if not len(problem_index):
             return
         # Only the rows that occur, so that few pairs cost little.

@@ -152,7 +152,7 @@ class DriverLibrary:
         register(self.handle["conv_dispatcher_register"])
 
     def kernels(self) -> list[str]:
-        """Names of the registered kernels, in order of registration."""
+        """Return the names of the registered kernels, in order of registration."""
         names = []
         for index in range(self.get_kernel_count()):
             buffer = ctypes.create_string_buffer(1024)
@@ -162,12 +162,12 @@ class DriverLibrary:
         return names
 
     def error(self) -> str:
-        """Text of the last failure."""
+        """Return the text of the last failure."""
         return bytes(self.last_error()).decode(errors="replace")
 
 
 def as_dict(struct: ctypes.Structure) -> dict[str, Any]:
-    """Fields of a struct; text is decoded."""
+    """Return the fields of a struct; text is decoded."""
     values = {name: getattr(struct, name) for name, *_ in struct._fields_}
     return {
         name: value.decode(errors="replace") if isinstance(value, bytes) else value for name, value in values.items()

@@ -32,14 +32,14 @@ AXES = {2: (("Hi", "Y", "h"), ("Wi", "X", "w")), 3: (("Di", "Z", "d"), ("Hi", "Y
 
 
 def plan_of_kernel(kernel: str) -> tuple[str, int, str]:
-    """Data type, dimensionality and cuDNN's name of a plan, of its name as a kernel (``kernels.cudnn.kernel``)."""
+    """Return data type, dimensionality and cuDNN's name of a plan, of its name as a kernel (``kernels.cudnn``)."""
     shape, _, plan = kernel.partition("d_eng")
     _, dtype, ndim = shape.rsplit("_", 2)
     return dtype, int(ndim), f"eng{plan}"
 
 
 def channels_last_strides(shape: list[int]) -> list[int]:
-    """Strides in elements of a tensor N, C, image, whose memory ends with the channel."""
+    """Return the strides in elements of a tensor N, C, image, whose memory ends with the channel."""
     _, channels, *image = shape
     inner = [channels * math.prod(image[axis + 1 :]) for axis in range(len(image))]
     return [channels * math.prod(image), 1, *inner]
@@ -80,7 +80,7 @@ class Convolution:
         self._workspaces: dict[int, int] = {}
 
     def workspace_bytes(self, plan: str) -> int:
-        """Bytes that a plan needs; it is built at the first call. ``LookupError`` if it is not offered."""
+        """Return the bytes that a plan needs; it is built at the first call. ``LookupError`` if it is not offered."""
         if plan not in self.plans:
             raise LookupError("cuDNN does not offer this plan for the problem")
         index = self.plans.index(plan)
@@ -96,7 +96,7 @@ class Convolution:
 
 
 def _shapes(sizes: Mapping[str, int], ndim: int) -> dict[str, list[int]]:
-    """Shape of input, weight and output: N, C, image."""
+    """Return the shape of input, weight and output: N, C, image."""
     axes = AXES[ndim]
     image = [sizes[extent] for extent, _, _ in axes]
     filters = [sizes[extent] for _, extent, _ in axes]
@@ -131,7 +131,7 @@ class CudnnPlans:
         self._kernels: dict[str, ConvKernel] = {}
 
     def require(self, library: str) -> None:
-        """``OSError`` unless the library of a request is this one."""
+        """Raise an ``OSError`` unless the library of a request is this one."""
         if library not in (LIBRARY, self.version):
             raise OSError(
                 f"the plans are those of {library}, and this is {self.version}: "
@@ -139,14 +139,14 @@ class CudnnPlans:
             )
 
     def find(self, kernel: str, direction: int) -> int:
-        """Number that the driver has of a plan; it is registered at the first call."""
+        """Return the number that the driver has of a plan; it is registered at the first call."""
         if kernel not in self._kernels:
             self._kernels[kernel] = self._kernel(kernel, direction)
             self._driver.register(ctypes.byref(self._kernels[kernel]))
         return int(self._driver.find_kernel(kernel.encode()))
 
     def convolution(self, problem: ConvProblem, dtype: str, ndim: int) -> Convolution:
-        """The graph of a problem; any exception of cuDNN's means that it has no plan."""
+        """Return the graph of a problem; any exception of cuDNN's means that it has no plan."""
         key = bytes(problem), dtype, ndim
         if self._current is None or self._current[0] != key:
             self._current = None
@@ -156,7 +156,7 @@ class CudnnPlans:
         return self._current[1]
 
     def _kernel(self, kernel: str, direction: int) -> ConvKernel:
-        """The functions of a plan, as the driver calls them: no exception may leave them."""
+        """Return the functions of a plan, as the driver calls them: no exception may leave them."""
         dtype, ndim, plan = plan_of_kernel(kernel)
 
         def supports(problem: Any, why: int, size: int) -> int:
@@ -199,6 +199,6 @@ def _explain(why: int, size: int, reason: object) -> None:
 
 
 def is_right(check: abi.ConvCheck) -> bool:
-    """Whether the result of a plan counts as right."""
+    """Return whether the result of a plan counts as right."""
     errors_are_small = check.worst <= WORST_ERROR and check.relative_error <= RELATIVE_ERROR
     return not check.not_finite and bool(errors_are_small)

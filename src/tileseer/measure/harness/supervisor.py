@@ -117,11 +117,11 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         return () if self._worker is None or self._worker.pid is None else (self._worker.pid,)
 
     def device(self) -> dict[str, Any]:
-        """What the driver says of its device; ``UserError`` if it cannot say."""
+        """Return what the driver says of its device; ``UserError`` if it cannot say."""
         return self._ask_another({"do": "device"}, self._plans)
 
     def supporting(self, modules: Sequence[str], problem: Sequence[int]) -> list[str]:
-        """Kernels of some modules that can run a problem by their own checks; ``UserError`` if one cannot be loaded."""
+        """Return the kernels that can run a problem by their own checks; ``UserError`` if a module does not load."""
         return list(self._ask_another({"do": "supporting", "problem": problem}, modules)["kernels"])
 
     def _ask_another(self, request: Mapping[str, Any], modules: Sequence[str]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         return answer
 
     def offered(self, problem: Sequence[int], dtype: str, ndim: int) -> tuple[list[str], str]:
-        """Plans that cuDNN offers for a problem, in its order, and why there are none; a fault ends the worker."""
+        """Return cuDNN's plans for a problem, in its order, and why there are none; a fault ends the worker."""
         try:
             answer = self._ask({"do": "offered", "problem": problem, "dtype": dtype, "ndim": ndim}, self._plans)
         except Fault as fault:
@@ -145,7 +145,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         return answer.get("plans", []), answer["error"]
 
     def instances(self, request: Request) -> list[str]:
-        """Instances of a kernel that an emulated device launches for a problem, without executing them.
+        """Return the instances of a kernel that an emulated device launches for a problem, without executing them.
 
         None if the kernel refuses the problem; where it is not clear, an empty name.
         """
@@ -205,7 +205,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         return Outcome(status, error, {} if status == "crash" else answer, faults)
 
     def _healthy(self, request: Request) -> bool:
-        """Whether the device computes again; if not, the next call of ``measure`` reports it."""
+        """Return whether the device computes again; if not, the next call of ``measure`` reports it."""
         message = ""
         for attempt in range(PROBES):
             if attempt:
@@ -223,7 +223,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
 
 
 def _classified(answer: Mapping[str, Any]) -> tuple[str, str]:
-    """Status of a pair by a worker's answer, and why it is not ``ok``."""
+    """Return the status of a pair by a worker's answer, and why it is not ``ok``."""
     if answer["code"] != abi.OK:
         status = {abi.UNSUPPORTED: "unsupported", abi.OUT_OF_MEMORY: "skipped"}.get(answer["code"], "crash")
         return status, printable(answer["error"]) or "refused without a reason"
@@ -245,19 +245,19 @@ def _classified(answer: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def problem_numbers(problem: Mapping[Any, Any], variant: str, split_k: int) -> tuple[int, ...]:
-    """The 21 numbers of ``ConvProblemC`` for a row of problems."""
+    """Return the 21 numbers of ``ConvProblemC`` for a row of problems."""
     dims = (int(problem[name]) for name in abi.PROBLEM_DIMS.values())
     return (*dims, VARIANTS.index(variant), int(split_k))
 
 
 def printable(text: str) -> str:
-    """Text as it fits one field of a journal: one line of printable ASCII without commas and quotes."""
+    """Return text as it fits one field of a journal: one line of printable ASCII without commas and quotes."""
     line = re.sub(r"\s+", " ", text.replace(",", ";").replace('"', "'")).strip()
     return printed(line).encode("ascii", "backslashreplace").decode()[:ERROR_CHARACTERS]
 
 
 def launch_options(timing: Timing, seed: int = 1, hopeless_ms: float = 0.0) -> dict[str, Any]:
-    """Fields of ``ConvOptionsC``; a pair slower than ``hopeless_ms`` gets one sample, 0: none is given up."""
+    """Return fields of ``ConvOptionsC``; a pair slower than ``hopeless_ms`` gets one sample, 0: none is given up."""
     rotation = {"rotate_bytes": 0, "cache": abi.CACHES.index(timing.cache)}
     limits = {"hopeless_ms": hopeless_ms, "verify_millions": timing.verify_millions}
     return {**{name: getattr(timing, name) for name in TIMED}, "seed": seed, **rotation, **limits}
