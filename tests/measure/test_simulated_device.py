@@ -10,13 +10,14 @@ import pytest
 import yaml
 
 from tileseer.core.errors import UserError
+from tileseer.core.places import PACKAGE
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import kernel, resources
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.kernels.costs.coefficients import load_coefficients
 from tileseer.measure import device as base
 from tileseer.measure.device import STATUSES
-from tileseer.measure.simulated_device import SimulatedDevice
+from tileseer.measure.simulated_device import CODE_OF_TIMES, SimulatedDevice
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 
@@ -187,7 +188,8 @@ def test_identity_tells_everything_apart_that_changes_a_time():
     identities = [device(**change).identity() for change in changes]
     assert len(set(identities)) == len(changes)
     assert identities[0] == device().identity()
-    assert all(len(text) == 64 and int(text, 16) >= 0 for text in identities)
+    assert all(len(text) == 64 for text in identities)
+    assert all(any(PACKAGE.parent.glob(pattern)) for pattern in CODE_OF_TIMES)
 
 
 def test_coefficients_that_give_no_times_are_refused():
