@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dataset_files import part_of_recording
@@ -238,6 +239,17 @@ def test_a_recording_is_a_dataset_with_its_times(tmp_path):
     of_kernel = (data.candidates["kernel"] == names[pair["kernel"]]).to_numpy()
     (row,) = np.flatnonzero(of_problem[data.problem] & of_kernel[data.candidate])
     assert data.latency_ms[row] == pytest.approx(pair["median_us"] / 1000)
+
+
+def test_a_recorded_sentinel_is_in_the_dataset_and_an_old_recording_has_none(tmp_path):
+    folder = small_recording(tmp_path) / "forward_bf16"
+    path = folder / "pairs.parquet"
+    pairs = pq.read_table(path).drop_columns(["sentinel"])
+    pq.write_table(pairs, path)
+    assert np.isnan(Dataset.read(folder).sentinel).all()
+    drift = 1 + np.arange(pairs.num_rows, dtype=np.float32) / pairs.num_rows
+    pq.write_table(pairs.append_column("sentinel", pa.array(drift)), path)
+    assert np.sort(Dataset.read(folder).sentinel) == pytest.approx(drift)
 
 
 def test_the_noise_between_runs_of_a_recording_is_the_least_error_of_its_times(tmp_path):
