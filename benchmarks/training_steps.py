@@ -16,17 +16,21 @@ from pathlib import Path
 
 import pandas as pd
 
+from tileseer.config.operations import VARIANTS
 from tileseer.core.documents import read_document
 from tileseer.dataset.dataset import Dataset
 from tileseer.problems.problem_table import read_uses
 from tileseer.serve.evaluation import Evaluation, best_us
 
 Run = tuple[str, str]
+RECORDINGS = Path(__file__).parents[1] / "config/recorded"
 
 
 def times_of(results: Path, arch: str, operation: str) -> dict[Run, tuple[float, float]]:
     """Microseconds of the fastest candidates and of the picks of each training run, in one direction."""
-    dataset = Dataset.read(results / "datasets" / arch / operation)
+    measured = results / "datasets" / arch / operation
+    # A recorded arch is trained on its recording.
+    dataset = Dataset.read(measured if measured.exists() else RECORDINGS / arch / operation)
     fastest = pd.Series(best_us(dataset), dataset.problems["problem_key"])
     uses = read_uses(results / "problems" / f"{operation}.uses.parquet")
     uses["us"] = uses["problem_key"].map(fastest) * uses["occurrences"]
@@ -48,15 +52,18 @@ def main() -> None:
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--rows", type=int, default=10)
     args = parser.parse_args()
-    directions = ("forward", "bwd_data", "bwd_weight")
+    evaluations = args.results / "evaluation" / args.arch
+    directions = [name for name in VARIANTS if (evaluations / f"{name}_{args.dtype}.json").exists()]
     steps: dict[Run, list[tuple[float, float]]] = defaultdict(list)
     for direction in directions:
         for run, times in times_of(args.results, args.arch, f"{direction}_{args.dtype}").items():
             steps[run].append(times)
     whole = {run: pd.DataFrame(times).sum() for run, times in steps.items() if len(times) == len(directions)}
+    if not whole:
+        raise SystemExit(f"{args.arch}: no training run of a network has all its layers in {', '.join(directions)}")
     efficiency = pd.Series({run: 100 * best / taken for run, (best, taken) in whole.items()}).sort_values()
     print(f"{len(efficiency)} training steps: mean {efficiency.mean():.2f} %, P10 {efficiency.quantile(0.1):.2f} %\n")
-    print(f"| network | run | step | {' | '.join(directions)} |\n|---|---|---|---|---|---|")
+    print(f"| network | run | step | {' | '.join(directions)} |\n|---|---|---|{'---|' * len(directions)}")
     for network, run in efficiency.index[: args.rows]:
         cells = [efficiency[network, run], *(100 * best / taken for best, taken in steps[network, run])]
         print(f"| {network} | {run} | {' | '.join(f'{cell:.1f}' for cell in cells)} |")

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from tileseer.compile import registry, source_trees
 from tileseer.compile.compiler import find_compiler
-from tileseer.config.compile import LIBRARIES
+from tileseer.config.compile import SECTIONS_OF_LIBRARIES
 from tileseer.config.config import Config
 from tileseer.config.operations import OPERATIONS, RULE_SETS
 from tileseer.core.errors import UserError, shown
@@ -179,7 +179,7 @@ def _check_kernels(faults: _Faults, settings: Config, named_sets: Path) -> None:
 def _check_toolchain(faults: _Faults, settings: Config, ck_api: Path) -> None:
     requested, device = settings.compile, settings.benchmark.device
     compiles = requested.toolchain != "none"
-    roots = {name: getattr(settings, name).root for name in LIBRARIES}
+    roots = {name: getattr(settings, name).root for name in SECTIONS_OF_LIBRARIES}
     if compiles:
         # Each on its own, then what rules need of both.
         faults.first(partial(find_compiler, requested))

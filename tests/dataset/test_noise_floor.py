@@ -19,13 +19,6 @@ def test_an_interval_of_equal_values_is_a_point_and_of_others_holds_the_figure()
     assert efficiency.intervals(values) == efficiency.intervals(values)
 
 
-def test_the_block_of_resampling_does_not_change_what_is_drawn(monkeypatch):
-    values = np.random.default_rng(0).random(50)
-    whole = efficiency.intervals(values)
-    monkeypatch.setattr(efficiency, "_BLOCK", 50 * 2000)
-    assert efficiency.intervals(values) == whole
-
-
 def test_without_noise_the_floor_is_perfect():
     measured = np.array([[1.0, 0.9, 0.0], [0.5, 1.0, 0.7]])
     np.testing.assert_allclose(noise_floor.of_errors(measured, np.zeros_like(measured)), 1.0)
@@ -68,17 +61,17 @@ def test_contributions_are_the_difference_of_the_scores():
     bare = dataclasses.replace(trained.model, pool=data.candidates)
     scores = bare.score_pairs(problems, *index)
     all_of_them = explain.contributions(bare, problems, data.candidates, pick, best)
-    assert len(all_of_them[0]) == explain.SHOWN
+    assert len(all_of_them[0]) == explain.FEATURES_OF_A_PICK
     total = sum(entry.contribution for entry in every(bare, problems, data, pick, best))
     assert total == pytest.approx(scores[0] - scores[1], abs=1e-4)
 
 
 def every(model, problems, data, pick, best):
-    shown, explain.SHOWN = explain.SHOWN, 1000
+    shown, explain.FEATURES_OF_A_PICK = explain.FEATURES_OF_A_PICK, 1000
     try:
         return explain.contributions(model, problems, data.candidates, pick, best)[0]
     finally:
-        explain.SHOWN = shown
+        explain.FEATURES_OF_A_PICK = shown
 
 
 def test_what_all_training_problems_share_says_nothing_of_distances():

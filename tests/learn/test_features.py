@@ -133,7 +133,7 @@ def test_a_subset_has_the_values_of_the_whole(variant):
 def test_results_do_not_depend_on_the_chunk(monkeypatch):
     pairs = pairs_of(samples.measured())
     whole = TILESEER.matrix(*pairs)
-    monkeypatch.setattr(features, "CHUNK", 13)
+    monkeypatch.setattr(features, "PAIRS_AT_ONCE", 13)
     np.testing.assert_array_equal(TILESEER.matrix(*pairs), whole)
 
 

@@ -119,8 +119,3 @@ def test_a_foreign_prior_is_refused(folder, tmp_path):
         read_prior(folder, "reference", "forward")
     with pytest.raises(UserError, match="no such file"):
         read_prior(tmp_path, "tileseer", "forward")
-
-
-def test_it_is_deterministic(folder):
-    rows = few_rows(samples.measured(), 0.2)
-    assert correct(rows, folder).model.text == correct(rows, folder).model.text

@@ -59,13 +59,14 @@ def test_what_no_reader_needs_of_a_text_changes_no_score_and_no_reason(booster):
     for options in ({}, {"pred_contrib": True}, {"start_iteration": 7, "num_iteration": 9}):
         np.testing.assert_array_equal(short.predict(table(2), **options), booster.predict(table(2), **options))
     assert short.feature_importance("split").tolist() == booster.feature_importance("split").tolist()
+    assert "[num_threads: 0]" in trees.canonical(text) and trees.feature_names(text) == booster.feature_name()
 
 
 def test_many_rows_have_the_scores_of_few(booster, monkeypatch):
     rounded = trees.round_leaves(lightgbm.Booster(model_str=booster.model_to_string()))
     data = table(3)
     few = trees.predict(rounded, data, 1)
-    monkeypatch.setattr(trees, "MANY", 100)
+    monkeypatch.setattr(trees, "ROWS_FOR_TREES_TOGETHER", 100)
     np.testing.assert_array_equal(trees.predict(rounded, data, 1), few)
     assert all((tree.leaf % UNIT == 0).all() for tree in trees.nodes(rounded.model_to_string()))
 
@@ -77,12 +78,5 @@ def test_a_tree_that_is_one_leaf():
 
 
 def test_what_is_no_model_is_refused():
-    assert trees.feature_names("no model") == []
     with pytest.raises(UserError, match="LightGBM"):
         trees.load_trees("no model")
-
-
-def test_a_text_names_no_number_of_threads(booster):
-    text = trees.canonical(booster.model_to_string())
-    assert "[num_threads: 0]" in text
-    assert trees.feature_names(text) == booster.feature_name()

@@ -58,17 +58,6 @@ def test_a_wrong_table_is_refused_with_the_line(tmp_path, line, columns, told):
         layers.read_layers(table(tmp_path / "n.csv", right, line, columns=columns))
 
 
-def test_the_networks_of_a_table_have_a_family_and_train_or_not(tmp_path):
-    dims = row().removeprefix("net,layer,")
-    lines = [f"{name},conv,{dims},{family},{split}" for name, family, split in (
-        ("a", "", "train"), ("a", "", "test"), ("b", "bs", "test"), ("b", "bs", "train"), ("c", "", "validation")
-    )]  # fmt: skip
-    path = table(tmp_path / "n.csv", *lines, columns=("network", "layer", *DIMS, "family", "split"))
-    assert layers.read_networks(path) == {"a": ("a", True), "b": ("bs", True), "c": ("c", False)}
-    with pytest.raises(UserError, match="line 3: network is ''"):
-        layers.read_networks(table(tmp_path / "bad.csv", row(), ",layer,1"))
-
-
 def test_a_plain_table_stands_for_one_run_in_all_directions(tmp_path):
     (read,) = layers.read_layers(table(tmp_path / "n.csv", row(C=8, K=4)))
     assert (read.run, read.occurrences, read.directions, read.split) == ("", 1, VARIANTS, "test")

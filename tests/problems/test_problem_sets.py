@@ -97,17 +97,12 @@ def test_whole_runs_of_the_split_are_sampled_in_turn_over_families_up_to_the_siz
         for w in range(2)
     ]
     table.append(layer("net0", "run0", split="train", C=999))
+    table.append(layer("net9", "run0", directions=("bwd_data",), C=2))
     runs = sample_runs(table, 0)
     assert len(runs) == 9  # net0's run0 is not whole
     assert not sample_runs(table, 10)  # each run is more than a tenth of ten problems
     assert len({run.network for run in runs[:5]}) == 5
     assert sample_runs(table, 20) == runs
-
-
-def test_runs_of_another_direction_are_not_sampled():
-    table = [layer(directions=("forward",)), layer("other", directions=("bwd_data",), C=2)]
-    (run,) = sample_runs(table, 0)
-    assert run.network == "net"
 
 
 def test_sampled_train_layers_come_from_every_family_and_never_twice_at_two_batch_sizes():

@@ -8,7 +8,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from tileseer import preflight
 from tileseer.compile import registry, source_trees
-from tileseer.config.compile import LIBRARIES
+from tileseer.config.compile import SECTIONS_OF_LIBRARIES
 from tileseer.config.config import check
 from tileseer.config.names import ARCH_PATTERN
 from tileseer.config.operations import OPERATION_PATTERN, OPERATIONS
@@ -38,7 +38,7 @@ try:
     SETTINGS = check(config).located(HERE)
     preflight.refuse_faults(SETTINGS, Path(RULE_SETS), Path(COEFFICIENTS), Path(API))
     # What compiled kernels depend on outside of this folder.
-    ROOTS = {name: getattr(SETTINGS, name).root for name in LIBRARIES}
+    ROOTS = {name: getattr(SETTINGS, name).root for name in SECTIONS_OF_LIBRARIES}
     TOOLCHAIN = registry.fingerprint(SETTINGS.compile, ROOTS)
     CK_LEVEL = source_trees.ck_level(SETTINGS.ck, Path(API), compiles=SETTINGS.compile.toolchain == "hipcc")
 except UserError as error:

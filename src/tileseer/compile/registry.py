@@ -7,7 +7,7 @@ from pathlib import Path
 from tileseer.compile import compiler
 from tileseer.compile.compiler import Compiler
 from tileseer.compile.source_trees import HeaderTree, tree_commit, tree_of
-from tileseer.config.compile import LIBRARIES, CacheSettings, CompileSettings
+from tileseer.config.compile import SECTIONS_OF_LIBRARIES, CacheSettings, CompileSettings
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
@@ -28,7 +28,7 @@ def builder_parts(
         program = driver_compiler(requested)
         return program, HeaderTree(native), requested, open_cache(cache.folder, cache.max_gib), native
     refuse_other_toolchain(requested, arch)
-    roots = {name: section.of(settings, name).root for name, section in LIBRARIES.items()}
+    roots = {name: section.of(settings, name).root for name, section in SECTIONS_OF_LIBRARIES.items()}
     return (
         compiler.find_compiler(requested),
         tree_of(requested.toolchain, roots),

@@ -24,7 +24,10 @@ class CutlassSettings(Section):
     ``make cuda-toolchain``."""
 
 
-LIBRARIES: dict[str, type[CkSettings] | type[CutlassSettings]] = {"ck": CkSettings, "cutlass": CutlassSettings}
+SECTIONS_OF_LIBRARIES: dict[str, type[CkSettings] | type[CutlassSettings]] = {
+    "ck": CkSettings,
+    "cutlass": CutlassSettings,
+}
 """Sections of the libraries of kernels."""
 
 

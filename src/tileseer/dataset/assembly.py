@@ -24,7 +24,7 @@ from tileseer.measure.journal import MALFORMED, pair_text, read_journal
 from tileseer.measure.receipt import COUNTED_COLUMNS, Receipt, counted, digest_rows, summarize_rows
 
 REPEATED = "pairs of the same jobs, drawn at random and measured again by another worker"
-LATENCY = {
+LATENCY_OF_KIND = {
     "simulated": "mean of the simulated device's launches",
     "measured": "median of the samples; of a pair that was measured again the mean of both workers' times",
 }
@@ -80,7 +80,7 @@ def write_dataset(
 
 
 def _measured_rows(chunk: ChunkFiles, receipt: Receipt, pairs: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Journal rows of the pairs of a chunk, one a pair, with the mean of repeated times; and the malformed lines.
+    """Return the journal rows of a chunk, one a pair, with the mean of repeated times; and the malformed lines.
 
     ``UserError`` unless they are those of the receipt.
     """
@@ -102,7 +102,7 @@ def _measured_rows(chunk: ChunkFiles, receipt: Receipt, pairs: pa.Table) -> tupl
 
 
 def _numbered(rows: pa.Table, pairs: pa.Table, kernels: pa.Table, problems: pa.Table) -> pa.Table:
-    """Journal rows as ``PAIRS``; ``pairs`` are those of their support table."""
+    """Return the journal rows as ``PAIRS``; ``pairs`` are those of their support table."""
     rank = pa.nulls(rows.num_rows)
     if support_table.RANK.name in pairs.column_names:
         at = pc.index_in(pair_text(rows), value_set=pair_text(pairs).combine_chunks())
@@ -140,7 +140,7 @@ def _describe(receipts: Sequence[Receipt], arch: str, operation: str, library: s
         measurement_id=only("measurement_id"),
         operations=[operation],
         library=library or None,
-        latency=LATENCY.get(only("device_kind"), ""),
+        latency=LATENCY_OF_KIND.get(only("device_kind"), ""),
         provenance={},
         between_runs={operation: between} if between else {},
     )

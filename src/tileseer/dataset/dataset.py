@@ -119,7 +119,7 @@ class Dataset:
         )
 
     def with_estimates(self, hardware: Hardware, coefficients: Coefficients) -> Dataset:
-        """The same with resources by formula, where no compiler described the kernels and there is a formula."""
+        """Return the same with resources by formula, where no compiler described the kernels and there is a formula."""
         estimate = library_of_arch(self.arch).estimate
         if set(self.candidates["resources_from"]) != {"unknown"} or estimate is None:
             return self
@@ -128,12 +128,12 @@ class Dataset:
         return replace(self, candidates=self.candidates.assign(resources_from="estimated", **columns))
 
     def only(self, keep: np.ndarray) -> Dataset:
-        """Some of the pairs, by mask or by position, of the same problems and candidates."""
+        """Return some of the pairs, by mask or by position, of the same problems and candidates."""
         kept: dict[str, Any] = {name: getattr(self, name)[keep] for name in _OF_PAIRS}
         return replace(self, **kept)
 
     def followed_by(self, other: Dataset) -> Dataset:
-        """These, and behind them the problems, candidates and pairs of the other data type, as if of this one."""
+        """Return these and behind them the problems, candidates and pairs of another data type, as if of this one."""
         problems = pd.concat([self.problems, other.problems], ignore_index=True)
         problems["dtype"] = self.problems["dtype"].iloc[0]
         candidates = pd.concat([self.candidates, other.candidates], ignore_index=True)
@@ -183,11 +183,11 @@ class Dataset:
         return efficiency
 
     def grid(self, problems: np.ndarray) -> np.ndarray:
-        """Efficiency of every candidate for some problems (int [R]), float64 [R, Q]: 0 where nothing was measured."""
+        """Return the efficiency of every candidate for some problems (int [R]), [R, Q]; 0 if nothing was measured."""
         return self.spread_out(problems, self.efficiency, 0.0)
 
     def spread_out(self, problems: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:
-        """One value per pair as a table of some problems (int [R]) and all candidates, float64 [R, Q]."""
+        """Return one value per pair as a table of some problems (int [R]) and all candidates, float64 [R, Q]."""
         position = np.full(len(self.problems), -1)
         position[problems] = np.arange(len(problems))
         rows = position[self.problem] >= 0
@@ -197,7 +197,7 @@ class Dataset:
 
 
 def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, folder: Path) -> tuple[pd.DataFrame, np.ndarray]:
-    """One row a candidate, by name and split-K, and for each pair the row of its candidate, int32 [n].
+    """Return one row a candidate, by name and split-K, and for each pair the row of its candidate, int32 [n].
 
     Kernels that were built, with each split-K that they were built for, or that occurs where that is unknown.
     """

@@ -13,7 +13,7 @@ import numpy as np
 
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target
-from tileseer.kernels.miopen.find_db import Entry, Key, UnusableError, parse_entry, read_lines
+from tileseer.kernels.miopen.find_db import Key, UnusableError, parse_entry, read_lines
 from tileseer.measure.device import are_times
 from tileseer.problems.problem import Problem
 
@@ -39,12 +39,12 @@ class Database:
     refused: list[Refused] = field(default_factory=list)
 
     def reasons(self) -> dict[str, int]:
-        """How often each reason was one, most often first."""
+        """Return how often each reason was one, most often first."""
         return dict(Counter(one.reason for one in self.refused).most_common())
 
 
 def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> Database:
-    """Times of ``solvers`` in find-dbs of one GPU; everything else is refused piece by piece.
+    """Read the times of ``solvers`` in find-dbs of one GPU; everything else is refused piece by piece.
 
     ``UserError``: a file that is damaged, of another GPU than ``arch``, or without any time.
     """
@@ -79,7 +79,12 @@ def _add(database: Database, solvers: frozenset[str], file: str, number: int, li
     for value in filter(None, values.strip().split(";")):
         try:
             entry = parse_entry(value)
-            milliseconds = _milliseconds(entry)
+            try:
+                milliseconds = float(entry.time)
+            except ValueError:
+                raise UnusableError("the time is no number") from None
+            if not are_times(np.array(milliseconds)):
+                raise UnusableError("the time is not between 1 ns and an hour")
             if entry.solver not in solvers:
                 raise UnusableError("unknown solver")
             if (problem, entry.solver) in database.times:
@@ -87,14 +92,3 @@ def _add(database: Database, solvers: frozenset[str], file: str, number: int, li
             database.times[problem, entry.solver] = milliseconds
         except UnusableError as error:
             database.refused.append(Refused(file, number, str(error), value))
-
-
-def _milliseconds(entry: Entry) -> float:
-    """The time as a number; ``UnusableError`` if it is no time."""
-    try:
-        milliseconds = float(entry.time)
-    except ValueError:
-        raise UnusableError("the time is no number") from None
-    if not are_times(np.array(milliseconds)):
-        raise UnusableError("the time is not between 1 ns and an hour")
-    return milliseconds

@@ -8,11 +8,11 @@ import pandas as pd
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 
-CUDNN = "cudnn.csv"
+CUDNN_FILE = "cudnn.csv"
 """By operation: the times of cuDNN."""
-CHOICES = "rivals.parquet"
+CHOICES_FILE = "rivals.parquet"
 """By operation: the times of what cuDNN and PyTorch choose."""
-LIBRARIES = {
+COLUMN_OF_LIBRARY = {
     "cuDNN": "median_us",
     "cuDNN's first plan": "first_us",
     "PyTorch's default": "torch_us",
@@ -22,16 +22,16 @@ LIBRARIES = {
 
 
 def read_library_times(files: Sequence[Path]) -> pd.DataFrame:
-    """Microseconds of ``LIBRARIES`` by problem key; a column for each that ``files`` have times of.
+    """Read the microseconds of other libraries by problem key; a column for each that ``files`` have times of.
 
-    ``files``: ``CUDNN``, ``CHOICES`` and the ``problems.parquet`` beside it, each only where the recording has it.
+    ``files``: ``CUDNN_FILE``, ``CHOICES_FILE`` and the ``problems.parquet`` beside it, where the recording has them.
     """
     by_name = {path.name: path for path in files}
     tables = []
-    if CUDNN in by_name:
-        tables.append(_cudnn_times(by_name[CUDNN]))
-    if CHOICES in by_name:
-        tables.append(_chosen_times(by_name[CHOICES]))
+    if CUDNN_FILE in by_name:
+        tables.append(_cudnn_times(by_name[CUDNN_FILE]))
+    if CHOICES_FILE in by_name:
+        tables.append(_chosen_times(by_name[CHOICES_FILE]))
     if not tables:
         return pd.DataFrame(index=pd.Index([], name="problem_key"))
     return pd.concat(tables, axis=1)
@@ -48,5 +48,5 @@ def _cudnn_times(path: Path) -> pd.DataFrame:
 def _chosen_times(path: Path) -> pd.DataFrame:
     choices, problems = parquet.read_table(path), parquet.read_table(path.with_name("problems.parquet"))
     keys = problems["problem_key"].to_numpy()[choices["problem"].to_numpy()]
-    names = {column: name for name, column in LIBRARIES.items() if column in choices.column_names}
+    names = {column: name for name, column in COLUMN_OF_LIBRARY.items() if column in choices.column_names}
     return choices.select(list(names)).to_pandas().rename(columns=names).set_index(pd.Index(keys, name="problem_key"))

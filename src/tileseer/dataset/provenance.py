@@ -46,5 +46,5 @@ class Recording(Document):
         return self.device_kind or "recorded"
 
     def description(self) -> dict[str, str]:
-        """Everything that explains the times."""
+        """Return everything that explains the times."""
         return {"times": self.latency, **self.provenance}

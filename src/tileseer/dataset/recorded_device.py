@@ -42,21 +42,21 @@ class RecordedDevice:
         self._offers = rows[rows["rank"].notna()].sort_values("rank").groupby("problem_key")["kernel"]
 
     def identity(self) -> str:
-        """The recording's digest."""
+        """Return the recording's digest."""
         return self._identity
 
     def has_times(self, key: str) -> bool:
-        """Whether any candidate of a problem has a time."""
+        """Return whether any candidate of a problem has a time."""
         return key in self._rows.index.get_level_values("problem_key")
 
     def offered(self, key: str) -> list[str]:
-        """Kernels that the library offered for a problem, in its order; none where it was not recorded."""
+        """Return the kernels that the library offered for a problem, in its order; none where it was not recorded."""
         return self._offers.get_group(key).astype(str).tolist() if key in self._offers.groups else []
 
     def measure(
         self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
     ) -> Times:
-        """The recorded times of n pairs as ``Device.measure`` says; ``unsupported`` without one."""
+        """Return the recorded times of n pairs as ``Device.measure`` says; ``unsupported`` without one."""
         keys = problems["problem_key"].to_numpy()[problem_index]
         names = candidates["candidate"].to_numpy()[candidate_index]
         rows = self._rows.reindex(pd.MultiIndex.from_arrays([keys, names]))

@@ -22,11 +22,11 @@ REFUSED = "refused.tsv"
 LATENCY = (
     "what MIOpen's find step measured, one time a solver; only the fastest solver of each algorithm is in a database"
 )
-PROBLEMS = pa.schema([(name, pa.int32()) for name in DIMS])
+PROBLEM_COLUMNS = pa.schema([(name, pa.int32()) for name in DIMS])
 """The rest of a problem follows from these, the operation, and a column ``layout`` if there are several layouts."""
 LAYOUT = pa.field("layout", pa.string())
-KERNELS = pa.schema([("kernel", pa.string())])
-PAIRS = pa.schema(
+KERNEL_COLUMNS = pa.schema([("kernel", pa.string())])
+PAIR_COLUMNS = pa.schema(
     [
         *((name, pa.int32()) for name in ("problem", "kernel", "split_k")),
         ("status", pa.dictionary(pa.int32(), pa.string())),
@@ -37,7 +37,7 @@ PAIRS = pa.schema(
 
 
 def digests(paths: Sequence[Path]) -> str:
-    """Names and SHA-256 of files, for the provenance."""
+    """Return the names and SHA-256 of files, for the provenance."""
     return ", ".join(f"{path.name} ({file_digest(path)[:16]})" for path in paths)
 
 
@@ -87,13 +87,13 @@ def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], a
     ).sort_values(["problem", "kernel"])
     folder.mkdir()
     dims = {name: [getattr(problem, name) for problem in problems] for name in DIMS}
-    listed = pa.table(dims, PROBLEMS)
+    listed = pa.table(dims, PROBLEM_COLUMNS)
     if any(problem.layout for problem in problems):
         listed = listed.append_column(LAYOUT, pa.array([problem.layout for problem in problems]))
     tables = {
         "problems": listed,
-        "kernels": pa.table({"kernel": names}, KERNELS),
-        "pairs": pa.Table.from_pandas(rows, PAIRS, preserve_index=False).replace_schema_metadata(None),
+        "kernels": pa.table({"kernel": names}, KERNEL_COLUMNS),
+        "pairs": pa.Table.from_pandas(rows, PAIR_COLUMNS, preserve_index=False).replace_schema_metadata(None),
     }
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet", compression="zstd", compression_level=19)

@@ -86,7 +86,7 @@ def read_recording(folder: Path) -> Recording:
 
 
 def check_recording(folder: Path, operation: str, hardware: Hardware) -> Recording:
-    """The description of a recording; ``UserError`` unless it is of a device and has the tables of an operation."""
+    """Read the description of a recording; ``UserError`` unless it has the device and the tables of an operation."""
     recording = read_recording(folder)
     if operation not in recording.operations:
         raise UserError(
@@ -104,7 +104,7 @@ def check_recording(folder: Path, operation: str, hardware: Hardware) -> Recordi
 
 
 def describe(folder: Path) -> tuple[Recording, Operation]:
-    """What the dataset in ``folder`` is of, with its measurement id; ``UserError`` where there is none."""
+    """Return what the dataset in ``folder`` is of, with its measurement id; ``UserError`` where there is none."""
     own = (folder / FILE).is_file()
     recording = read_recording(folder if own else folder.parent)
     operation = recording.operations[0] if own else folder.name
@@ -143,7 +143,7 @@ def write_tables(folder: Path, recording: Recording, tables: Mapping[str, pa.Tab
 
 
 def _read_problems(path: Path, operation: Operation) -> pd.DataFrame:
-    """Problems in the form of the problems stage; of those that are dimensions only, all are for training."""
+    """Read the problems, in the form of the problems stage; without one, all are for training."""
     table = _read_table(path, {"problem_key": problem_table.SCHEMA}, parquet.schema([(n, pa.int32()) for n in DIMS]))
     try:
         rows, layouts = table[list(DIMS)].to_numpy(), table.get("layout")
@@ -160,7 +160,7 @@ def _read_problems(path: Path, operation: Operation) -> pd.DataFrame:
 
 
 def _read_kernels(path: Path, arch: str) -> pd.DataFrame:
-    """Kernels of the library of an arch, each with a name of its own."""
+    """Read the kernels of the library of an arch, each with a name of its own."""
     together = {"registers": REPORTED, "kernel_id": KERNELS}
     table = _read_table(path, together, parquet.schema([("kernel", pa.string())]))
     names = table["kernel"].tolist()
@@ -188,7 +188,7 @@ def _read_kernels(path: Path, arch: str) -> pd.DataFrame:
 
 
 def _read_pairs(path: Path, ranked: bool) -> pd.DataFrame:
-    """The tried pairs, whose numbers can be; ``ranked``: a library offered the kernels in an order."""
+    """Read the tried pairs, whose numbers can be; ``ranked``: a library offered the kernels in an order."""
     pairs = _read_table(path, {}, pa.schema([PAIRS.field(name) for name in IN_EVERY_RECORDING]))
     # A recording from before the workflow's harness has no sentinel.
     for name in ("rank", "sentinel"):
@@ -209,7 +209,7 @@ def _read_pairs(path: Path, ranked: bool) -> pd.DataFrame:
 
 
 def _read_table(path: Path, together: Mapping[str, pa.Schema], expected: pa.Schema) -> pd.DataFrame:
-    """A table with ``expected`` columns, some rows unless nothing was tried, and text that can be printed.
+    """Read a table with ``expected`` columns, some rows unless nothing was tried, and text that can be printed.
 
     ``together``: columns that have to be there where another one is. Floats are float64, by Arrow: damage leaves NaNs
     that NumPy only converts with a warning.
@@ -229,7 +229,7 @@ def _read_table(path: Path, together: Mapping[str, pa.Schema], expected: pa.Sche
 
 
 def _refuse(path: Path, name: str, values: pd.Series, right: pd.Series | Sequence[bool] | np.ndarray) -> None:
-    """``UserError`` with the first of ``values`` that is not ``right``."""
+    """Raise ``UserError`` with the first of ``values`` that is not ``right``."""
     right = np.asarray(right, bool)
     if not right.all():
         row = int(np.argmin(right))

@@ -62,7 +62,7 @@ def best_single(dataset: Dataset, used: np.ndarray) -> dict[int, int]:
 
 
 def _fixed_order(dataset: Dataset, supported: np.ndarray, used: np.ndarray) -> dict[int, list[int]]:
-    """Candidate rows in order of preference, by ndim, chosen on the problems ``used`` (bool [P]) alone."""
+    """Return the candidate rows in order of preference, by ndim, chosen on the problems ``used`` (bool [P]) alone."""
     training = np.flatnonzero(used & (dataset.best_tflops > 0))
     achieved, able = dataset.grid(training), supported[training]
     dimensions = dataset.problems["ndim"].to_numpy()[training]

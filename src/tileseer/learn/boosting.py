@@ -96,7 +96,7 @@ class Boosting:
 
 
 def parameters(settings: TrainingParameters, threads: int, rows: int = ROWS_FOR_FULL_LEAVES) -> dict[str, Any]:
-    """LightGBM's parameters; ``rows`` are those to learn from, of all folds."""
+    """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds."""
     share, least = min(rows / ROWS_FOR_FULL_LEAVES, 1.0), min(LEAST_ROWS_OF_A_LEAF, settings.min_child_samples)
     return FIXED | {
         "num_leaves": min(settings.num_leaves, max(rows // ROWS_PER_LEAF, LEAST_LEAVES)),

@@ -6,34 +6,21 @@ import numpy as np
 
 LEVEL = 95
 """Percent of the resampled figures that an interval holds."""
-DRAWS = 2000
+RESAMPLED_FIGURES = 2000
 SEED = 1
-_BLOCK = 1 << 22
+_VALUES_AT_A_TIME = 1 << 22
 """Values resampled at a time, which bounds the memory."""
 
 Interval = list[float]
 
 
-def summary(efficiency: np.ndarray) -> dict[str, float]:
-    """Mean, median, 10th percentile and minimum of efficiencies, in percent with four decimals."""
-    if not len(efficiency):
-        return dict.fromkeys(("mean", "median", "p10", "min"), 0.0)
-    values = {
-        "mean": efficiency.mean(),
-        "median": np.median(efficiency),
-        "p10": np.percentile(efficiency, 10),
-        "min": efficiency.min(),
-    }
-    return {name: percent(value) for name, value in values.items()}
-
-
 def percent(share: float | np.floating) -> float:
-    """``share`` as a percentage with four decimals."""
+    """Return ``share`` as a percentage with four decimals."""
     return round(100 * float(share), 4)
 
 
 def intervals(values: np.ndarray) -> dict[str, Interval]:
-    """[low, high] of mean, median and 10th percentile of efficiencies (0..1), in percent; empty for none.
+    """Return [low, high] of mean, median and 10th percentile of efficiencies (0..1), in percent; empty for none.
 
     ``values`` [n], or [n, repeats]: of several picks for each problem the figures are means over the repeats.
     The percentile bootstrap: the same values in the same order give the same interval.
@@ -48,16 +35,16 @@ def intervals(values: np.ndarray) -> dict[str, Interval]:
 
 
 def interval_of_mean(values: np.ndarray) -> Interval:
-    """[low, high] of the mean of values, for instance of paired differences (0..1), in percent."""
+    """Return [low, high] of the mean of values, for instance of paired differences (0..1), in percent."""
     return _interval(_resampled(values, lambda x: x.mean(axis=1)))
 
 
 def _resampled(values: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     draw = np.random.default_rng(SEED)
-    rows = max(_BLOCK // values.size, 1)
+    rows = max(_VALUES_AT_A_TIME // values.size, 1)
     parts = []
-    for first in range(0, DRAWS, rows):
-        count = min(rows, DRAWS - first)
+    for first in range(0, RESAMPLED_FIGURES, rows):
+        count = min(rows, RESAMPLED_FIGURES - first)
         parts.append(figure(values[draw.integers(len(values), size=(count, len(values)))]))
     return np.concatenate(parts)
 

@@ -12,18 +12,18 @@ from tileseer.learn.formula import Formula
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Contribution
 
-SHOWN = 5
+FEATURES_OF_A_PICK = 5
 """Features named for a pick."""
 FORMULA = "formula_us"
 """Name of the formula's time among the features: what a score starts from."""
-ROWS = 256
+TRAINING_PROBLEMS_AT_A_TIME = 256
 """Problems whose distances are computed at a time."""
 
 
 def contributions(
     model: Model, problems: pd.DataFrame, candidates: pd.DataFrame, pick: np.ndarray, best: np.ndarray
 ) -> list[list[Contribution]]:
-    """Features that spoke most for the pick against the best candidate, for each of R problems.
+    """Return the features that spoke most for the pick against the best candidate, for each of R problems.
 
     ``pick`` and ``best`` (int [R]) are rows of ``candidates``. A contribution is the difference of the two SHAP values
     (LightGBM's exact TreeSHAP) in the space of the score: positive ones made the pick look better than the best.
@@ -40,7 +40,7 @@ def contributions(
         matrix = np.column_stack([matrix, np.exp(-says)])
         shap = np.column_stack([shap, model.spec.formula.weight * says])
     difference = shap[:count] - shap[count:]
-    order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :SHOWN]
+    order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :FEATURES_OF_A_PICK]
     return [
         [
             Contribution(
@@ -69,30 +69,30 @@ class Novelty:
         self._seen, self._new = seen / scale, new / scale
 
     def away(self, row: int) -> np.ndarray:
-        """How unlike each training problem a problem is, [T]."""
+        """Return how unlike each training problem a problem is, [T]."""
         return np.asarray(np.sqrt(((self._seen - self._new[row]) ** 2).sum(axis=1)))
 
     def nearest(self, row: int) -> int:
-        """The training problem most like a problem."""
+        """Return the training problem most like a problem."""
         return int(self.away(row).argmin())
 
     def percentile(self, row: int) -> float:
-        """Share of training problems that are nearer to their nearest neighbour than a problem is to its, percent."""
+        """Return the percentage of training problems that are nearer to their nearest neighbour than a problem is."""
         return float(100 * np.mean(self._usual < self.away(row).min()))
 
     @cached_property
     def _usual(self) -> np.ndarray:
         """Distance of each training problem from its nearest neighbour, [T], from a few rows at a time."""
         square, least = (self._seen**2).sum(axis=1), np.empty(len(self._seen))
-        for start in range(0, len(square), ROWS):
-            part = slice(start, start + ROWS)
+        for start in range(0, len(square), TRAINING_PROBLEMS_AT_A_TIME):
+            part = slice(start, start + TRAINING_PROBLEMS_AT_A_TIME)
             away = square[part, None] + square - 2 * self._seen[part] @ self._seen.T
             np.fill_diagonal(away[:, start:], np.inf)
             least[part] = away.min(axis=1)
         return np.sqrt(np.maximum(least, 0.0))
 
     def outside(self, row: int) -> list[str]:
-        """Problem features whose value no training problem reaches, with the range that training covers."""
+        """Return the problem features whose value no training problem reaches, with the range that training covers."""
         low, high = self._training.min(axis=0), self._training.max(axis=0)
         return [
             f"{name} {value:.6g}, trained on {low[i]:.6g} to {high[i]:.6g}"

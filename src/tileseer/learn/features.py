@@ -19,7 +19,7 @@ from tileseer.problems.problem_rows import columns_of_frame
 
 CODE_COLUMNS = tuple(feature.name for feature in CODE_FEATURES)
 """Columns of candidates that only a compiler knows."""
-CHUNK = 8192
+PAIRS_AT_ONCE = 8192
 """Pairs evaluated at a time: about thirty float32 temporaries of this length stay in the second-level cache."""
 UNKNOWN = -1.0
 """Value of what no build has said."""
@@ -40,7 +40,7 @@ def feature_set(name: str) -> FeatureSet:
 
 
 def fitting(name: str, candidates: pd.DataFrame, problems: Container[str] = ()) -> str:
-    """The feature set to train with; ``problems`` are the columns of their table.
+    """Return the feature set to train with; ``problems`` are the columns of their table.
 
     That with the code's features if there is one and a compiler described the candidates, that with the layout if the
     problems have several.
@@ -62,7 +62,7 @@ class Features:
 
     @classmethod
     def of(cls, name: str, gpu: Hardware, names: Sequence[str] | None = None) -> Self:
-        """The features ``names`` (default: all, in the set's order) of the set ``name``; ``UserError`` for others."""
+        """Return the features ``names`` of the set ``name``, by default all; ``UserError`` for others."""
         chosen = feature_set(name)
         unknown = sorted(set(names or ()) - set(chosen.names))
         if unknown:
@@ -82,7 +82,7 @@ class Features:
     def matrix(
         self, problems: pd.DataFrame, candidates: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray
     ) -> np.ndarray:
-        """Features of n pairs, [n, F] of the set's ``dtype``, stored by columns, as LightGBM reads it.
+        """Return the features of n pairs, [n, F] of the set's ``dtype``, stored by columns, as LightGBM reads it.
 
         ``problem`` and ``candidate`` (int [n]) are rows of the two tables. A row depends on its own pair only, never
         on which other pairs are requested. ``UserError`` for mixed directions.
@@ -90,16 +90,16 @@ class Features:
         return self.gather(self.problem_columns(problems), self.candidate_columns(candidates), problem, candidate)
 
     def problem_columns(self, problems: pd.DataFrame) -> Columns:
-        """What the features read of problems of one direction and data type, float64 [P] by name."""
+        """Return what the features read of problems of one direction and data type, float64 [P] by name."""
         return self.set.problem_columns(columns_of_frame(problems), _operation(problems), self.gpu)
 
     def candidate_columns(self, candidates: pd.DataFrame) -> Columns:
-        """What the features read of candidates, float64 [Q] by name, ``UNKNOWN`` for NaN: trees only compare."""
+        """Return what the features read of candidates, float64 [Q] by name, ``UNKNOWN`` for NaN: trees only compare."""
         columns = self.set.candidate_columns(candidates, self.gpu)
         return {name: np.nan_to_num(values, nan=UNKNOWN) for name, values in columns.items()}
 
     def gather(self, problems: Columns, candidates: Columns, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
-        """``matrix`` from the columns of problems and candidates, to make once for several matrices."""
+        """Return ``matrix`` from the columns of problems and candidates, to make once for several matrices."""
         dtype, row = self.set.dtype, {name: position for position, name in enumerate(self.names)}
         result = np.empty((len(row), len(problem)), dtype)
         fixed = [
@@ -110,8 +110,8 @@ class Features:
         ]
         of_pairs = [(row[feature.name], feature.values) for feature in self.set.pair if feature.name in row]
         tables = _as(problems, dtype), _as(candidates, dtype)
-        for start in range(0, len(problem), CHUNK):
-            part = slice(start, start + CHUNK)
+        for start in range(0, len(problem), PAIRS_AT_ONCE):
+            part = slice(start, start + PAIRS_AT_ONCE)
             index = (problem[part].astype(np.intp), candidate[part].astype(np.intp))
             for target, values, kind in fixed:
                 # Straight into the matrix: the mode that checks the rows would gather into a buffer and copy.
@@ -124,7 +124,7 @@ class Features:
 
 
 def _operation(problems: pd.DataFrame) -> Operation:
-    """Direction and data type of problems; ``UserError`` where there are several."""
+    """Return the direction and data type of problems; ``UserError`` where there are several."""
     kinds = problems[["variant", "dtype"]].drop_duplicates()
     if len(kinds) != 1:
         raise UserError(f"features: one variant and dtype at a time, not {kinds.to_numpy().tolist()}; split the table")

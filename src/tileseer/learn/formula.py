@@ -50,7 +50,7 @@ class Formula:
         self.kernel["occupancy"] = np.maximum(self.kernel["occupancy"], np.float32(LEAST_OCCUPANCY))
 
     def of_problems(self, problems: pd.DataFrame) -> Self:
-        """The formula of other problems of the direction and the same candidates."""
+        """Return the formula of other problems of the direction and the same candidates."""
         other = copy.copy(self)
         other._problem = self._problem_terms(problems)
         return other
@@ -60,20 +60,20 @@ class Formula:
         return {name: gemm[name].to_numpy(np.float32) for name in timing.PROBLEM_TERMS}
 
     def score(self, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
-        """Weight times -ln(microseconds) of n pairs, float64 [n]; both int [n], rows of the tables."""
+        """Return weight times -ln(microseconds) of n pairs, float64 [n]; both int [n], rows of the tables."""
         return whole_units(self.weight * self.log_speed(problem, candidate))
 
     def log_speed(self, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
-        """-ln(microseconds) of n pairs, float64 [n]; both int [n], rows of the tables."""
+        """Return -ln(microseconds) of n pairs, float64 [n]; both int [n], rows of the tables."""
         of_problem = {name: values[problem] for name, values in self._problem.items()}
         of_kernel = {name: values[candidate] for name, values in self.kernel.items()}
         return -np.log(self.microseconds(of_problem, of_kernel).astype(np.float64))
 
     def microseconds(self, of_problem: Mapping[str, np.ndarray], of_kernel: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The formula's time of n pairs from their terms, float32 [n]."""
+        """Return the formula's time of n pairs from their terms, float32 [n]."""
         return timing.formula_us(self._variant, of_problem, of_kernel, self._hardware, self._coefficients)
 
 
 def whole_units(score: np.ndarray) -> np.ndarray:
-    """Scores rounded to whole multiples of ``UNIT``, whose sums are exact."""
+    """Return the scores rounded to whole multiples of ``UNIT``, whose sums are exact."""
     return np.asarray(np.rint(score / UNIT) * UNIT)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tileseer.config.model import TrainingParameters
 
-BLOCK = 1 << 15
+PAIRS_AT_A_TIME = 1 << 15
 """Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the
 32 MiB from which the allocator gives every block back to the system and gets fresh pages for the next."""
 
@@ -152,20 +152,20 @@ class Model:
         return DIMS if self.spec.layouts is None else (*DIMS, "layout")
 
     def with_margins(self, margins: list[float] | None) -> Self:
-        """The same model with the margins of the choice of the library that offers its candidates."""
+        """Return the same model with the margins of the choice of the library that offers its candidates."""
         return replace(self, spec=self.spec.model_copy(update={"own_margins": margins}))
 
     def with_pool(self, kept: np.ndarray) -> Self:
-        """The same trees for some candidates of the pool (bool or int [Q])."""
+        """Return the same trees for some candidates of the pool (bool or int [Q])."""
         return replace(self, pool=self.pool.iloc[kept].reset_index(drop=True))
 
     def knows(self, candidates: pd.DataFrame) -> np.ndarray:
-        """Which candidates are in the pool, in any data type, bool [Q]."""
+        """Return which candidates are in the pool, in any data type, bool [Q]."""
         names = {_typeless(name) for name in self.pool["candidate"]}
         return np.array([_typeless(name) in names for name in candidates["candidate"]], bool)
 
     def supported(self, problems: pd.DataFrame) -> np.ndarray:
-        """Which candidates can run which of P problems, bool [P, Q]."""
+        """Return which candidates can run which of P problems, bool [P, Q]."""
         rules, (kernels, classes) = library_of_arch(self.spec.arch).rules, self._kernel_classes
         verdicts = rules.verdicts(rules.problem_columns(problems, self.spec.variant), kernels)
         return np.take(verdicts, classes, axis=1) == 0
@@ -182,7 +182,7 @@ class Model:
         threads: int = 1,
         offered: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Score of every candidate (default: of the pool) on P problems, float64 [P, Q]; higher is faster.
+        """Return the score of each candidate (default: of the pool) on P problems, float64 [P, Q]; higher is faster.
 
         -inf where a candidate cannot run the problem or is not in the pool. Scores compare within a problem: they are
         ln(efficiency), or the same up to a constant of the problem where the model starts from a formula. ``offered``
@@ -218,14 +218,14 @@ class Model:
         if not len(problem):
             return np.empty(0)
         pairs, scores = self.pairs(problems), np.empty(len(problem))
-        for first in range(0, len(problem), BLOCK):
-            part = slice(first, first + BLOCK)
+        for first in range(0, len(problem), PAIRS_AT_A_TIME):
+            part = slice(first, first + PAIRS_AT_A_TIME)
             matrix, start = pairs(problem[part], candidate[part])
             scores[part] = start + trees.predict(self.booster, matrix, threads)
         return scores
 
     def pairs(self, problems: pd.DataFrame) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """A function of n pairs, rows of ``problems`` and pool: features [n, F], and what scores start from [n]."""
+        """Return a function of n pairs of ``problems`` and pool: features [n, F], and what scores start from [n]."""
         columns = self.features.problem_columns(problems), self._candidate_columns
         formula = None if self.formula is None else self.formula.of_problems(problems)
 
@@ -236,7 +236,7 @@ class Model:
         return of
 
     def sum_trees(self, matrix: np.ndarray, first: int, last: int, threads: int = 1) -> np.ndarray | float:
-        """What the trees from ``first`` to before ``last`` add to the scores of n rows of features, float64 [n]."""
+        """Return what the trees ``first`` to ``last`` - 1 add to the scores of n rows of features, float64 [n]."""
         if first == last:
             return 0.0
         count = last - first
@@ -289,7 +289,7 @@ class OutsideModel(Model):
 
 
 def spec_of(dataset: Dataset, features: Features, settings: TrainingParameters) -> FeatureSpec:
-    """The spec of a model of a dataset."""
+    """Return the spec of a model of a dataset."""
     variant, _, dtype = dataset.operation.rpartition("_")
     return FeatureSpec(
         op_type="grouped_conv",
@@ -313,7 +313,7 @@ def spec_of(dataset: Dataset, features: Features, settings: TrainingParameters) 
 
 
 def _layouts(dataset: Dataset) -> list[str] | None:
-    """The layouts of a dataset that has a column of them."""
+    """Return the layouts of a dataset that has a column of them."""
     if "layout" not in dataset.problems:
         return None
     rows = dataset.problems[["ndim", "layout"]].replace("", library_of_arch(dataset.arch).layout)
@@ -327,14 +327,14 @@ def _layouts(dataset: Dataset) -> list[str] | None:
 
 
 def _typeless(candidate: str) -> str:
-    """A candidate's name without its data type: the same kernel for fp16 and bf16."""
+    """Return a candidate's name without its data type: the same kernel for fp16 and bf16."""
     for dtype in DTYPES:
         candidate = candidate.replace(f"_{dtype}_", "_", 1)
     return candidate
 
 
 def read_trees(path: Path, spec: FeatureSpec) -> str:
-    """Text of a model file; ``UserError`` if it is damaged or its features are not those of ``spec``."""
+    """Read the text of a model file; ``UserError`` if it is damaged or its features are not those of ``spec``."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -355,7 +355,7 @@ def read_trees(path: Path, spec: FeatureSpec) -> str:
 
 
 def read_pool(path: Path, arch: str) -> pd.DataFrame:
-    """The candidates that a model chooses from: kernels of the arch's library, with the fields that their names say."""
+    """Read the candidates that a model chooses from, with the fields that the names of the arch's kernels say."""
     library = library_of_arch(arch)
     pool = read_table(path, ("candidate", "kernel", "split_k", "aliases"))
     names = pool["kernel"].astype(str).tolist()
@@ -367,7 +367,7 @@ def read_pool(path: Path, arch: str) -> pd.DataFrame:
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """A Parquet file of a model; ``UserError`` where one of ``columns`` is missing or has an empty cell."""
+    """Read a Parquet file of a model; ``UserError`` where one of ``columns`` is missing or has an empty cell."""
     table = parquet.read_table(path)
     missing = [name for name in columns if name not in table.schema.names]
     if missing:
@@ -379,7 +379,7 @@ def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     return table.to_pandas()
 
 
-OUT_OF_FOLD = parquet.schema(
+OUT_OF_FOLD_SCHEMA = parquet.schema(
     [
         ("problem_key", pa.string()),
         ("efficiency", pa.float64()),
@@ -391,8 +391,8 @@ OUT_OF_FOLD = parquet.schema(
 
 
 def read_out_of_fold(folder: Path) -> pd.DataFrame:
-    """The picks of cross-validation of a training folder or a published model."""
-    return parquet.read_table(folder / model_files.OUT_OF_FOLD, OUT_OF_FOLD).to_pandas()
+    """Read the picks of cross-validation of a training folder or a published model."""
+    return parquet.read_table(folder / model_files.OUT_OF_FOLD, OUT_OF_FOLD_SCHEMA).to_pandas()
 
 
 def write_table(path: Path, frame: pd.DataFrame) -> None:

@@ -84,12 +84,12 @@ class Index(Document):
 
 
 def read_index(models: Path) -> Index:
-    """The index of a model directory; ``UserError`` names a file that is missing, changed or not listed."""
+    """Return the index of a model directory; ``UserError`` names a file that is missing, changed or not listed."""
     return of_one_version(models, lambda: _checked_index(models))
 
 
 def of_one_version(models: Path, read: Callable[[], Content]) -> Content:
-    """What ``read`` makes of a model directory: once more where another version was published meanwhile."""
+    """Return what ``read`` makes of a model directory: once more where another version was published meanwhile."""
     for _ in range(READS):
         before = _version(models)
         try:
@@ -104,7 +104,7 @@ def of_one_version(models: Path, read: Callable[[], Content]) -> Content:
 
 
 def _version(models: Path) -> tuple[int, int] | None:
-    """What tells one publication from the next, even one of the same bytes."""
+    """Return what tells one publication from the next, even one of the same bytes."""
     try:
         state = (models / INDEX).stat()
     except OSError:
@@ -113,7 +113,7 @@ def _version(models: Path) -> tuple[int, int] | None:
 
 
 def parse_index(models: Path) -> Index:
-    """The index of a model directory, whose files are not checked."""
+    """Return the index of a model directory, whose files are not checked."""
     path = models / INDEX
     try:
         text = path.read_text(encoding="utf-8")
@@ -146,7 +146,7 @@ def _checked_index(models: Path) -> Index:
 
 
 def operation_folder(models: Path, operation: str, arch: str | None = None) -> Path:
-    """The folder of one operation of a model directory whose files all have their hashes; ``arch``: it is for that."""
+    """Return the folder of one operation of a model directory, whose files all have their hashes."""
     index = read_index(models)
     if operation not in index.operations:
         available = ", ".join(index.operations)
@@ -157,7 +157,7 @@ def operation_folder(models: Path, operation: str, arch: str | None = None) -> P
 
 
 def file_digests(models: Path) -> dict[str, str]:
-    """SHA-256 of every file but the index, by its path inside ``models``."""
+    """Return the SHA-256 of every file but the index, by its path inside ``models``."""
     # Hidden files are no part of a model: Snakemake leaves a time stamp in every folder that a job makes.
     visible = (path for path in models.rglob("[!.]*") if path.is_file())
     files = sorted(path for path in visible if path != models / INDEX)

@@ -12,7 +12,7 @@ from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn.ranking import Scored
 from tileseer.measure.simulated_device import SimulatedDevice
 
-DRAWS = 64
+DRAWS_OF_NOISE = 64
 SEED = 1
 SIMULATION = "noise-free times of the simulated device"
 ONE_RUN = "spread of the timed launches, drawn again around the measured times"
@@ -63,7 +63,7 @@ def of_errors(measured: np.ndarray, error: np.ndarray) -> np.ndarray:
     log_speed = np.log(np.where(ran, measured, 1.0))
     best = np.where(ran, measured, -np.inf).argmax(axis=1)
     perfect = np.zeros(len(measured))
-    for _ in range(DRAWS):
+    for _ in range(DRAWS_OF_NOISE):
         again = np.where(ran, log_speed + spread * draw.standard_normal(measured.shape), -np.inf)
         perfect += np.exp(again[rows, best] - again.max(axis=1))
-    return perfect / DRAWS
+    return perfect / DRAWS_OF_NOISE

@@ -15,9 +15,9 @@ NONE = -1
 WRONG = STATUSES.index("wrong_result")
 LOSS = 0.02
 """A pick that is slower than the library's own choice by more than this share loses."""
-FAILED = 1e-3
+EFFICIENCY_OF_A_FAILED_PICK = 1e-3
 """Efficiency that a pick which did not run counts as."""
-LOSERS = 0.04
+MOST_LOSERS = 0.04
 """Largest share of the held-out training problems that may lose, with the small models of cross-validation. The
 published model is better: on unseen layers of an H200, 0.9 % lose."""
 NEVER = 100.0
@@ -34,7 +34,7 @@ def grouping(groups: np.ndarray, channels: np.ndarray) -> np.ndarray:
 
 
 def library_choices(dataset: Dataset) -> np.ndarray | None:
-    """The candidate that the library would run itself for each problem, int [P], or ``NONE``; None without an order.
+    """Return the candidate that the library would run for each problem, int [P], or ``NONE``; None without an order.
 
     ``NONE`` also where that candidate was wrong: it has no time, and a selector leaves the problem to the library.
     """
@@ -50,14 +50,14 @@ def library_choices(dataset: Dataset) -> np.ndarray | None:
 
 
 def offered(dataset: Dataset) -> np.ndarray:
-    """What the library offers for each problem and what was tried of it, bool [P, Q]."""
+    """Return what the library offers for each problem and what was tried of it, bool [P, Q]."""
     offers = np.zeros((len(dataset.problems), len(dataset.candidates)), bool)
     offers[dataset.problem, dataset.candidate] = True
     return offers
 
 
 def deviations(scores: np.ndarray) -> np.ndarray:
-    """Standard deviation of the finite scores of each problem, float64 [P]; ``scores`` [P, Q].
+    """Return the standard deviation of the finite scores of each problem, float64 [P]; ``scores`` [P, Q].
 
     A lead is compared with it: where the model tells the candidates apart less, a small lead means as much. Integers
     make it the same in every order and language.
@@ -71,7 +71,7 @@ def deviations(scores: np.ndarray) -> np.ndarray:
 
 
 def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray:
-    """Scores [P, Q] in which the own choice stands first, unless another leads it by more than the problem's margin.
+    """Return the scores [P, Q] in which the own choice stands first, unless another leads it by the problem's margin.
 
     An own choice that the model does not know, with a score of -inf, is kept: nothing says what would be gained.
     """
@@ -85,7 +85,7 @@ def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray
 
 
 def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray) -> list[float]:
-    """The margin of each of ``GROUPINGS``: of those with which few enough problems lose, the one that gains most.
+    """Return the margin of each of ``GROUPINGS``: of those with few enough losing problems, the one that gains most.
 
     ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. ``NEVER`` where nothing
     is gained, or nothing was measured.
@@ -97,17 +97,19 @@ def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray) -> list[float
     scored, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
     lead = np.where(scored, scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
     lead = np.divide(lead, deviations(scores[rows]), out=lead, where=lead > 0)
-    gain = np.log(np.maximum(achieved[at, scores[rows].argmax(axis=1)], FAILED) / achieved[at, own[rows]])
+    gain = np.log(
+        np.maximum(achieved[at, scores[rows].argmax(axis=1)], EFFICIENCY_OF_A_FAILED_PICK) / achieved[at, own[rows]]
+    )
     problems = dataset.problems.iloc[rows]
     kind = grouping(problems["G"].to_numpy(), problems["C"].to_numpy())
     return [_margin(lead[kind == place], gain[kind == place]) for place in range(len(GROUPINGS))]
 
 
 def _margin(lead: np.ndarray, gain: np.ndarray) -> float:
-    """The margin of problems whose best candidate has this lead in deviations, and this gain of ln(time)."""
+    """Return the margin of problems whose best candidate has this lead in deviations, and this gain of ln(time)."""
     best, most = NEVER, 0.0
     for margin in MARGINS if len(lead) else ():
         gained = np.where(lead > margin, gain, 0.0)
-        if np.mean(gained < -np.log1p(LOSS)) <= LOSERS and gained.sum() > most:
+        if np.mean(gained < -np.log1p(LOSS)) <= MOST_LOSERS and gained.sum() > most:
             best, most = margin, float(gained.sum())
     return best

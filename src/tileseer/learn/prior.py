@@ -17,7 +17,7 @@ from tileseer.learn.model import Model
 def prior_of(
     settings: TrainingParameters, operation: str, coefficients: Coefficients | None
 ) -> Model | Coefficients | None:
-    """What ``settings`` let training start from; ``coefficients`` are those of the formula."""
+    """Return what ``settings`` let training start from; ``coefficients`` are those of the formula."""
     if settings.prior == "formula":
         return coefficients
     if settings.prior_folder is None:

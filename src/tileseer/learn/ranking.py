@@ -20,12 +20,12 @@ from tileseer.problems.problem import DIMS
 
 
 def has_validation_split(dataset: Dataset) -> bool:
-    """Whether problems were set aside for validation; without, layers are left out in turn."""
+    """Return whether problems were set aside for validation; without, layers are left out in turn."""
     return bool(dataset.held_out.any())
 
 
 def validation_rows(dataset: Dataset) -> np.ndarray:
-    """Rows of ``problems`` held out for validation, int [R].
+    """Return the rows of ``problems`` held out for validation, int [R].
 
     ``UserError`` when a validation problem, or its layer at another batch size, is also a training problem.
     """
@@ -45,13 +45,13 @@ def validation_rows(dataset: Dataset) -> np.ndarray:
 
 
 def has_pick(dataset: Dataset) -> np.ndarray:
-    """On which problems something ran, bool [P]; without those that a selector leaves to a library."""
+    """Return on which problems something ran, bool [P]; without those that a selector leaves to a library."""
     own = own_choice.library_choices(dataset)
     return dataset.best_tflops > 0 if own is None else own != own_choice.NONE
 
 
 def positions(dataset: Dataset, model: Model) -> np.ndarray:
-    """Row in ``dataset.candidates`` of each candidate of the pool, int [Q]; ``UserError`` if one has none."""
+    """Return the row in ``dataset.candidates`` of each candidate of the pool, int [Q]; each must have one."""
     position = pd.Index(dataset.candidates["candidate"]).get_indexer(model.pool["candidate"])
     if (position < 0).any():
         foreign = model.pool["candidate"][position < 0].iloc[0]
@@ -60,7 +60,7 @@ def positions(dataset: Dataset, model: Model) -> np.ndarray:
 
 
 def listed(dataset: Dataset, model: Model) -> np.ndarray | None:
-    """What a library lists for each problem, of what can run it, bool [P, pool]; None where no library lists any."""
+    """Return what a library lists for each problem and can run it, bool [P, pool]; None where no library lists any."""
     if own_choice.library_choices(dataset) is None:
         return None
     return own_choice.offered(dataset)[:, positions(dataset, model)] & model.supported(dataset.problems)
@@ -106,7 +106,7 @@ class Scored:
         return self._reached(self.picks)
 
     def fastest_of(self, count: int) -> np.ndarray:
-        """Efficiency of the fastest of the first ``count`` candidates and of what runs untimed, float64 [R]."""
+        """Return the efficiency of the fastest of the first ``count`` candidates and what runs untimed, [R]."""
         order = np.argsort(np.where(self.pool, -self.scores, np.inf), axis=1, kind="stable")[:, :count]
         known = self.pool & np.isfinite(self.scores)
         reached = np.take_along_axis(np.where(known, self.achieved, 0.0), order, axis=1)
@@ -154,7 +154,7 @@ def score_ranking(
 
 
 def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.ndarray | None = None) -> Scored:
-    """The picks of a model on the problems that were held out for validation; ``picks`` [P]: those that are served.
+    """Return the picks of a model on the problems held out for validation; ``picks`` [P]: those that are served.
 
     Measured candidates outside the model's pool are not offered; ``UserError`` when the pool has one that was not
     measured. Where a library offers the candidates, its own choice is one of them, and comes first unless the model is
@@ -181,5 +181,5 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.nd
 
 
 def dims_text(problem: pd.Series | Mapping[str, int]) -> str:
-    """The 19 dimensions of a problem as one line."""
+    """Return the 19 dimensions of a problem as one line."""
     return " ".join(f"{name}={problem[name]}" for name in DIMS)

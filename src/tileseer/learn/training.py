@@ -27,7 +27,7 @@ MEANING = (
 
 
 def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingParameters:
-    """Settings with the feature set and the prior that fit a dataset; a model to start from keeps its features.
+    """Return the settings with the features and the prior that fit a dataset; a model to start from keeps its features.
 
     ``UserError`` for a formula that made the very times, or that does not exist.
     """
@@ -38,15 +38,16 @@ def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingPara
             f"model.features: reference: {dataset.operation}: its features do not tell values of split-K apart, "
             "so a model picks one at random; leave one split_k in the rule set or take the features of the kernels"
         )
-    refuse_formula(settings, dataset.arch, dataset.device_kind)
+    lack = _no_formula(settings, dataset.arch, dataset.device_kind)
+    if settings.prior == "formula" and lack:
+        raise UserError(f"model.prior: formula: {dataset.arch}: {lack}; leave it out")
     if settings.prior == "auto":
-        lack = _no_formula(settings, dataset.arch, dataset.device_kind)
         settings = settings.model_copy(update={"prior": "none" if lack else "formula"})
     return settings
 
 
 def _feature_set(settings: TrainingParameters, dataset: Dataset) -> str:
-    """The feature set to train with: the one that fits the dataset, or that of the model to start from."""
+    """Return the feature set to train with: the one that fits the dataset, or that of the model to start from."""
     if settings.prior_folder is None or "layout" in dataset.problems:
         return features.fitting(settings.features, dataset.candidates, dataset.problems)
     wider = features.feature_set(settings.features).with_layout
@@ -56,7 +57,7 @@ def _feature_set(settings: TrainingParameters, dataset: Dataset) -> str:
 
 
 def with_features_of(settings: TrainingParameters, arch: str) -> TrainingParameters:
-    """Settings with the feature set of an arch's kernels in the place of ours; ``UserError`` for one of others."""
+    """Return the settings with the feature set of an arch's kernels; ``UserError`` for a set of other kernels."""
     own = library_of_arch(arch)
     if settings.features == "tileseer":
         return settings.model_copy(update={"features": own.feature_set})
@@ -67,15 +68,8 @@ def with_features_of(settings: TrainingParameters, arch: str) -> TrainingParamet
     return settings
 
 
-def refuse_formula(settings: TrainingParameters, arch: str, device_kind: str) -> None:
-    """``UserError`` where the settings want the formula as the prior and there is none for such times."""
-    lack = _no_formula(settings, arch, device_kind)
-    if settings.prior == "formula" and lack:
-        raise UserError(f"model.prior: formula: {arch}: {lack}; leave it out")
-
-
 def _no_formula(settings: TrainingParameters, arch: str, device_kind: str) -> str:
-    """Why training cannot start from a formula; empty if it can."""
+    """Return why training cannot start from a formula; empty if it can."""
     if device_kind == "simulated":
         return "these times come from the formula, so it would be compared with itself"
     if settings.features == "reference":
@@ -156,15 +150,15 @@ def train(
 
 
 def reality_check(model: Model, recorded: Dataset, threads: int = 1) -> RealityCheck | None:
-    """Picks of ``model`` on every recorded problem with a time; None where it knows none of the candidates."""
+    """Check the picks of ``model`` on all recorded problems with a time; None where it knows no candidate."""
     common = model.pool["candidate"].isin(recorded.candidates["candidate"]).to_numpy()
+    known = recorded.candidates["candidate"].isin(model.pool["candidate"]).to_numpy()
     if not common.any():
         return None
     problems = np.flatnonzero(recorded.best_tflops > 0)
-    reached = recorded.grid(problems)[:, recorded.candidates["candidate"].isin(model.pool["candidate"])]
-    candidates = recorded.candidates[recorded.candidates["candidate"].isin(model.pool["candidate"])]
+    reached = recorded.grid(problems)[:, known]
     timed = reached > 0
-    scores = model.with_pool(common).predict(recorded.problems.iloc[problems], candidates, threads)
+    scores = model.with_pool(common).predict(recorded.problems.iloc[problems], recorded.candidates[known], threads)
     pick = np.where(timed, scores, -np.inf).argmax(axis=1)
     picked = np.where(timed.any(axis=1), reached[np.arange(len(problems)), pick], 0.0)
     return RealityCheck(

@@ -24,14 +24,14 @@ OF_THREADS = {"num_threads": "0", "force_col_wise": "1", "force_row_wise": "0"}
 _LINE_OF_THREADS = re.compile(rf"^\[({'|'.join(OF_THREADS)}): \d+\]$", re.MULTILINE)
 _UNREAD = re.compile(r"^(?:tree_sizes|leaf_weight|internal_value|internal_weight)=.*\n", re.MULTILINE)
 """Lines that no reader of ours needs; the first counts the bytes of the others."""
-TOGETHER, MANY = 50, 4096
+TREES_TOGETHER, ROWS_FOR_TREES_TOGETHER = 50, 4096
 """So many trees stay in a core's cache while they go over so many rows: a third less time than one tree after another
 for each row."""
 _CATEGORICAL = 1
 
 
 def load_trees(text: str) -> lightgbm.Booster:
-    """The trees of a model text; ``UserError`` if it is none, or without the OpenMP runtime that LightGBM needs."""
+    """Load the trees of a model text; ``UserError`` if it is none, or without the OpenMP runtime (libgomp)."""
     # Imported here: it takes half a second, and most commands do without.
     try:
         import lightgbm
@@ -44,13 +44,13 @@ def load_trees(text: str) -> lightgbm.Booster:
 
 
 def feature_names(text: str) -> list[str]:
-    """Names of the columns that the trees of a model text read."""
+    """Return the names of the columns that the trees of a model text read."""
     line = re.search(r"^feature_names=(.*)$", text, re.MULTILINE)
     return line[1].split() if line else []
 
 
 def canonical(text: str) -> str:
-    """The model text without the thread count and what follows from it, nor what no reader of ours needs of trees.
+    """Return the model text without the thread count, what follows from it, and what no reader of ours needs.
 
     That is two fifths of the text; scores, contributions of features and counts of splits stay to the last bit.
     """
@@ -58,9 +58,9 @@ def canonical(text: str) -> str:
 
 
 def predict(booster: lightgbm.Booster, matrix: np.ndarray, threads: int) -> np.ndarray:
-    """Return the scores of rows, float64 [n]; of many rows ``TOGETHER`` trees at a time."""
+    """Return the scores of rows, float64 [n]; of many rows ``TREES_TOGETHER`` trees at a time."""
     count = booster.num_trees()
-    step = TOGETHER if len(matrix) >= MANY else max(count, 1)
+    step = TREES_TOGETHER if len(matrix) >= ROWS_FOR_TREES_TOGETHER else max(count, 1)
     total = np.zeros(len(matrix))
     for first in range(0, count, step):
         trees = min(step, count - first)
@@ -69,12 +69,12 @@ def predict(booster: lightgbm.Booster, matrix: np.ndarray, threads: int) -> np.n
 
 
 def rounded(value: float) -> float:
-    """The nearest whole multiple of ``UNIT``."""
+    """Return the nearest whole multiple of ``UNIT``."""
     return round(value / UNIT) * UNIT
 
 
 def round_leaves(booster: lightgbm.Booster) -> lightgbm.Booster:
-    """``booster``, whose leaf values become whole multiples of ``UNIT``."""
+    """Round the leaf values of ``booster`` to whole multiples of ``UNIT``; return it."""
     for number, tree in enumerate(nodes(booster.model_to_string())):
         for leaf, value in enumerate(tree.leaf):
             booster.set_leaf_output(number, leaf, rounded(float(value)))
@@ -103,7 +103,7 @@ class Tree:
 
 
 def nodes(text: str) -> list[Tree]:
-    """The trees of a model text, in LightGBM's documented save format."""
+    """Return the trees of a model text, in LightGBM's documented save format."""
     blocks = text.partition("\nend of trees\n")[0].split("\nTree=")[1:]
     return [_tree(dict(line.split("=", 1) for line in block.split("\n")[1:] if line)) for block in blocks]
 

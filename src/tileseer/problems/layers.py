@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -117,15 +116,6 @@ def layers_csv(layers: Iterable[Layer]) -> str:
     return csv_text(LAYER_COLUMNS, rows)
 
 
-class Network(NamedTuple):
-    """What a table says of a network as a whole."""
-
-    family: str
-    """Its own name where it has no family."""
-    trains: bool
-    """Whether layers of it are in the split ``train``."""
-
-
 def read_layers(path: Path) -> list[Layer]:
     """Read a table; a ``UserError`` names the line of the first row that is no valid convolution."""
     table = _checked_table(path)
@@ -144,30 +134,6 @@ def check_layers(path: Path) -> None:
 
 def _checked_table(path: Path) -> pd.DataFrame:
     """Return the table with tuples of directions, and whole numbers that are valid convolutions."""
-    table = _read_texts(path)
-    for name, allowed in (("split", LAYER_SPLITS), ("layout", LAYER_LAYOUTS)):
-        words = ", ".join(word or "empty" for word in allowed)
-        require_cells(path, table[name], table[name].isin(allowed), f"it must be one of {words}")
-    directions = of_distinct(table["directions"], lambda texts: texts.str.split("+").map(tuple))
-    known = directions.map(set(VARIANTS).issuperset)
-    require_cells(path, table["directions"], known, f"it must be some of {', '.join(VARIANTS)} with + between them")
-    dims = pd.DataFrame({name: whole_numbers(path, table[name]) for name in DIMS})
-    check_problems(path, dims, "forward", "bf16")
-    occurrences = whole_numbers(path, table["occurrences"], least=1)
-    return table.assign(**dims, occurrences=occurrences, directions=directions)
-
-
-def read_networks(path: Path) -> dict[str, Network]:
-    """Return the networks of a table, whose convolutions are not looked at."""
-    table = _read_texts(path)
-    family = table["family"].where(table["family"] != "", table["network"])
-    networks = table.assign(family=family, trains=table["split"] == "train").groupby("network", sort=False)
-    rows = networks.agg({"family": "last", "trains": "any"}).itertuples()
-    return {str(row.Index): Network(str(row.family), bool(row.trains)) for row in rows}
-
-
-def _read_texts(path: Path) -> pd.DataFrame:
-    """Return the table as text, with all columns."""
     table = read_csv(path)
     fault = next((f"{name!r} is missing" for name in REQUIRED_LAYER_COLUMNS if name not in table), "")
     fault = fault or next((f"{shown(name)} is not one of them" for name in table if name not in LAYER_COLUMNS), "")
@@ -183,7 +149,16 @@ def _read_texts(path: Path) -> pd.DataFrame:
         require_cells(path, table[name], printable, "it has characters that cannot be printed; remove them")
     for name in ("network", "layer"):
         require_cells(path, table[name], table[name] != "", "network and layer must be named")
-    return table
+    for name, allowed in (("split", LAYER_SPLITS), ("layout", LAYER_LAYOUTS)):
+        words = ", ".join(word or "empty" for word in allowed)
+        require_cells(path, table[name], table[name].isin(allowed), f"it must be one of {words}")
+    directions = of_distinct(table["directions"], lambda texts: texts.str.split("+").map(tuple))
+    known = directions.map(set(VARIANTS).issuperset)
+    require_cells(path, table["directions"], known, f"it must be some of {', '.join(VARIANTS)} with + between them")
+    dims = pd.DataFrame({name: whole_numbers(path, table[name]) for name in DIMS})
+    check_problems(path, dims, "forward", "bf16")
+    occurrences = whole_numbers(path, table["occurrences"], least=1)
+    return table.assign(**dims, occurrences=occurrences, directions=directions)
 
 
 def runs_of(layers: Iterable[Layer], direction: str) -> list[NetworkRun]:

@@ -91,7 +91,7 @@ def each_operation(draw: Callable[[OperationResult], Drawing | None]) -> Draw:
 
 
 def svg(spec: dict[str, Any], name: str) -> str:
-    """The spec of a panel as SVG, its title drawn into it; the same spec and ``name`` give the same text.
+    """Return the spec of a panel as SVG, its title drawn into it; the same spec and ``name`` give the same text.
 
     Vega counts clip paths through the process; here they are numbered anew after ``name``, unique in the page.
     """
@@ -232,19 +232,19 @@ def _chart(rows: Sequence[dict[str, Any]]) -> alt.Chart:
 
 
 def _colour(name: str, names: list[str], colours: list[str], **legend: Any) -> alt.Color:
-    """Colours by a name, with a legend below the chart."""
+    """Return the colours by a name, with a legend below the chart."""
     below = alt.Legend(title=None, orient="bottom", labelColor=INK, **legend)
     return alt.Color(f"{name}:N", scale=alt.Scale(domain=names, range=colours), legend=below)
 
 
 def _sized(chart: Drawn, rows: int, row_height: int) -> Drawn:
-    """The chart with the panel's width and a height for ``rows`` labels, everything included."""
+    """Return the chart with the panel's width and a height for ``rows`` labels, everything included."""
     height = max(rows, 3) * row_height + 60
     return chart.properties(width=WIDTH, height=height, autosize=alt.AutoSizeParams(type="fit", contains="padding"))
 
 
 def _octaves(values: pd.Series) -> list[int]:
-    """Exponents of two, the even ones."""
+    """Return the exponents of two, the even ones."""
     return (np.floor(np.log2(values.clip(lower=1)) / 2) * 2).astype(int).tolist()
 
 

@@ -16,13 +16,13 @@ from tileseer.report.measured import LABEL, classes, records, short
 from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Cell, Copied, PageTable, Row, each_operation, together
 
-FEW = 3
+WINNERS_OF_A_CLASS = 3
 """Kernels of a class."""
 
 
 @partial(together, "The few kernels to ship")
 def ship(results: Results) -> Iterable[Row]:
-    """The small set of kernels, its loss and its price."""
+    """Yield the small set of kernels, its loss and its price."""
     for result in results.operations:
         kernels = result.kernels
         unseen = kernels.oracle_within_pruned.get("validation")
@@ -37,7 +37,7 @@ def ship(results: Results) -> Iterable[Row]:
 
 
 def _costs(result: OperationResult) -> Row:
-    """Size and compile time of the set, as far as they were measured or can be estimated for its target."""
+    """Return the size and compile time of the set, as far as they were measured or can be estimated for its target."""
     kernels = result.kernels
     sizes = result.measured.candidates.groupby("kernel")["code_bytes"].max().reindex(kernels.pruned)
     if sizes.notna().all():
@@ -52,7 +52,7 @@ def _costs(result: OperationResult) -> Row:
 
 @partial(each_operation, "The kernels of the set, the one that adds most first")
 def shipped(result: OperationResult) -> Iterable[Row]:
-    """Each kernel of the set, with its other names."""
+    """Yield each kernel of the set, with its other names."""
     seen = result.measured
     rows = {row.kernel: row for row in reversed(records(seen.candidates.sort_values("candidate")))}
     won = pd.Series(seen.wins.sum(axis=0)).groupby(seen.candidates["kernel"].to_numpy()).sum() * 100 / len(seen.shapes)
@@ -65,12 +65,12 @@ def shipped(result: OperationResult) -> Iterable[Row]:
 
 @partial(each_operation, "The kernels that win most of each class of layers")
 def wins(result: OperationResult) -> Iterable[Row]:
-    """Which kernels win where, by size, filter, channels and groups; candidates of the same time share a layer."""
+    """Yield which kernels win where, by size, filter, channels and groups; those of the same time share a layer."""
     seen = result.measured
     rows = records(seen.candidates)
     for kind, name, own in classes(seen.shapes):
         won = 100 * seen.wins[own].mean(axis=0)
-        for place in np.argsort(-won, kind="stable")[:FEW]:
+        for place in np.argsort(-won, kind="stable")[:WINNERS_OF_A_CLASS]:
             if won[place] > 0:
                 yield {
                     "class": f"{kind}: {name}", "layers": int(own.sum()), **_label(rows[place]),
@@ -81,7 +81,7 @@ def wins(result: OperationResult) -> Iterable[Row]:
 
 
 def best(results: Results) -> list[PageTable]:
-    """The fastest candidate of every layer of every operation, in one table, and the pick beside it."""
+    """Return the fastest candidate of every layer of every operation, in one table, and the pick beside it."""
     rows = [row for result in results.operations for row in _best(result, results)]
     fastest = tables.table_of(f"The fastest candidate of each layer, {results.label}", rows)
     return [replace(table, searched=True, filters=("operation", "pipeline")) for table in fastest]
@@ -113,7 +113,7 @@ def _best(result: OperationResult, results: Results) -> Iterable[Row]:
 
 
 def replay(result: OperationResult, label: Any, problem: str) -> str:
-    """A command that measures one candidate on one problem again; empty for kernels that no driver can run."""
+    """Return a command that measures one candidate on one problem again; empty for kernels that no driver can run."""
     if not label.tile:
         return ""
     report = result.evaluation
@@ -133,7 +133,7 @@ def _label(row: Any) -> dict[str, Cell]:
 
 @partial(together, "Quality of the times")
 def health(results: Results) -> Iterable[Row]:
-    """Failures, noise and drift of all pairs."""
+    """Yield the failures, noise and drift of all pairs."""
     for result in results.operations:
         pairs = result.measured.health
         failed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in pairs["failed"].items())

@@ -10,7 +10,7 @@ from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Row, each_operation, together
 from tileseer.serve.evaluation import Distance, LayerEvaluation, Part
 
-FEW = 3
+PARTS_OF_A_KIND = 3
 """Parts of each kind."""
 LOUD = 1.25
 """A part is worth more training problems if its share of the loss is so many times its share of the problems."""
@@ -22,7 +22,7 @@ MORE = "add training problems (problems.training_layers, problems.design)"
 
 @partial(together, "All networks, the worst first; time of the fastest candidates over time of the picks")
 def networks(results: Results) -> Iterable[Row]:
-    """Whole runs of networks with the picks that ship."""
+    """Yield the whole runs of networks with the picks that ship."""
     shipped = [result.evaluation for result in results.operations]
     runs = [(network, one.operation) for one in shipped for network in one.networks]
     for network, operation in sorted(runs, key=lambda pair: pair[0].efficiency):
@@ -34,7 +34,7 @@ def networks(results: Results) -> Iterable[Row]:
 
 
 def _parts(result: OperationResult) -> Iterator[tuple[str, Part, float]]:
-    """Each part of the layers, and its share of the loss relative to the possible mean; the greatest first."""
+    """Yield each part of the layers, and its share of the loss relative to the possible mean; the greatest first."""
     shipped = result.evaluation
     kinds: tuple[Mapping[str, Part], ...] = (
         {f"kind of layer: {name}": part for name, part in shipped.by_kind.items()},
@@ -43,12 +43,12 @@ def _parts(result: OperationResult) -> Iterator[tuple[str, Part, float]]:
     for parts in kinds:
         lost = {name: max(0.0, part.possible.mean - part.efficiency.mean) * part.layers for name, part in parts.items()}
         total = sum(lost.values()) or 1.0
-        for name in sorted(lost, key=lambda name: (-lost[name], name))[:FEW]:
+        for name in sorted(lost, key=lambda name: (-lost[name], name))[:PARTS_OF_A_KIND]:
             yield name, parts[name], 100 * lost[name] / total
 
 
 def _distance(distance: Distance) -> str:
-    """The class of a distance in words."""
+    """Return the class of a distance in words."""
     if not distance.of_a_known_kind:
         return "another kind"
     if distance.above is None:
@@ -58,7 +58,7 @@ def _distance(distance: Distance) -> str:
 
 @partial(each_operation, "Kinds of layers that lose most")
 def losses(result: OperationResult) -> Iterable[Row]:
-    """The parts of the layers that lose most."""
+    """Yield the parts of the layers that lose most."""
     for name, part, share in _parts(result):
         yield {
             "part": name, "layers": part.layers, "mean, %": part.efficiency.mean, "P10, %": part.efficiency.p10,
@@ -68,41 +68,39 @@ def losses(result: OperationResult) -> Iterable[Row]:
 
 @partial(together, "What would improve the models")
 def improvements(results: Results) -> Iterable[Row]:
-    """The advice for each model."""
+    """Yield the advice for each model."""
     for result in results.operations:
         for what, why in advice(result).items():
             yield {"operation": result.evaluation.operation, "change": what, "reason": why}
 
 
 def advice(result: OperationResult) -> dict[str, str]:
-    """What would improve a model, as far as its figures show, and why."""
-    reasons: dict[str, list[str]] = {}
-    for what, why in _advice(result):
-        reasons.setdefault(what, []).append(why)
-    return {what: "; ".join(each) for what, each in reasons.items()}
-
-
-def _advice(result: OperationResult) -> Iterator[tuple[str, str]]:
+    """Return what would improve a model, as far as its figures show, and why."""
     shipped = result.evaluation
+    reasons: dict[str, str] = {}
+    heavy = []
     for name, part, share in _parts(result):
         of_layers = 100 * part.layers / shipped.layers
         if share > LOUD * of_layers and share >= 10:
-            yield MORE, f"{of_layers:.0f} % of the layers, {share:.0f} % of the loss ({name})"
+            heavy.append(f"{of_layers:.0f} % of the layers, {share:.0f} % of the loss ({name})")
+    if heavy:
+        reasons[MORE] = "; ".join(heavy)
     if failed := sum(layer.efficiency == 0 for layer in shipped.worst):
-        yield "repair the kernels that fail", f"{failed} of the worst picks did not run"
+        reasons["repair the kernels that fail"] = f"{failed} of the worst picks did not run"
     missing = shipped.without_candidate
     if missing and not library_of_arch(result.evaluation.arch).offered:
         library = vendor_arch(result.evaluation.arch)
         remedy = f"use cuDNN's plans for them (tileseer run --arch {library})" if library else ADD_KERNELS
-        yield remedy, f"{missing} layers have no candidate"
+        reasons[remedy] = f"{missing} layers have no candidate"
     floor = shipped.noise_floor.perfect_selector.mean
     if floor < NOISY:
-        yield "time more precisely (benchmark.timing: thorough)", f"a perfect selector reaches {floor:.1f} %"
+        reasons["time more precisely (benchmark.timing: thorough)"] = f"a perfect selector reaches {floor:.1f} %"
+    return reasons
 
 
 @partial(each_operation, "The worst picks, and why")
 def worst(result: OperationResult) -> Iterable[Row]:
-    """The picks that are farthest from the best."""
+    """Yield the picks that are farthest from the best."""
     labels = {row.candidate: row for row in records(result.measured.candidates)}
     for pick in result.evaluation.worst:
         names = {name: short(labels[name]) if name in labels else name for name in (pick.pick, pick.best)}

@@ -60,7 +60,7 @@ class Measured:
 
 
 def measured_of(measurements: Dataset, hardware: Hardware) -> Measured:
-    """What ``measurements`` show of the problems that are judged. ``UserError`` when none of them has a time."""
+    """Return what ``measurements`` show of the judged problems. ``UserError`` when none of them has a time."""
     held_out = np.arange(len(measurements.problems))
     if has_validation_split(measurements):
         held_out = held_out[(measurements.problems["split"] == "validation").to_numpy()]
@@ -83,12 +83,12 @@ def measured_of(measurements: Dataset, hardware: Hardware) -> Measured:
 
 
 def records(table: pd.DataFrame) -> list[Any]:
-    """The rows of a table, their columns as attributes."""
+    """Return the rows of a table, their columns as attributes."""
     return list(table.itertuples(index=False))
 
 
 def labels(candidates: pd.DataFrame) -> pd.DataFrame:
-    """``LABEL`` of each candidate: of its name what others lack, and no layout."""
+    """Return ``LABEL`` of each candidate: of its name what others lack, and no layout."""
     names = [str(name).replace("@", "_").split("_") for name in candidates["candidate"]]
     common = set.intersection(*map(set, names)) if len(names) > 1 else set()
     table = pd.DataFrame({"pipeline": candidates["pipeline"].astype(str), "tile": "", "waves": ""})
@@ -107,7 +107,7 @@ def labels(candidates: pd.DataFrame) -> pd.DataFrame:
 
 
 def short(label: Any) -> str:
-    """The label in one text."""
+    """Return the label in one text."""
     return " ".join(text for text in (getattr(label, name) for name in LABEL) if text)
 
 
@@ -133,7 +133,7 @@ def _classes(problems: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def classes(shapes: pd.DataFrame) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Each kind of class, each class of it that occurs, and whether a shape is of it, bool [P]."""
+    """Yield each kind of class, each class of it that occurs, and whether a shape is of it, bool [P]."""
     for kind, names in CLASSES.items():
         for name in names:
             of_class = (shapes[kind] == name).to_numpy()

@@ -44,7 +44,7 @@ APPENDIX = (
 
 
 def render_page(results: Results, template: Path) -> str:
-    """The page as HTML that loads nothing; the same results and template give the same text.
+    """Return the page as HTML that loads nothing; the same results and template give the same text.
 
     ``SCRIPTS`` are beside the template. ``UserError`` when one is missing or broken.
     """
@@ -64,7 +64,7 @@ def render_page(results: Results, template: Path) -> str:
                 "worth": summary.worth(results),
                 "limits": summary.LIMITS[results.device_kind],
                 "reality": tables.reality(results),
-                "following": summary.following(results),
+                "following": list(summary.following(results)),
                 "worst": summary.worst(results),
             },
             sections=_of_all(SECTIONS, results),
@@ -75,12 +75,12 @@ def render_page(results: Results, template: Path) -> str:
 
 
 def _inline(script: str) -> str:
-    """A script for the inside of ``<script>``: nothing in it ends or comments out the element."""
+    """Return a script for the inside of ``<script>``: nothing in it ends or comments out the element."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def number(value: int | float) -> str:
-    """A number as the page prints it: counts in full, measures with one decimal."""
+    """Return a number as the page prints it: counts in full, measures with one decimal."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pandas as pd
 
-from tileseer.config.operations import VARIANTS
+from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import documents
 from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
@@ -18,7 +18,6 @@ from tileseer.dataset.tables import describe
 from tileseer.gpus.hardware import Hardware
 from tileseer.learn import model_files
 from tileseer.learn.model_schema import Importances, Manifest, Origin, same_origin
-from tileseer.problems.operation import Operation
 from tileseer.report.measured import Measured, measured_of
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.serving_files import Kernels
@@ -122,15 +121,11 @@ class Inputs:
             )
             for name, folder in zip(manifests, self.training, strict=True)
         )
-        about = first.arch, first.device, first.device_kind
-        return Results(*about, tuple(sorted(results, key=_order)), source, settings)
+        order = [f"{variant}_{dtype}" for variant in VARIANTS for dtype in sorted(DTYPES)]
+        ordered = sorted(results, key=lambda result: order.index(result.evaluation.operation))
+        return Results(first.arch, first.device, first.device_kind, tuple(ordered), source, settings)
 
 
 def _origin_of(dataset: Path) -> Origin:
     recording, operation = describe(dataset)
     return Origin(operation=str(operation), arch=recording.arch, device=recording.device, device_kind=recording.kind)
-
-
-def _order(result: OperationResult) -> tuple[int, str]:
-    operation = Operation.parse(result.evaluation.operation)
-    return VARIANTS.index(operation.variant), operation.dtype

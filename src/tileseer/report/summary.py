@@ -12,7 +12,7 @@ from tileseer.report.tables import Badge, Row, together, without_defaults
 from tileseer.serve.model_page import MEANING_OF_KIND, measuring_command
 from tileseer.serve.verdict import faults, verdict_of
 
-FEW = 3
+WORST_PLACES = 3
 """Worst networks, and worst layers."""
 LIMITS = {
     "simulated": (
@@ -47,7 +47,7 @@ class Step:
 
 @partial(together, "Efficiency of the picks that ship")
 def verdict(results: Results) -> Iterable[Row]:
-    """The verdict on each operation with its figures, beside the number of layers that they leave out."""
+    """Yield the verdict on each operation with its figures, beside the number of layers that they leave out."""
     for result in results.operations:
         one = result.evaluation
         made = verdict_of(one)
@@ -63,23 +63,23 @@ def verdict(results: Results) -> Iterable[Row]:
 
 
 def reasons(results: Results) -> list[str]:
-    """Why operations are not good enough."""
+    """Return why operations are not good enough."""
     return [f"{one.evaluation.operation}: {reason}" for one in results.operations for reason in faults(one.evaluation)]
 
 
 @partial(together, "The worst networks and layers of the picks that ship")
 def worst(results: Results) -> Iterable[Row]:
-    """The worst networks of all operations, and the worst layer of each operation, a few of both."""
+    """Yield the worst networks of all operations, and the worst layer of each operation, a few of both."""
     evaluations = [result.evaluation for result in results.operations]
     networks = [(one, network) for one in evaluations for network in one.networks]
-    for one, network in sorted(networks, key=lambda pair: pair[1].efficiency)[:FEW]:
+    for one, network in sorted(networks, key=lambda pair: pair[1].efficiency)[:WORST_PLACES]:
         left = f"; {network.without_candidate} more without a candidate" if network.without_candidate else ""
         failed = f"; {network.failed} picks failed" if network.failed else ""
         yield {
             "where": network.network, "operation": one.operation, "efficiency, %": network.efficiency,
             "what": f"{network.run}: {network.layers} layers{left}{failed}",
         }  # fmt: skip
-    for one in sorted(evaluations, key=lambda one: one.worst_layer.efficiency)[:FEW]:
+    for one in sorted(evaluations, key=lambda one: one.worst_layer.efficiency)[:WORST_PLACES]:
         layer = one.worst_layer
         yield {
             "where": f"{layer.network} {layer.layer}", "operation": one.operation, "efficiency, %": layer.efficiency,
@@ -88,16 +88,12 @@ def worst(results: Results) -> Iterable[Row]:
 
 
 def worth(results: Results) -> str:
-    """What the times are worth, in a sentence."""
+    """Return what the times are worth, in a sentence."""
     return MEANING_OF_KIND[results.device_kind].format(device=results.device)
 
 
-def following(results: Results) -> list[Step]:
-    """What to do next."""
-    return list(_following(results))
-
-
-def _following(results: Results) -> Iterator[Step]:
+def following(results: Results) -> Iterator[Step]:
+    """Yield what to do next."""
     library = library_of_arch(results.arch)
     bad = [result for result in results.operations if any(faults(result.evaluation))]
     if results.device_kind != "measured" and (results.device_kind == "simulated" or bad):

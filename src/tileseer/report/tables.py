@@ -58,7 +58,7 @@ Tabulate = Callable[[Results], list[PageTable]]
 
 
 def table_of(caption: str, rows: Iterable[Row]) -> list[PageTable]:
-    """A table with the columns of its first row; none without rows."""
+    """Return a table with the columns of its first row; none without rows."""
     rows = list(rows)
     return [PageTable(caption, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))] if rows else []
 
@@ -77,7 +77,7 @@ def together(title: str, rows: Callable[[Results], Iterable[Row]]) -> Tabulate:
 
 @partial(each_operation, "Efficiency of each way to choose")
 def choosers(result: OperationResult) -> Iterable[Row]:
-    """The picks beside their bounds, and choosing without a model."""
+    """Yield the picks beside their bounds, and choosing without a model."""
 
     def row(name: str, summary: Summary, meaning: str, ends: str = "") -> Row:
         return {"way to choose": name, **_cells(summary), "95 % interval of the mean": ends, "meaning": meaning}
@@ -97,7 +97,7 @@ def choosers(result: OperationResult) -> Iterable[Row]:
 
 @partial(together, "The picks beside other libraries")
 def libraries(results: Results) -> Iterable[Row]:
-    """Speed of the picks relative to other libraries; nothing where none was timed."""
+    """Yield the speed of the picks relative to other libraries; nothing where none was timed."""
     for result in results.operations:
         for other in result.evaluation.libraries:
             yield {
@@ -108,13 +108,13 @@ def libraries(results: Results) -> Iterable[Row]:
 
 
 def without_defaults(problem: str) -> str:
-    """The dimensions of a problem that are not ``USUAL``."""
+    """Return the dimensions of a problem that are not ``USUAL``."""
     return " ".join(dimension for dimension in problem.split() if dimension not in USUAL)
 
 
 @partial(together, "How the times were recorded")
 def recorded(results: Results) -> Iterable[Row]:
-    """The description of a recording; nothing without one."""
+    """Yield the description of a recording; nothing without one."""
     recording = results.operations[0].data
     if recording.kind == "recorded":
         yield from ({"subject": subject, "description": text} for subject, text in recording.description().items())
@@ -122,7 +122,7 @@ def recorded(results: Results) -> Iterable[Row]:
 
 @partial(together, "Reality check: the picks on times recorded on a GPU of the same target")
 def reality(results: Results) -> Iterable[Row]:
-    """Efficiency of a model of simulated times on recorded ones; nothing where there are none."""
+    """Yield the efficiency of a model of simulated times on recorded ones; nothing where there are none."""
     for result in results.operations:
         for check in result.manifest.reality_check:
             origin = check.recording
@@ -139,14 +139,14 @@ def _cells(summary: Summary) -> dict[str, Cell]:
 
 
 def interval(ends: list[float]) -> str:
-    """An interval in words."""
+    """Return an interval in words."""
     low, high = ends
     return f"{low:.1f} to {high:.1f}"
 
 
 @partial(together, "Models and data")
 def provenance(results: Results) -> Iterable[Row]:
-    """Where the numbers come from, and what the models look at."""
+    """Yield where the numbers come from, and what the models look at."""
     for result in results.operations:
         evaluation, manifest = result.evaluation, result.manifest
         yield {

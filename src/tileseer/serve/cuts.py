@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.learn import trees
-from tileseer.learn.model import BLOCK, Model
+from tileseer.learn.model import PAIRS_AT_A_TIME, Model
 from tileseer.serve.selector import first_of
 from tileseer.serve.serving_files import Cut
 
@@ -36,8 +36,8 @@ def calibrated_cuts(model: Model, problems: pd.DataFrame, scores: np.ndarray, th
     ends = [count for count in TREES_AT_CUTS if count < model.tree_count]
     missing = np.empty((len(ends), len(problem)))
     pairs = model.pairs(problems)
-    for start in range(0, len(problem), BLOCK):
-        part = slice(start, start + BLOCK)
+    for start in range(0, len(problem), PAIRS_AT_A_TIME):
+        part = slice(start, start + PAIRS_AT_A_TIME)
         (matrix, total), done = pairs(problem[part], candidate[part]), 0
         for number, end in enumerate(ends):
             total = total + model.sum_trees(matrix, done, end, threads)
