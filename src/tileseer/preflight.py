@@ -17,6 +17,8 @@ from tileseer.config.compile import SECTIONS_OF_LIBRARIES
 from tileseer.config.config import Config
 from tileseer.config.operations import OPERATIONS, RULE_SETS
 from tileseer.core.errors import UserError, shown
+from tileseer.dataset import recordings
+from tileseer.dataset.tables import check_recording
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.gpus.hardware import Hardware, hardware_of_arch, read_products
 from tileseer.kernels import rule_sets
@@ -131,21 +133,10 @@ def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
 
 
 def _check_recording(settings: Config, gpu: Hardware | None) -> None:
-    # Not above: Arrow's tables take time that an arch without a recording does not need.
-    from tileseer.dataset import tables as recording
-
-    folder = Path(settings.replays[settings.arch])
-    if not (folder / recording.FILE).exists():
-        raise UserError(
-            f"{folder / recording.FILE}: there is no such file, but replays names it for {settings.arch}; an installed "
-            "package has no recordings: copy config/recorded of the repository into this folder, or give replays "
-            "another folder"
-        )
-    recorded = recording.read_recording(folder).operations
-    requested = settings.operations or recorded
-    for operation in [name for name in requested if name in recorded] or requested:
-        if gpu is not None:
-            recording.check_recording(folder, operation, gpu)
+    operations = recordings.operations_of(settings, settings.arch)
+    if gpu is not None:
+        for operation in operations:
+            check_recording(Path(settings.replays[settings.arch]), operation, gpu)
 
 
 def _check_device(settings: Config) -> None:

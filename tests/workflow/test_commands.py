@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 
@@ -15,9 +14,8 @@ from stages_by_hand import main_of
 SCRIPTS = sorted(path.stem for path in (ROOT / "workflow/scripts").glob("*.py"))
 
 
-def test_a_dry_run_and_lint(copy):
-    assert "Nothing to be done" in copy.make("-n").output
-    assert "Congratulations" in copy.run("--lint").output
+def test_lint_finds_nothing(made):
+    assert "Congratulations" in made[0].run("--lint").output
 
 
 def test_snakemake_report_holds_our_report(copy):
@@ -33,7 +31,6 @@ def test_the_sources_of_an_operation_can_be_unpacked(copy):
     included = (folder / "include_all_grouped_conv_fwd_kernels.hpp").read_text()
     assert kernels and all(f'"{kernel}.hpp"' in included for kernel in kernels)
     assert all((folder / f"dispatcher_wrappers/dispatcher_wrapper_{kernel}.hpp").is_file() for kernel in kernels)
-    assert not copy.make("results/sources/gfx950/forward_bf16").jobs
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -71,15 +68,16 @@ def test_run_shows_a_line_per_job_and_ends_with_what_is_on_disk(copy):
     assert again.returncode == 0 and "Nothing to be done" in again.stderr
 
 
-def test_a_publication_that_is_refused_or_killed_leaves_the_models(copy):
+def test_a_publication_that_is_killed_leaves_the_models(copy):
     models = copy.folder / "results/models/gfx950"
     before = {path: path.read_bytes() for path in models.rglob("[!.]*") if path.is_file()}
     script = copy.folder / "workflow/scripts/publish.py"
     sound = script.read_text()
-    for end in ("raise SystemExit(1)", "__import__('os').kill(__import__('os').getpid(), 9)"):
-        script.write_text(sound.replace("    index = ", f"    {end}\n    index = "))
-        copy.refuse(runs_jobs=True)
-        assert {path: path.read_bytes() for path in models.rglob("[!.]*") if path.is_file()} == before
+    script.write_text(
+        sound.replace("    index = ", "    __import__('os').kill(__import__('os').getpid(), 9)\n    index = ")
+    )
+    copy.refuse(runs_jobs=True)
+    assert {path: path.read_bytes() for path in models.rglob("[!.]*") if path.is_file()} == before
     script.write_text(sound)
     assert not list(models.parent.glob(".*"))
     # What is left of a Snakemake that was killed while it published.
@@ -91,8 +89,6 @@ def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
     (copy.folder / "results/datasets/gfx950/forward_bf16/pairs.parquet").write_bytes(b"damaged")
     dry = tileseer(copy, *words("tileseer run -n"))
     assert dry.returncode == 0 and "\nreport gfx950: Input files updated by another job\n" in dry.stdout
-    # The profile hides no job of a dry run of Snakemake itself.
-    assert re.search(r"^Job \d+: .*\nReason: Input files updated", copy.plain("-n").output, re.M)
     run = tileseer(copy, "run", "results/models/gfx950", "-R", "model")
     assert run.returncode == 1
     assert "model gfx950 forward_bf16 failed; the end of logs/gfx950/forward_bf16/model.log:" in run.stderr

@@ -47,7 +47,6 @@ def test_kernels_of_an_nvidia_arch_are_built_into_a_library(cuda):
     }
     module = workflow.read(LIBRARIES[1])
     assert all(row["kernel"].encode() in module for row in built)
-    assert not workflow.make(*LIBRARIES).jobs
 
     # The launcher is part of the objects; the driver's sources are not.
     runs = Path(folder / "runs").read_text()

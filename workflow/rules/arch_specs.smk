@@ -13,8 +13,6 @@ rule arch_specs:
         "../../envs/tileseer.yaml"
     params:
         code=code("arch_specs"),
-    message:
-        "Normalise the facts about GPU targets"
     shell:
         f"python {SCRIPTS}/arch_specs.py --source {{input.source:q}} --template {{input.template:q}}"
         " --json {output.json} --python {output.python} > {log} 2>&1"

@@ -29,8 +29,6 @@ rule benchmark:
         repeats="results/journals/{arch}/{operation}/again/{chunk}.csv",
         # Without a budget nothing is shared, and the number of chunks is no reason to run again.
         shares=len(CHUNKS) if SETTINGS.benchmark.budget else 1,
-    message:
-        "Measure {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
         f"python {SCRIPTS}/benchmark.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"

@@ -29,9 +29,7 @@ rule compile:
         toolchain=TOOLCHAIN,
         machine=machine,
         product=product,
-        native=lambda wildcards: NATIVE,
-    message:
-        "Compile {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
+        native=NATIVE,
     shell:
         f"python {SCRIPTS}/compile.py"
         " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
@@ -54,8 +52,6 @@ rule aliases:
         "../../envs/tileseer.yaml"
     params:
         code=code("aliases"),
-    message:
-        "Find kernels of {wildcards.operation} for {wildcards.arch} with the same machine code"
     shell:
         f"python {SCRIPTS}/aliases.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
@@ -82,10 +78,8 @@ rule libraries:
         code=code("libraries"),
         toolchain=TOOLCHAIN,
         machine=machine,
-        native=lambda wildcards: NATIVE,
+        native=NATIVE,
         device=DEVICE,
-    message:
-        "Link the kernels of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
         f"python {SCRIPTS}/libraries.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
@@ -109,10 +103,8 @@ rule driver:
         code=code("libraries"),
         toolchain=TOOLCHAIN,
         machine=machine,
-        native=lambda wildcards: NATIVE,
+        native=NATIVE,
         device=DEVICE,
-    message:
-        "Build the measuring driver for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/libraries.py"
         " --arch {wildcards.arch} --native {params.native:q} --device {params.device}"

@@ -23,9 +23,7 @@ rule configs:
         settings=settings("configs"),
         code=code("configs"),
         machine=machine,
-        rule_sets=lambda wildcards: RULE_SETS,
-    message:
-        "Enumerate the kernels of {wildcards.operation} for {wildcards.arch}"
+        rule_sets=RULE_SETS,
     shell:
         f"python {SCRIPTS}/configs.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"

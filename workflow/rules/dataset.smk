@@ -23,8 +23,6 @@ rule dataset:
     params:
         code=code("dataset"),
         folder=subpath(output.pairs, parent=True),
-    message:
-        "Assemble the dataset of {wildcards.operation} for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/dataset.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"

@@ -21,8 +21,6 @@ rule evaluation:
         dataset=dataset_folders("dataset"),
         training=folders_of("training"),
         serving=folders_of("serving"),
-    message:
-        "Evaluate the picks of {wildcards.operation} for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/evaluation.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"

@@ -22,10 +22,8 @@ rule headers:
         "../../envs/tileseer.yaml"
     params:
         code=code("headers"),
-        templates=lambda wildcards: TEMPLATES,
+        templates=TEMPLATES,
         level=CK_LEVEL,
-    message:
-        "Emit the C++ of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
         f"python {SCRIPTS}/headers.py"
         " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
@@ -48,10 +46,8 @@ rule sources:
         "../../envs/tileseer.yaml"
     params:
         code=code("sources"),
-        templates=lambda wildcards: TEMPLATES,
+        templates=TEMPLATES,
         level=CK_LEVEL,
-    message:
-        "Unpack the C++ of {wildcards.operation} for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/sources.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"

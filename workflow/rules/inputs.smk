@@ -1,7 +1,5 @@
 # Inputs and parameters that depend on the arch: operations, recordings, and the tables that models were made from.
-from tileseer.core.documents import read_json
-from tileseer.core.errors import shown
-from tileseer.gpus.hardware import target
+from tileseer.dataset import recordings
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.measure.device import NO_TIMES
 
@@ -9,35 +7,17 @@ RECORDINGS = SETTINGS.replays
 RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
 
 
-def recorded_operations(arch):
-    """Operations of a recording."""
-    path = Path(RECORDINGS[arch], "recording.json")
-    if not path.exists():
-        raise WorkflowError(
-            f"{path}: there is no such file, but replays names it for {arch}; an installed package has no recordings: "
-            "copy config/recorded of the repository into this folder, or give replays another folder"
-        )
+def ask(function, *arguments):
+    """What a function of the package answers; a user's mistake is one line."""
     try:
-        content = read_json(path)
+        return function(*arguments)
     except UserError as error:
         raise WorkflowError(str(error)) from None
-    operations = content.get("operations") if isinstance(content, dict) else None
-    words = operations if isinstance(operations, list) else [None]
-    if not all(re.fullmatch(OPERATION_PATTERN, str(word)) for word in words):
-        raise WorkflowError(
-            f"{path}: operations: should be a list such as [forward_bf16], but it is {shown(operations)}"
-        )
-    return operations
 
 
 def operations_of(wildcards):
-    """Operations of an arch: those of the settings; of a recording those that it has, or all."""
-    if wildcards.arch not in RECORDINGS:
-        return SETTINGS.operations or OPERATIONS
-    recorded = recorded_operations(wildcards.arch)
-    # An operation that was not recorded stays where nothing else is left: its job says so.
-    requested = SETTINGS.operations or recorded
-    return [each for each in requested if each in recorded] or requested
+    """Operations of an arch."""
+    return ask(recordings.operations_of, SETTINGS, wildcards.arch)
 
 
 # Those that this call is about, for its closing summary.
@@ -133,33 +113,17 @@ def cudnn_times(wildcards):
     return [local(path) for path in paths if folder and os.path.exists(path)]
 
 
-def same_target(arch, operation):
-    """Recorded archs with the GPU target and the kernels of an arch that is not recorded."""
-    return [
-        other
-        for other in RECORDINGS
-        if arch not in RECORDINGS
-        and os.path.isdir(RECORDINGS[other])
-        and (target(other), library_of_arch(other)) == (arch, library_of_arch(arch))
-        and operation in recorded_operations(other)
-    ]
-
-
 def recorded_elsewhere(wildcards):
     """Recordings of the same GPU target: the model is checked on their times."""
     arch, operation = wildcards.arch, wildcards.operation
-    return [path for other in same_target(arch, operation) for path in dataset_files(other, operation)]
+    others = ask(recordings.recorded_elsewhere, RECORDINGS, arch, operation)
+    return [path for other in others for path in dataset_files(other, operation)]
 
 
 def other_dtype(wildcards):
-    """Dataset of the other 16-bit data type, where a library's candidates mean the same in both."""
-    arch = wildcards.arch
-    direction, _, dtype = wildcards.operation.rpartition("_")
-    other = f"{direction}_{dict(bf16='fp16', fp16='bf16').get(dtype)}"
-    available = operations_of(wildcards)
-    if arch in RECORDINGS:
-        available = recorded_operations(arch)
-    return dataset_files(arch, other) if library_of_arch(arch).offered and other in available else []
+    """Dataset of the other 16-bit data type, where it says something of this one."""
+    other = ask(recordings.other_dtype, SETTINGS, wildcards.arch, wildcards.operation)
+    return dataset_files(wildcards.arch, other) if other else []
 
 
 def made_from(wildcards):
@@ -186,13 +150,11 @@ def made_from(wildcards):
 
 def tables_read(wildcards):
     """Tables that the stages of an arch read and none of them made."""
+    arch = wildcards.arch
     tables = {HARDWARE, COEFFICIENTS, API, *PROBLEM_TABLES, *PRIOR_FILES}
-    if wildcards.arch in RECORDINGS:
-        recorded = [wildcards.arch]
-    else:
+    if arch not in RECORDINGS:
         tables |= {SETTINGS.arch_specs, *RULE_TABLES}
-        recorded = None
     for each in operations_of(wildcards):
-        for arch in recorded or same_target(wildcards.arch, each):
-            tables |= {*dataset_files(arch, each)}
+        recorded = [arch] if arch in RECORDINGS else ask(recordings.recorded_elsewhere, RECORDINGS, arch, each)
+        tables |= {path for other in recorded for path in dataset_files(other, each)}
     return [local(path) for path in sorted(tables)]

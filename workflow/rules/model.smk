@@ -43,8 +43,6 @@ rule model:
         other_dtype=dataset_folders("other_dtype"),
         product=product,
         folder=subpath(output.model, parent=True),
-    message:
-        "Train the model of {wildcards.operation} for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/model.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"

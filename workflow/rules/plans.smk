@@ -27,8 +27,6 @@ rule plans:
         machine=machine,
         product=product,
         chunks=len(CHUNKS),
-    message:
-        "Ask for the plans of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
         f"python {SCRIPTS}/plans.py"
         " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"

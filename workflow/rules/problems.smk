@@ -21,8 +21,6 @@ rule problems:
         settings=settings("problems"),
         code=code("problems"),
         ndims=SETTINGS.configs.ndims,
-    message:
-        "Choose the problems of {wildcards.operation}"
     shell:
         f"python {SCRIPTS}/problems.py"
         " --operation {wildcards.operation} --ndims {params.ndims}"

@@ -29,8 +29,6 @@ rule publish:
         history="results/history.jsonl",
         workflow=HERE,
         compiler=json.dumps(COMPILED_BY, sort_keys=True),
-    message:
-        "Publish the models of {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/publish.py"
         " --arch {wildcards.arch} --operations {params.operations}"

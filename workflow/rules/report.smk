@@ -29,8 +29,6 @@ rule report:
         training=folders_of("training"),
         dataset=dataset_folders("dataset"),
         workflow=HERE,
-    message:
-        "Show what came out for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/report.py"
         " --arch {wildcards.arch} --training {params.training} --evaluation {input.evaluation}"

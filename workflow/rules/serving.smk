@@ -22,8 +22,6 @@ rule serving:
         dataset=dataset_folders("dataset"),
         training=folders_of("training"),
         folder=subpath(output.header, parent=True),
-    message:
-        "Make what serves the model of {wildcards.operation} for {wildcards.arch}"
     shell:
         f"python {SCRIPTS}/serving.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"

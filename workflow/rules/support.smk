@@ -13,8 +13,6 @@ rule support:
     params:
         code=code("support"),
         product=product,
-    message:
-        "Find the pairs of {wildcards.operation} for {wildcards.arch} that can run, chunk {wildcards.chunk}"
     shell:
         f"python {SCRIPTS}/support.py"
         " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"

@@ -21,9 +21,7 @@ rule verdicts:
         code=code("verdicts"),
         toolchain=TOOLCHAIN,
         machine=machine,
-        native=lambda wildcards: NATIVE,
-    message:
-        "Execute {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
+        native=NATIVE,
     shell:
         f"python {SCRIPTS}/verdicts.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
@@ -45,8 +43,6 @@ rule verdict_table:
         "../../envs/tileseer.yaml"
     params:
         code=code("verdict_table"),
-    message:
-        "Bring the verdicts on the kernels of {wildcards.arch} together"
     shell:
         f"python {SCRIPTS}/verdict_table.py"
         " --arch {wildcards.arch} --verdicts {input.verdicts} --aliases {input.aliases}"

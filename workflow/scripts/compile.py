@@ -10,8 +10,6 @@ def main(
 ) -> str:  # fmt: skip
     """Compile one chunk of kernels, or estimate what they would cost; one Parquet row a kernel.
 
-    headers: bundle of the chunk
-    native: folder of the launchers (workflow/native)
     costs: CPU seconds and memory of the builds
     """
     from tileseer.compile import chunk as stage

@@ -15,7 +15,6 @@ def main(
 ) -> str:
     """Build what a real or an emulated GPU loads: the driver of an arch, or a chunk's kernels as a module for it.
 
-    native: folder of driver and launchers (workflow/native)
     library: shared library to write
     headers: bundle of the chunk; without it, the driver is built
     build: build table of the chunk

@@ -13,15 +13,12 @@ def main(
 ) -> str:  # fmt: skip
     """Publish the trained and evaluated models of one arch as the directory that a client loads.
 
-    evaluation: evaluations of the picks that ship, any order
-    training: folders that the model stage wrote
     serving: folders of the serving stage, any order
     template: of the README.md of the directory
     models: model directory to write
     operations: those that made_from is about
     made_from: tables that the models were made from, as many for each operation, its dataset first
     compiler: what compiled the kernels as JSON, for the provenance
-    workflow: folder of the Snakefile, to name its commit
     files: what stages read and none made, for the provenance
     history: file that each publication is appended to
     """

@@ -12,13 +12,10 @@ def main(
 ) -> str:  # fmt: skip
     """Show the results of one arch as one HTML page that needs no network.
 
-    training: folders of the model stage, any order
     template: Jinja2 template of the page; its scripts are beside it
     dataset: datasets, any order
     kernels: kernel lists of the serving stage, any order
-    evaluation: evaluations of the picks that ship, any order
     cudnn: times of cuDNN (cudnn.csv), in folders with the name of the operation
-    workflow: folder of the Snakefile, to name its commit
     """
     from tileseer.core.atomic import write_text
     from tileseer.core.cache import key

@@ -10,12 +10,9 @@ def main(
 ) -> str:  # fmt: skip
     """Execute the kernels of one chunk on the emulated GPU; one Parquet row a kernel.
 
-    headers: bundle of the chunk
     driver: driver of the emulated GPU
     module: library of the chunk's kernels
     aliases: kernels that are not executed, because another one is for them
-    hardware: table of GPU products
-    native: folder of driver and launchers (workflow/native)
     """
     from tileseer.core import parquet
     from tileseer.measure import verdicts as stage

@@ -33,15 +33,19 @@ HELPS = {
     "coefficients": "of the simulated device",
     "configs": "kernel table (Parquet)",
     "driver": "measuring driver, for a real GPU",
+    "evaluation": "of the picks that ship; of several, in any order",
+    "hardware": "table of GPU products",
+    "headers": "bundle of the chunk",
     "journal": "CSV that measurements are appended to",
-    "layers": "table of layers with the families of networks",
     "level": "level of the CK Tile API; without it, the newest",
     "module": "library of kernels, for a real GPU",
+    "native": "folder of driver and launchers (workflow/native)",
     "product": "product of the GPU in the hardware table",
     "templates": "folder of C++ templates",
     "threads": "no result depends on it",
-    "training": "folder that the model stage wrote",
+    "training": "folder that the model stage wrote, or several in any order",
     "uses": "which run of a network needs which problem",
+    "workflow": "folder of the Snakefile, to name its commit",
 }
 """Options of several scripts. Others, and what differs, are explained in the docstring of a script."""
 
