@@ -27,6 +27,7 @@ def source(path):
 # Jobs import this package, also where it is not installed.
 os.environ |= {"PYTHONPATH": ":".join(filter(None, [str(places.PACKAGE.parent), os.environ.get("PYTHONPATH")]))}
 SCRIPTS = shlex.quote(source("workflow/scripts"))
+# Params name these folders by functions: plain text would be the prefix of a file to --lint.
 NATIVE, TEMPLATES = source("workflow/native"), source("workflow/templates")
 RULE_SETS = source("config/rule_sets")
 NATIVE_SOURCES = [local(str(path)) for path in sorted(Path(NATIVE).glob("*.[ch]*"))]

@@ -29,7 +29,7 @@ rule compile:
         toolchain=TOOLCHAIN,
         machine=machine,
         product=product,
-        native=NATIVE,
+        native=lambda wildcards: NATIVE,
     shell:
         f"python {SCRIPTS}/compile.py"
         " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
@@ -78,7 +78,7 @@ rule libraries:
         code=code("libraries"),
         toolchain=TOOLCHAIN,
         machine=machine,
-        native=NATIVE,
+        native=lambda wildcards: NATIVE,
         device=DEVICE,
     shell:
         f"python {SCRIPTS}/libraries.py"
@@ -103,7 +103,7 @@ rule driver:
         code=code("libraries"),
         toolchain=TOOLCHAIN,
         machine=machine,
-        native=NATIVE,
+        native=lambda wildcards: NATIVE,
         device=DEVICE,
     shell:
         f"python {SCRIPTS}/libraries.py"

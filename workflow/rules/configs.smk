@@ -23,7 +23,7 @@ rule configs:
         settings=settings("configs"),
         code=code("configs"),
         machine=machine,
-        rule_sets=RULE_SETS,
+        rule_sets=lambda wildcards: RULE_SETS,
     shell:
         f"python {SCRIPTS}/configs.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"

@@ -22,7 +22,7 @@ rule headers:
         "../../envs/tileseer.yaml"
     params:
         code=code("headers"),
-        templates=TEMPLATES,
+        templates=lambda wildcards: TEMPLATES,
         level=CK_LEVEL,
     shell:
         f"python {SCRIPTS}/headers.py"
@@ -46,7 +46,7 @@ rule sources:
         "../../envs/tileseer.yaml"
     params:
         code=code("sources"),
-        templates=TEMPLATES,
+        templates=lambda wildcards: TEMPLATES,
         level=CK_LEVEL,
     shell:
         f"python {SCRIPTS}/sources.py"

@@ -21,7 +21,7 @@ rule verdicts:
         code=code("verdicts"),
         toolchain=TOOLCHAIN,
         machine=machine,
-        native=NATIVE,
+        native=lambda wildcards: NATIVE,
     shell:
         f"python {SCRIPTS}/verdicts.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
