@@ -105,7 +105,7 @@ class Workflow:
         return environment() | {"XDG_CACHE_HOME": str(self.folder / "cache")}
 
     def command(self, *arguments: str) -> list[str]:
-        return [SNAKEMAKE, "--quiet", "rules", "--cores", "2", *arguments]
+        return [SNAKEMAKE, "--cores", "2", *arguments]
 
     def start(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.Popen:
         """Start Snakemake in a process group of its own, with more in its environment."""
@@ -116,13 +116,7 @@ class Workflow:
 
     def run(self, *arguments: str) -> Run:
         """Call Snakemake and wait for its end."""
-        return self._run(self.command(*(arguments or TARGETS)))
-
-    def plain(self, *arguments: str) -> Run:
-        """Call Snakemake as the profile has it."""
-        return self._run([SNAKEMAKE, *arguments])
-
-    def _run(self, command: list[str]) -> Run:
+        command = self.command(*(arguments or TARGETS))
         together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         begun = time.time()
         ended = warm_python.run(command, self.folder, self.environment(), timeout=300, **together)

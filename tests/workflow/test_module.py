@@ -56,5 +56,5 @@ def test_their_own_table_goes_before_ours(tmp_path):
 
 
 def test_the_file_of_the_catalogue_makes_what_the_root_makes(made, fresh):
-    planned = fresh.plain("--dry-run", "--snakefile", "workflow/Snakefile").planned
+    planned = fresh.make("--dry-run", "--snakefile", "workflow/Snakefile").planned
     assert planned == made[1].jobs + Counter(everything=1)

@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         f"{len(recording.operations)} models",
         *(f"refused {count:,}: {reason}" for reason, count in database.reasons().items()),
         f"every refused entry is in {args.output / solver_recording.REFUSED}; to train, write into the config:",
+        f"  arch: {arch}",
         f"  replays: {{{arch}: {args.output}}}",
         f"  benchmark: {{products: {{{arch}: {device}}}}}",
         f"and run: snakemake --cores all results/models/{arch}",
