@@ -270,7 +270,10 @@ def test_a_single_kernel_that_is_not_legal_is_refused_with_the_rule(command, tmp
         ((*TINY, "--output", "x", "--chunk-size", "0"), "--chunk-size: '0' is no whole number from 1"),
         ((*TINY, "--output", "x", "--include-flagged", "slow"), "unknown flag 'slow'"),
         ((*TINY, "--output", "x", "--list-names"), "not allowed with"),
-        ((*TINY, "--list-names", "--filter", "tile_q > 1"), "--filter: 'tile_q > 1', character 1: there is no field"),
+        (
+            ("--arch", "gfx950", "--rule-set", "default", "--list-names", "--filter", "tile_q > 1"),
+            "--filter: 'tile_q > 1', character 1: there is no field",
+        ),
         (("--output", "x"), "which arch?"),
         (("--arch", "gfx950", "gfx950", "--list-names"), "given twice"),
         (("--arch", "gfx1201", "--output", "x"), "no kernel to emit for gfx1201"),
