@@ -21,7 +21,7 @@ import json
 import os
 import shutil
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -290,7 +290,10 @@ def test_a_command_whose_folder_has_a_hostile_name(command, world, capfd):
 def test_a_damaged_journal_of_another_chunk(content, world, capfd):
     path = world / "journals/1.1.parquet"
     stage = next(stage for stage in STAGES if stage.name == "benchmark")
-    with Trial(world, stage.outputs) as trial, replaced(path, content):
+    with Trial(world, stage.outputs) as trial, ExitStack() as stack:
+        for name in ("{}.1.parquet", ".{}.1.parquet.sha256"):
+            shutil.copy(path.with_name(name.format(0)), path.with_name(name.format(1)))
+        stack.enter_context(replaced(path, content))
         # Nothing measured yet, so the others are looked through.
         Path("journals/0.1.parquet").unlink()
         judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
