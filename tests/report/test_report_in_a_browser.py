@@ -96,7 +96,7 @@ def open_report(browser, report):
 def test_every_chart_is_drawn_and_nothing_complains(open_report):
     opened = open_report()
     count = opened.draw_all()
-    assert count == opened.page.locator("script.spec").count() == 15
+    assert count == opened.page.locator("script.spec").count() == 9
     marks = ", ".join(f".mark-{kind}" for kind in ("symbol path", "rect path", "line path", "rule line", "text text"))
     empty = f"[...document.querySelectorAll('.panel svg')].filter(s => !s.querySelector({json.dumps(marks)})).length"
     assert opened.page.evaluate(empty) == 0
@@ -253,7 +253,7 @@ def test_names_and_replay_lines_are_copied(open_report):
 
 def test_without_scripts_the_drawings_and_the_whole_table_are_there(open_report):
     opened = open_report(java_script_enabled=False)
-    assert opened.page.locator(".panel svg").count() == opened.page.locator(".panel").count() == 15
+    assert opened.page.locator(".panel svg").count() == opened.page.locator(".panel").count() == 9
     assert opened.page.locator("#layers tbody tr").count() > 0
     assert not opened.page.locator("form.controls").is_visible()
 
