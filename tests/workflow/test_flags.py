@@ -23,3 +23,11 @@ def test_another_number_of_chunks_gives_the_same_dataset(copy):
     run = copy.make("results/datasets/gfx950/forward_bf16/pairs.parquet")
     assert run.jobs["benchmark"] == 3 and run.measured == 0
     assert copy.read("results/datasets/gfx950/forward_bf16/pairs.parquet") == before
+
+
+def test_a_run_that_would_replace_models_of_a_gpu_stops_before_its_first_job(copy):
+    index = "results/models/gfx950/index.json"
+    copy.edit(index, '"device_kind": "simulated"', '"device_kind": "measured"')
+    before = copy.read(index)
+    assert "this run makes models of simulated times for gfx950" in copy.refuse("-f", "results/models/gfx950")
+    assert copy.read(index) == before

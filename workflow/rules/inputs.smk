@@ -133,6 +133,12 @@ def made_from(wildcards):
             f"model.learner: {SETTINGS.model.parameters.learner}: a learner from outside has no C++ header, so its models "
             f"are not published; ask for results/reports/{wildcards.arch}.html"
         )
+    # Publishing refuses as well; here it costs no run.
+    from tileseer.serve.publication import refuse_replacement
+
+    kind = "recorded" if wildcards.arch in RECORDINGS else "measured" if MEASURED else "simulated"
+    models = Path("results/models", wildcards.arch)
+    ask(refuse_replacement, models, wildcards.arch, kind, SETTINGS.publish.replace)
     tables = []
     if wildcards.arch not in RECORDINGS:
         tables.append("results/problems/{operation}.parquet")
