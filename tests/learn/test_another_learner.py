@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.kernels.ck_tile.library import CK_TILE
+from tileseer.kernels.cutlass.library import CUTLASS
 from tileseer.learn.baselines import score_baselines
 from tileseer.learn.learner import class_of
 from tileseer.learn.model import Model
@@ -61,7 +61,7 @@ def test_a_learner_that_cannot_be_used_is_a_user_error(learner, name, message):
 
 
 def test_another_feature_is_one_entry_of_a_set(monkeypatch):
-    monkeypatch.setitem(CK_TILE.features, "tileseer", CK_TILE.features["tileseer"])
+    monkeypatch.setitem(CUTLASS.features, "cutlass", CUTLASS.features["cutlass"])
     names = {}
     exec(compile(example("Another feature"), "research.md", "exec"), names)
     with_it = names["features_of"](samples.product())

@@ -1,6 +1,7 @@
 """What a dispatcher runs of recordings: CUTLASS kernels, categorical splits, kernels of which none is said to fit."""
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from tileseer.cli import main
 from tileseer.core import documents, parquet
 from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.cutlass.rules import RULES as CUTLASS_RULES
-from tileseer.kernels.libraries import check_support
+from tileseer.kernels.features.table import Feature
+from tileseer.kernels.libraries import check_support, library_of_arch
 from tileseer.learn import model_files, trees
 from tileseer.problems.problem import DIMS, problems_of_frame
 from tileseer.serve import serving as stage
@@ -83,7 +85,12 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
 
 
 @pytest.mark.parametrize(("arch", "product", "operation"), OTHERS)
-def test_the_header_of_another_library_picks_what_python_picks(tmp_path, arch, product, operation):
+def test_the_header_of_another_library_picks_what_python_picks(tmp_path, monkeypatch, arch, product, operation):
+    """With a feature of the user's own, which uses what no feature of ours does."""
+    features = library_of_arch(arch).features
+    name, shipped = next(iter(features.items()))
+    own = Feature("rest", "1", "own", lambda p: p["Hi"] % 8 + 10 * (p["Wi"] // 7) + 100 * np.floor(p["C"] / 48))
+    monkeypatch.setitem(features, name, replace(shipped, problem=(*shipped.problem, own)))
     data, trained = train_on_recording(tmp_path / "dataset", product, operation, 8, arch)
     categorical = sum(tree.categorical.sum() for tree in trees.nodes(trained.model.text))
     assert (categorical > 0) == (trained.model.spec.feature_set == "miopen")

@@ -179,6 +179,12 @@ def _expression(value: Symbol, operands: Sequence[str]) -> str:
     if name in ("floor_divide", "remainder") and value.dtype == INT64:
         # Sizes are not negative, so rounding towards zero is rounding down.
         return f"{operands[0]} {'/' if name == 'floor_divide' else '%'} {operands[1]}"
+    if name == "remainder":
+        return f"std::fmod({', '.join(operands)})"
+    if name == "floor_divide":
+        # The quotient may round up to a whole number; what is left of it, numpy takes away before it divides.
+        quotient = "std::round(({0} - std::fmod({0}, {1})) / {1})"
+        return quotient.format(*operands)
     if name == "where":
         return "{} ? {} : {}".format(*operands)
     if name == "cast":
