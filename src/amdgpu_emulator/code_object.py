@@ -1,14 +1,17 @@
 """Code objects of AMD GPUs: ELF files with machine code, a descriptor per kernel, and a note on its arguments.
 
-The layout is that of the LLVM user guide for the AMDGPU backend, code object V3 and later.
+The layout is that of the LLVM user guide for the AMDGPU backend, code object V3 and later. Files come from others:
+what does not fit together is a ``ValueError`` of one line before anything is executed, and what is read and kept is
+bounded by the size of the file.
 """
 
 from __future__ import annotations
 
 import bisect
 import io
+import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -16,12 +19,50 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection, SymbolTableSection
 
 if TYPE_CHECKING:
     from amdgpu_emulator.device import Argument, Execution
 
-_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+_BUNDLE, _COMPRESSED_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
+_MACHINES = {3: "x86", 62: "x86-64", 183: "AArch64", 190: "CUDA", 243: "RISC-V"}
+_AMDGPU, _HSA, _SHARED_OBJECT = 224, 64, 3
+"""Machine, operating system and type of a linked code object."""
+_ARCH_OF_FLAGS = {0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950"}
+"""The arch that the lowest byte of the ELF header's flags stands for."""
+_FEATURE_FLAGS = 0xF00
+"""XNACK and SRAM-ECC."""
+_LOAD, _EXECUTABLE = 1, 1
+"""Type and flag of segments."""
+_NOTE_SECTION, _ZEROS_SECTION, _DYNAMIC_SYMBOLS, _RELOCATIONS = 7, 8, 11, (4, 9)
+_OBJECT, _FUNCTION, _WEAK, _PROTECTED = 1, 2, 2, 3
+"""Types of symbols; the last binding, and the last visibility."""
+_UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+"""Numbers of sections that symbols without one have."""
+_METADATA_NOTE = 32
+_NAMES = (".name", ".symbol")
+"""Keys of a kernel's row that name its function and its descriptor."""
+_DESCRIPTOR = struct.Struct("<III4sq20sIIIHH4s")
+_USER_SGPRS = ((1, 4), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (64, 1))
+"""Bits of a descriptor's properties, and how many registers each is: the scratch memory's buffer, dispatch, queue,
+arguments, dispatch id, scratch, size."""
+_DYNAMIC_STACK = 1 << 11
+_KNOWN_PROPERTIES = sum(bit for bit, _ in _USER_SGPRS) | _DYNAMIC_STACK
+LANES = 64
+"""Of a wave."""
+_MOST_HEADERS = 1000
+_MOST_GAPS = 16 << 20
+"""Bytes of the memory image beside the file's own: between segments lie pages."""
+_MOST_ZEROS = 1 << 30
+"""Bytes of a code object's variables without a value."""
+_MOST_SCRATCH_BYTES = 8191 * 1024 // 64
+"""Per lane: what the register for its size can say."""
+_MOST_ARGUMENT_BYTES = 1 << 24
+_MOST_DEBUG_BYTES = {".debug_line": 1 << 20, ".debug_abbrev": 1 << 16}
+_MOST_UNITS = 16
+"""Debug information that is read; of what is larger there are no source lines."""
+_COMPRESSED = 0x800
+"""Flag of a section."""
+_NAME_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -49,6 +90,14 @@ class KernelDescriptor:
         """Rows of the arguments that the host passes; the runtime adds the others."""
         return [row for row in self.arguments if not row[".value_kind"].startswith("hidden_")]
 
+    def user_registers(self) -> Iterator[tuple[int, int]]:
+        """Yield the bit of each user SGPR that is set, and the number of its first register."""
+        register = 0
+        for bit, registers in _USER_SGPRS:
+            if self.properties & bit:
+                yield bit, register
+                register += registers
+
 
 @dataclass(frozen=True, eq=False)
 class CodeObject:
@@ -61,6 +110,8 @@ class CodeObject:
     """First address of the machine code, and the one behind it."""
     lines: tuple[tuple[int, str], ...] = ()
     """Where each source line begins, by address, if the compiler has noted that (``-gline-tables-only``)."""
+    zeros: int = 0
+    """Bytes in memory behind the image: variables without a value."""
 
     def source(self, address: int) -> str:
         """Return the file and line of an instruction; empty without debug information."""
@@ -78,19 +129,17 @@ class CodeObject:
 
 
 def load(content: bytes | Path | str) -> CodeObject:
-    """Read a code object, alone or in the bundle that the compiler puts into a library; else ``ValueError``."""
+    """Read a code object, alone or in the bundle that the compiler puts into a library.
+
+    ``ValueError`` says what of it is damaged, or of a machine that is not emulated.
+    """
+    where = ""
     if isinstance(content, Path | str):
-        content = Path(content).read_bytes()
-    if content.startswith(_BUNDLE):
-        parts = [content[begin:end] for target, begin, end in _bundle_entries(content) if b"amdgcn" in target]
-        if len(parts) != 1:
-            raise ValueError(f"the bundle has {len(parts)} code objects; build the library for one arch")
-        content = parts[0]
+        where, content = f"{content}: ", Path(content).read_bytes()
     try:
-        return _code_object(ELFFile(io.BytesIO(content)))
-    except Exception as error:
-        # What pyelftools raises for a damaged file is whatever its parser stumbles over.
-        raise ValueError(f"this is no AMDGPU code object: {error!r}") from error
+        return _code_object(_only_part(content))
+    except ValueError as error:
+        raise ValueError(f"{where}this is no AMDGPU code object that can be executed: {error}") from error
 
 
 def bundle_bytes(head: bytes) -> int:
@@ -102,59 +151,320 @@ def bundle_bytes(head: bytes) -> int:
 
 def _bundle_entries(head: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the target, begin and end of each part of a bundle."""
-    (count,) = struct.unpack_from("<Q", head, len(_BUNDLE))
+    (count,) = _unpacked("<Q", head, len(_BUNDLE), "the head of the bundle")
     at = len(_BUNDLE) + 8
-    for _ in range(count):
-        begin, size, length = struct.unpack_from("<QQQ", head, at)
-        yield head[at + 24 : at + 24 + length], begin, begin + size
+    for number in range(count):
+        begin, size, length = _unpacked("<QQQ", head, at, f"part {number} of the bundle's {count}")
+        yield _slice(head, at + 24, length, f"the target of part {number} of the bundle"), begin, begin + size
         at += 24 + length
 
 
-def _code_object(elf: ELFFile) -> CodeObject:
-    segments = [segment for segment in elf.iter_segments() if segment["p_type"] == "PT_LOAD"]
-    image = bytearray(max(segment["p_vaddr"] + segment["p_memsz"] for segment in segments))
-    for segment in segments:
-        image[segment["p_vaddr"] : segment["p_vaddr"] + segment["p_filesz"]] = segment.data()
-    (text,) = (section for section in elf.iter_sections() if section.name == ".text")
-    tables = [section for section in elf.iter_sections() if isinstance(section, SymbolTableSection)]
-    symbols = {s.name: (s["st_value"], s["st_size"]) for table in tables for s in table.iter_symbols()}
-    notes = [
-        note for section in elf.iter_sections() if isinstance(section, NoteSection) for note in section.iter_notes()
-    ]
-    (packed,) = (
-        note["n_descdata"] for note in notes
-        if note["n_name"] == "AMDGPU" and note["n_type"] in (32, "NT_AMDGPU_METADATA")
-    )  # fmt: skip
-    metadata = msgpack.unpackb(packed)
-    kernels = [_descriptor(row, image, symbols) for row in metadata["amdhsa.kernels"]]
+def _only_part(content: bytes) -> bytes:
+    if content.startswith(_COMPRESSED_BUNDLE):
+        raise ValueError("it is in a compressed bundle; compile with --no-offload-compress")
+    if not content.startswith(_BUNDLE):
+        return content
+    parts = [(begin, end) for target, begin, end in _bundle_entries(content) if b"amdgcn" in target]
+    if len(parts) != 1:
+        raise ValueError(f"the bundle has {len(parts)} code objects; build the library for one arch")
+    ((begin, end),) = parts
+    return _slice(content, begin, end - begin, "the bundle's code object")
+
+
+def _unpacked(form: str, content: bytes, at: int, what: str) -> tuple[Any, ...]:
+    return struct.unpack(form, _slice(content, at, struct.calcsize(form), what))
+
+
+def _slice(content: bytes, at: int, size: int, what: str) -> bytes:
+    _require(content, at, size, what)
+    return content[at : at + size]
+
+
+def _require(content: bytes, at: int, size: int, what: str) -> None:
+    if not 0 <= at <= at + size <= len(content):
+        raise ValueError(f"{what} needs the bytes from {at} to {at + size}, and there are {len(content)}")
+
+
+@dataclass(frozen=True)
+class _Segment:
+    address: int
+    offset: int
+    """In the file."""
+    file_bytes: int
+    memory_bytes: int
+    is_executable: bool
+
+
+@dataclass(frozen=True)
+class _Section:
+    name: str
+    type: int
+    flags: int
+    address: int
+    offset: int
+    """In the file."""
+    size: int
+    link: int
+    """Number of the section with its names."""
+
+    def content(self, file: bytes) -> bytes:
+        """Return its bytes, which the file has."""
+        return file[self.offset : self.offset + self.size]
+
+
+@dataclass(frozen=True)
+class _Symbol:
+    type: int
+    value: int
+    size: int
+
+
+def _code_object(file: bytes) -> CodeObject:
+    arch, segment_place, section_place = _header(file)
+    segments, sections = _segments(file, *segment_place), _sections(file, *section_place)
+    image, zeros = _image(file, segments)
+    text = _text(file, sections, segments)
+    metadata = _metadata(file, sections)
     # The target is amdgcn-amd-amdhsa--gfx950, with features such as :xnack- behind it.
-    arch = str(metadata["amdhsa.target"]).rpartition("--")[2].partition(":")[0]
-    by_name = {kernel.name: kernel for kernel in kernels}
-    return CodeObject(arch, by_name, bytes(image), (text["sh_addr"], text["sh_addr"] + text["sh_size"]), _lines(elf))
+    target = _of_kind(metadata, "amdhsa.target", str, "the metadata")
+    if (named := target.rpartition("--")[2].partition(":")[0]) != arch:
+        raise ValueError(f"it is for {arch} by its flags, and for {named[:60]!r} by its metadata")
+    rows = _of_kind(metadata, "amdhsa.kernels", list, "the metadata")
+    if not_rows := [number for number, row in enumerate(rows) if not isinstance(row, dict)]:
+        raise ValueError(f"kernel {not_rows[0]} of the metadata is no row")
+    wanted = {_of_kind(row, key, str, f"kernel {number}") for number, row in enumerate(rows) for key in _NAMES}
+    symbols = _dynamic_symbols(file, sections, wanted)
+    kernels = {row[".name"]: _descriptor(row, image, symbols, text) for row in rows}
+    if len(kernels) < len(rows):
+        raise ValueError("two of its kernels have the same name")
+    return CodeObject(arch, kernels, image, text, _lines(file, sections), zeros)
 
 
-def _lines(elf: ELFFile) -> tuple[tuple[int, str], ...]:
-    rows = []
-    if not elf.has_dwarf_info():
+def _header(file: bytes) -> tuple[str, tuple[int, int], tuple[int, int, int]]:
+    """Return the arch, offset and number of the headers of segments and sections, and the section of names."""
+    if not file.startswith(b"\x7fELF"):
+        raise ValueError(f"it begins with {file[:4]!r}, and is no ELF file")
+    word, order, _, system, version = _slice(file, 4, 5, "the ELF header")
+    kind, machine, _, _, segments, sections, flags, _ = _unpacked("<HHIQQQIH", file, 16, "the ELF header")
+    segment_bytes, segment_count, section_bytes, section_count, names = _unpacked("<5H", file, 54, "the ELF header")
+    if machine != _AMDGPU:
+        raise ValueError(f"its machine is {_MACHINES.get(machine, 'another one')} (number {machine}), not an AMD GPU")
+    if (word, order, system) != (2, 1, _HSA):
+        raise ValueError(f"its class, byte order and system are {word}, {order}, {system} and not 2, 1, {_HSA}")
+    if not 1 <= version <= 4:
+        raise ValueError(f"its ABI has version {version}; 1 to 4 (code objects V3 to V6) are known")
+    if kind != _SHARED_OBJECT:
+        raise ValueError(f"its type is {kind} and not {_SHARED_OBJECT}; link it")
+    if flags & 0xFF not in _ARCH_OF_FLAGS:
+        raise ValueError(f"its flags {flags:#x} stand for a GPU other than {', '.join(_ARCH_OF_FLAGS.values())}")
+    if flags & ~(0xFF | _FEATURE_FLAGS):
+        raise ValueError(f"its flags {flags:#x} have unknown bits")
+    if (segment_bytes, section_bytes) != (56, 64):
+        raise ValueError(f"its headers have {segment_bytes} and {section_bytes} bytes and not 56 and 64")
+    if max(segment_count, section_count) > _MOST_HEADERS or not names < section_count:
+        raise ValueError(f"it has {segment_count} segments and {section_count} sections, with names in section {names}")
+    return _ARCH_OF_FLAGS[flags & 0xFF], (segments, segment_count), (sections, section_count, names)
+
+
+def _segments(file: bytes, at: int, count: int) -> list[_Segment]:
+    """Return what is loaded, in the order of addresses."""
+    found: list[_Segment] = []
+    end = 0
+    for number in range(count):
+        what = f"segment {number}"
+        header = _unpacked("<IIQQQQQQ", file, at + 56 * number, f"the header of {what}")
+        kind, flags, offset, address, _, file_bytes, memory_bytes, _ = header
+        if kind == _LOAD:
+            _require(file, offset, file_bytes, what)
+            if memory_bytes < file_bytes:
+                raise ValueError(f"{what} has {file_bytes} bytes, and {memory_bytes} in memory")
+            if address < end:
+                raise ValueError(f"{what} at {address:#x} overlaps the one before it, which ends at {end:#x}")
+            end = address + memory_bytes
+            found.append(_Segment(address, offset, file_bytes, memory_bytes, bool(flags & _EXECUTABLE)))
+    return found
+
+
+def _sections(file: bytes, at: int, count: int, names: int) -> list[_Section]:
+    headers = [
+        _unpacked("<IIQQQQIIQQ", file, at + 64 * number, f"the header of section {number}") for number in range(count)
+    ]
+    begin, size = headers[names][4:6]
+    texts = _slice(file, begin, size, "the names of sections")
+    found = []
+    for number, (name, kind, flags, address, offset, size, link, *_) in enumerate(headers):
+        if kind != _ZEROS_SECTION:
+            _require(file, offset, size, f"section {number}")
+        found.append(_Section(_text_at(texts, name, f"section {number}"), kind, flags, address, offset, size, link))
+    return found
+
+
+def _text_at(texts: bytes, at: int, what: str) -> str:
+    end = texts.find(b"\0", at, at + _NAME_BYTES)
+    if end < 0:
+        raise ValueError(f"the name of {what} does not end, at {at} of {len(texts)} bytes of names")
+    return texts[at:end].decode(errors="backslashreplace")
+
+
+def _image(file: bytes, segments: list[_Segment]) -> tuple[bytes, int]:
+    """Return what the file says of the memory, and how many bytes of zeros follow."""
+    end = max((one.address + one.file_bytes for one in segments if one.file_bytes), default=0)
+    if end > len(file) + _MOST_GAPS:
+        raise ValueError(f"its segments reach to {end:#x}, far beyond its {len(file)} bytes")
+    zeros = max((one.address + one.memory_bytes for one in segments), default=0) - end
+    if zeros > _MOST_ZEROS:
+        raise ValueError(f"its segments need {zeros} bytes beside its own; {_MOST_ZEROS} can be had")
+    image = bytearray(end)
+    for one in segments:
+        image[one.address : one.address + one.file_bytes] = file[one.offset : one.offset + one.file_bytes]
+    return bytes(image), zeros
+
+
+def _text(file: bytes, sections: list[_Section], segments: list[_Segment]) -> tuple[int, int]:
+    """Return the addresses of the machine code."""
+    found = [section for section in sections if section.name == ".text"]
+    if len(found) != 1:
+        raise ValueError(f"it has {len(found)} sections .text")
+    begin, end, shift = found[0].address, found[0].address + found[0].size, found[0].address - found[0].offset
+    if not any(
+        one.is_executable and one.address <= begin <= end <= one.address + one.file_bytes
+        and one.address - one.offset == shift for one in segments
+    ):  # fmt: skip
+        raise ValueError(f"its machine code from {begin:#x} to {end:#x} is in no executable segment")
+    if any(section.type in _RELOCATIONS and section.size > 0 for section in sections):
+        raise ValueError("it has relocations, which are not emulated")
+    return begin, end
+
+
+def _metadata(file: bytes, sections: list[_Section]) -> Mapping[str, Any]:
+    """Return what the note on the kernels says."""
+    notes = [section for section in sections if section.type == _NOTE_SECTION]
+    if sum(section.size for section in notes) > len(file):
+        raise ValueError("its sections of notes overlap")
+    found = [
+        content for section in notes for name, kind, content in _notes(section.content(file))
+        if (name, kind) == (b"AMDGPU\0", _METADATA_NOTE)
+    ]  # fmt: skip
+    if len(found) != 1:
+        raise ValueError(f"it has {len(found)} notes on its kernels")
+    try:
+        metadata = msgpack.unpackb(found[0])
+    except Exception as error:
+        # What msgpack raises depends on what is damaged: its own exceptions, UnicodeDecodeError, TypeError.
+        raise ValueError(f"the note on its kernels is damaged: {str(error)[:60] or type(error).__name__}") from error
+    if not isinstance(metadata, dict):
+        raise ValueError(f"the note on its kernels is a {type(metadata).__name__}")
+    return metadata
+
+
+def _notes(content: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield the name, type and content of each note of a section."""
+    at = 0
+    while at < len(content):
+        name_bytes, size, kind = _unpacked("<III", content, at, "a note")
+        name = _slice(content, at + 12, name_bytes, "the name of a note")
+        at += 12 + -(-name_bytes // 4) * 4
+        yield name, kind, _slice(content, at, size, "a note")
+        at += -(-size // 4) * 4
+
+
+def _dynamic_symbols(file: bytes, sections: list[_Section], wanted: set[str]) -> dict[str, _Symbol]:
+    """Return the symbols with names that are wanted; a loader knows no others than the dynamic ones."""
+    tables = [section for section in sections if section.type == _DYNAMIC_SYMBOLS]
+    if len(tables) != 1 or tables[0].size % 24 or not tables[0].link < len(sections):
+        raise ValueError("its table of dynamic symbols is missing or damaged")
+    names = sections[tables[0].link].content(file)
+    found: dict[str, _Symbol] = {}
+    for number, (name, info, other, home, value, size) in enumerate(
+        struct.iter_unpack("<IBBHQQ", tables[0].content(file))
+    ):
+        what = f"dynamic symbol {number}"
+        if info >> 4 > _WEAK or other > _PROTECTED:
+            raise ValueError(f"{what} has the binding {info >> 4} and the visibility {other}")
+        if home not in (_UNDEFINED, _ABSOLUTE):
+            section = sections[home] if home < len(sections) else None
+            if section is None or not section.address <= value <= value + size <= section.address + section.size:
+                raise ValueError(f"{what}, with {size} bytes at {value:#x}, is not in its section {home}")
+        text = _text_at(names, name, what)
+        if text in wanted and home != _UNDEFINED:
+            if text in found:
+                raise ValueError(f"two dynamic symbols have the name {text}")
+            found[text] = _Symbol(info & 15, value, size)
+    return found
+
+
+def _of_kind(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+    value = row.get(key)
+    if not isinstance(value, kind) or (isinstance(value, int) and (isinstance(value, bool) or value < 0)):
+        raise ValueError(f"{key} of {where} is {repr(value)[:60]}, and not a {kind.__name__}")
+    return value
+
+
+def _descriptor(
+    row: dict[str, Any], image: bytes, symbols: Mapping[str, _Symbol], text: tuple[int, int]
+) -> KernelDescriptor:
+    """Return a kernel of the metadata; what its descriptor, symbols and row say alike has to agree."""
+    name, where = row[".name"], f"kernel {row['.name'][:60]}"
+    function, symbol = (symbols.get(row[key]) for key in _NAMES)
+    if function is None or symbol is None or (function.type, symbol.type) != (_FUNCTION, _OBJECT):
+        raise ValueError(f"the function or the descriptor of {where} is no dynamic symbol")
+    content = _slice(image, symbol.value, _DESCRIPTOR.size, f"the descriptor of {where}")
+    lds, scratch, kernarg, unused, offset, *others, _, _, rsrc2, properties, _, last = _DESCRIPTOR.unpack(content)
+    if symbol.size != _DESCRIPTOR.size or symbol.value % _DESCRIPTOR.size or any(unused + b"".join(others) + last):
+        raise ValueError(f"the descriptor of {where} is damaged")
+    entry = symbol.value + offset
+    if entry != function.value or entry % 256:
+        raise ValueError(f"{where} begins at {entry:#x} by its descriptor, and at {function.value:#x} by its symbol")
+    if not text[0] <= entry < entry + function.size <= text[1]:
+        raise ValueError(f"{where}, with {function.size} bytes at {entry:#x}, is outside of .text")
+    said = {".group_segment_fixed_size": lds, ".private_segment_fixed_size": scratch, ".kernarg_segment_size": kernarg}
+    for key, value in (said | {".wavefront_size": LANES}).items():
+        if _of_kind(row, key, int, where) != value:
+            raise ValueError(f"{key} of {where} is {row[key]} in the metadata, and {value} in the descriptor")
+    if scratch > _MOST_SCRATCH_BYTES or kernarg > _MOST_ARGUMENT_BYTES:
+        raise ValueError(f"{where} needs {scratch} bytes of scratch a lane, and {kernarg} of arguments")
+    registers = sum(count for bit, count in _USER_SGPRS if properties & bit)
+    if properties & ~_KNOWN_PROPERTIES or registers > rsrc2 >> 1 & 31:
+        raise ValueError(f"the properties {properties:#x} of {where} do not fit its {rsrc2 >> 1 & 31} user SGPRs")
+    arguments = tuple(_of_kind({".args": []} | row, ".args", list, where))
+    _check_arguments(arguments, kernarg, where)
+    return KernelDescriptor(name, entry, function.size, lds, scratch, kernarg, arguments, rsrc2, properties)
+
+
+def _check_arguments(arguments: Sequence[Any], kernarg: int, where: str) -> None:
+    end = 0
+    for number, row in enumerate(arguments):
+        what = f"argument {number} of {where}"
+        if not isinstance(row, dict):
+            raise ValueError(f"{what} is no row of the metadata")
+        _of_kind(row, ".value_kind", str, what)
+        offset, size = (_of_kind(row, key, int, what) for key in (".offset", ".size"))
+        if not end <= offset < offset + size <= kernarg:
+            raise ValueError(f"{what}, with {size} bytes at {offset}, overlaps another one or the end at {kernarg}")
+        end = offset + size
+
+
+def _lines(file: bytes, sections: list[_Section]) -> tuple[tuple[int, str], ...]:
+    """Return where source lines begin; empty for debug information that is compressed, or of an unusual size."""
+    debug = [section for section in sections if section.name.startswith((".debug_", ".zdebug_"))]
+    if not any(one.name == ".debug_line" for one in debug) or any(
+        one.flags & _COMPRESSED or one.name.startswith(".z") or one.size > _MOST_DEBUG_BYTES.get(one.name, one.size)
+        for one in debug
+    ):
         return ()
-    dwarf = elf.get_dwarf_info()
-    for unit in dwarf.iter_CUs():
-        if program := dwarf.line_program_for_CU(unit):
-            # The files of version 5 are counted from 0.
-            files, first = program["file_entry"], int(program["version"] < 5)
-            states = [entry.state for entry in program.get_entries() if entry.state]
-            rows += [(s.address, f"{files[s.file - first].name.decode()}:{s.line}" if s.line else "") for s in states]
-    return tuple(sorted(rows, key=itemgetter(0)))
-
-
-def _descriptor(row: dict[str, Any], image: bytearray, symbols: dict[str, tuple[int, int]]) -> KernelDescriptor:
-    address, _ = symbols[row[".symbol"]]
-    lds, scratch, kernarg = struct.unpack_from("<III", image, address)
-    (entry,) = struct.unpack_from("<q", image, address + 16)
-    (rsrc2,) = struct.unpack_from("<I", image, address + 52)
-    (properties,) = struct.unpack_from("<H", image, address + 56)
-    arguments = tuple(row.get(".args", []))
-    _, code_bytes = symbols[row[".name"]]
-    return KernelDescriptor(
-        row[".name"], address + entry, code_bytes, lds, scratch, kernarg, arguments, rsrc2, properties
-    )
+    rows: dict[int, list[tuple[int, str]]] = {}
+    try:
+        dwarf = ELFFile(io.BytesIO(file)).get_dwarf_info()
+        for unit in itertools.islice(dwarf.iter_CUs(), _MOST_UNITS):
+            place = unit.get_top_DIE().attributes.get("DW_AT_stmt_list")
+            if place is not None and place.value not in rows and (program := dwarf.line_program_for_CU(unit)):
+                # The files of version 5 are counted from 0.
+                files, first = program["file_entry"], int(program["version"] < 5)
+                states = [entry.state for entry in program.get_entries() if entry.state]
+                rows[place.value] = [
+                    (s.address, f"{files[s.file - first].name.decode()}:{s.line}" if s.line else "") for s in states
+                ]
+    except Exception as error:
+        # What pyelftools raises for a damaged table is whatever its parser stumbles over.
+        raise ValueError(f"its table of source lines is damaged: {error!r}"[:200]) from error
+    return tuple(sorted(itertools.chain.from_iterable(rows.values()), key=itemgetter(0)))

@@ -78,6 +78,7 @@ class EmulatedGpu:
         watch = AccessCheck(kernel, code.source, "races" in check, "memory" in check) if check else None
         sizes = _three("grid", grid), _three("block", block), dynamic_lds
         dispatch = Dispatch(machine_code, descriptor, _KERNARG, *sizes, watch, most_instructions)
+        machine_code.begin_launch()
         buffers = {i: _bytes_of(one, i) for i, one in enumerate(arguments) if isinstance(one, np.ndarray)}
         if no_buffers := set(unwritten) - set(buffers):
             raise ValueError(f"unwritten: {sorted(no_buffers)}; the arguments that are buffers are {[*buffers]}")
@@ -108,9 +109,10 @@ class EmulatedGpu:
         if code not in self._loaded:
             if code.arch not in ARCHS:
                 raise EmulationFault(f"{code.arch} is not emulated; {', '.join(ARCHS)} are")
-            base = _CODE + len(self._loaded) * _STRIDE
-            self.memory.map(base, np.frombuffer(bytearray(code.image), np.uint8), "the code object")
-            self._loaded[code] = MachineCode(code.image, base, code.arch)
+            base, content = _CODE + len(self._loaded) * _STRIDE, np.zeros(len(code.image) + code.zeros, np.uint8)
+            content[: len(code.image)] = np.frombuffer(code.image, np.uint8)
+            self.memory.map(base, content, "the code object")
+            self._loaded[code] = MachineCode(code.image, base, code.arch, code.text)
         return self._loaded[code]
 
 
@@ -157,6 +159,7 @@ def _kernarg(dispatch: Dispatch, values: Sequence[bytes]) -> Array:
     content = np.zeros(max(kernel.kernarg_bytes, 1), np.uint8)
     for row in kernel.arguments:
         begin, size = row[".offset"], row[".size"]
-        value = by_offset.get(begin, hidden.get(row[".value_kind"], 0).to_bytes(size, "little"))
+        number = hidden.get(row[".value_kind"], 0) & (1 << 8 * size) - 1
+        value = by_offset.get(begin, number.to_bytes(size, "little"))
         content[begin : begin + size] = np.frombuffer(value, np.uint8)
     return content

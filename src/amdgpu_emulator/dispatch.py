@@ -14,10 +14,8 @@ from amdgpu_emulator.wave import EXEC, LANES, SGPR_PAIRS, SGPRS, Waves, Workgrou
 
 _UNWRITTEN_BYTE = 0xFF
 """Each byte of registers, LDS and scratch before it is written: not a number in every float type."""
-_USER_SGPRS = ((1, 4), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (64, 1))
-"""Bits of the descriptor's properties, and how many registers each is: the scratch memory's buffer, dispatch, queue,
-arguments, dispatch id, scratch, size."""
 _KERNARG, _SCRATCH_BUFFER = 8, 1
+"""Bits of a descriptor's properties."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +84,9 @@ class Dispatch:
         kernel = self.kernel
         if kernel.properties & _SCRATCH_BUFFER and kernel.scratch_bytes:
             raise UnsupportedInstruction("scratch through a buffer is not emulated")
-        register = 0
-        for bit, registers in _USER_SGPRS:
-            if kernel.properties & bit:
-                if bit == _KERNARG:
-                    w.s64[register // 2 :: SGPR_PAIRS] = self.kernarg
-                register += registers
+        for bit, register in kernel.user_registers():
+            if bit == _KERNARG:
+                w.s64[register // 2 :: SGPR_PAIRS] = self.kernarg
         # Arguments that could lie in registers from the start are loaded by the code before the entry for those.
         register = kernel.rsrc2 >> 1 & 31
         for axis in range(3):

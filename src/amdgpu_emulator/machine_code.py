@@ -19,6 +19,10 @@ BARRIER, WAIT, END, PART = "barrier", "wait", "end", "part"
 _EVERYTHING = 1 << 20
 _LAST_INSTRUCTIONS = 20_000
 """Of a workgroup: what they are tells the loop of a kernel that does not end."""
+_LONGEST_BLOCK = 256
+"""Instructions that are translated before they are counted; code without a branch is several blocks."""
+_MOST_TRANSLATED = 200_000
+"""Different instructions of a launch; the kernels of Composable Kernel have some 10,000."""
 Jump = Callable[[Waves], str | None]
 
 _BRANCHES: dict[str, Callable[[Waves], list[bool]]] = {
@@ -47,9 +51,16 @@ class BasicBlock:
 class MachineCode:
     """The image of one code object, which lies in memory from the address ``base`` on."""
 
-    def __init__(self, image: bytes, base: int, arch: str) -> None:
+    def __init__(self, image: bytes, base: int, arch: str, text: tuple[int, int] | None = None) -> None:
+        """``text``: first address of the image's machine code, and the one behind it; ``None``: all of the image."""
         self._image, self.base, self._arch = image, base, arch
+        self._text = text or (0, len(image))
         self._blocks: dict[int, BasicBlock] = {}
+        self.begin_launch()
+
+    def begin_launch(self) -> None:
+        """Let another launch translate as much as a launch may."""
+        self._left_to_translate = _MOST_TRANSLATED
 
     def run(self, w: Waves, runs: Counter[int]) -> str:
         """Run waves up to the next barrier, wait or end, or up to where they part, and say which.
@@ -73,11 +84,14 @@ class MachineCode:
             except MemoryFault as fault:
                 name = decoder.opcode(decoder.decode(self._image, w.at, self._arch).op.name, self._arch)
                 raise MemoryFault(f"{name} at {w.at:#x}: {fault}") from None
-            except EmulationFault as fault:
+            except Exception as fault:
                 # The steps that are left tell where; after the last one it is the jump.
                 place = len(block.steps) - length_hint(steps) - (1 if place < 0 else 0)
                 where = f"{block.opcodes[place]} at {block.addresses[place] - self.base:#x}"
-                raise type(fault)(f"{where}: {fault}") from None
+                if isinstance(fault, EmulationFault):
+                    raise type(fault)(f"{where}: {fault}") from None
+                # Registers that no wave has, at the least.
+                raise UnsupportedInstruction(f"{where}: {fault!r}") from fault
             if stop:
                 return stop
 
@@ -87,11 +101,13 @@ class MachineCode:
         recent = w.group.recent[wave]
         recent[w.pc] += 1
         if w.group.left < 0:
-            loop = [start for start, times in recent.items() if times > 1] or recent
-            begin, end = (address - self.base for address in (min(loop), self._blocks[max(loop)].addresses[-1]))
+            loop = [start for start, times in recent.items() if times > 1]
+            blocks = loop or [w.pc]
+            begin, end = min(blocks) - self.base, self._blocks[max(blocks)].addresses[-1] - self.base
+            where = f"the {'loop' if loop else 'code'} from {begin:#x} to {end:#x}"
             raise EmulationHang(
-                f"wave {wave} of workgroup {w.group.number} does not end: it is in the loop from {begin:#x} to "
-                f"{end:#x} when the waves of the workgroup have executed all instructions that they may"
+                f"wave {wave} of workgroup {w.group.number} does not end: it is in {where} when the waves of the "
+                "workgroup have executed all instructions that they may"
             )
 
     def opcodes(self, runs: Counter[int]) -> Counter[str]:
@@ -109,13 +125,16 @@ class MachineCode:
     def _translate(self, start: int) -> BasicBlock:
         block = BasicBlock([], [], [], lambda w: END)
         address = start
-        while True:
-            if not 0 <= address - self.base < len(self._image):
+        while len(block.addresses) < _LONGEST_BLOCK:
+            if not self._text[0] <= address - self.base < self._text[1] or address % 4:
                 raise EmulationFault(f"a jump to {address:#x}, where no machine code is")
             inst = decoder.decode(self._image, address - self.base, self._arch)
             name, after = decoder.opcode(inst.op.name, self._arch), address + inst.size()
             block.addresses.append(address)
             block.opcodes.append(name)
+            self._left_to_translate -= 1
+            if self._left_to_translate < 0:
+                raise UnsupportedInstruction(f"a launch with more than {_MOST_TRANSLATED} different instructions")
             jump = _jump(inst, name, after)
             if jump is not None:
                 block.jump = jump
@@ -123,10 +142,13 @@ class MachineCode:
             try:
                 step = instructions.translate(inst, name)
                 block.steps.append(_at(address - self.base, step) if instructions.accesses_memory(inst) else step)
-            except UnsupportedInstruction as fault:
-                # What is never reached may be what cannot be executed.
-                block.steps.append(_refusing(str(fault)))
+            except Exception as fault:
+                # What is never reached may be what cannot be executed. Fields may hold what no assembler writes.
+                is_ours = isinstance(fault, UnsupportedInstruction)
+                block.steps.append(_refusing(str(fault) if is_ours else f"{inst.op.name} ({fault!r})"))
             address = after
+        block.jump = lambda w: _go_on(w, [address] * w.count)
+        return block
 
 
 def _at(address: int, access: Step) -> Step:

@@ -64,6 +64,8 @@ class _Session:
         name, address, bundle = message.text().decode(), message.number(), message.text()
         if bundle:
             self._code[address] = load(bundle)
+        if name not in self._code[address].kernels:
+            raise ValueError(f"the code object has no kernel {name}")
         self._kernel = self._code[address], name
         rows = self._code[address].kernels[name].explicit_arguments
         return b"".join(map(_INT64.pack, (len(rows), *(row[".size"] for row in rows))))

@@ -19,7 +19,6 @@ from amdgpu_emulator import (
     EmulationHang,
     KernelDescriptor,
     UnsupportedInstruction,
-    bundle_bytes,
     load,
 )  # fmt: skip
 
@@ -298,15 +297,6 @@ def test_a_trap_and_a_jump_out_of_the_code_are_faults_of_the_kernel(code, said):
     with pytest.raises(EmulationFault, match=said) as caught:
         execute(code)
     assert not isinstance(caught.value, UnsupportedInstruction)
-
-
-def test_a_file_that_is_no_code_object_is_refused():
-    with pytest.raises(ValueError, match="no AMDGPU code object"):
-        load(b"\x7fELF but nothing else")
-    with pytest.raises(ValueError, match="no AMDGPU code object"):
-        load(SAXPY.read_bytes()[:3000])
-    with pytest.raises(ValueError, match="no bundle"):
-        bundle_bytes(b"nothing")
 
 
 def test_the_example_of_the_readme_runs(monkeypatch, capsys):
