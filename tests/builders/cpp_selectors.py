@@ -6,6 +6,7 @@ import subprocess
 import numpy as np
 
 from tileseer.core.errors import UserError
+from tileseer.learn.evidence import EVIDENCE_CLASSES
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem
 
 SHAPES = 500
@@ -40,6 +41,7 @@ int main()
             std::printf("\\n");
             continue;
         }
+        std::printf("%d ", static_cast<int>(model::Selector::evidence(problem)));
         const model::Pick pick = selector.select(problem, options);
         std::printf("%d %a %d\\n", pick.candidate ? pick.candidate->row : -1, pick.score, pick.known);
     }
@@ -69,10 +71,11 @@ def random_shapes(count, seed=0):
 
 
 def picks_of_cpp(folder, spec, shapes, known, pruned):
-    """Compile the published header with g++ and return its picks, scores and known flags."""
+    """Compile the published header with g++ and return its picks, scores, known flags, and classes of evidence."""
     lines = _answers(folder, spec, shapes, f"{known} {pruned} 0")
-    rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
-    return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags]
+    classes, rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
+    evidence = [EVIDENCE_CLASSES[int(place)] for place in classes]
+    return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags], evidence
 
 
 def shortlists_of_cpp(folder, spec, shapes, count, known):
@@ -96,13 +99,19 @@ def _answers(folder, spec, shapes, options):
 def assert_cpp_picks_alike(folder, selector, shapes, known=0, pruned=0):
     """Compare the picks of the published header with those of the selector, to the last bit; return them."""
     picks = selector.select(shapes, use_known=bool(known), pruned_only=bool(pruned))
-    rows, scores, flags = picks_of_cpp(folder, selector.spec, shapes, known, pruned)
+    rows, scores, flags, evidence = picks_of_cpp(folder, selector.spec, shapes, known, pruned)
     assert rows == picks.candidate.tolist()
     assert scores == picks.score.tolist()
     assert flags == picks.known.tolist() and picks.known.any() == bool(known)
     assert len(set(rows)) > 3
+    assert evidence == selector.evidence_of([_problem(selector.spec, dims) for dims in shapes.tolist()])
     assert_cpp_lists_alike(folder, selector, shapes[::5], known)
     return picks
+
+
+def _problem(spec, dims):
+    problem = Problem.from_dims(*spec.operation.rsplit("_", 1), **dict(zip(DIMS, dims, strict=False)))
+    return problem.with_layout(LAYOUTS[dims[-1]] if len(dims) > len(DIMS) else "")
 
 
 def assert_cpp_lists_alike(folder, selector, shapes, known=0, count=3):
@@ -110,8 +119,7 @@ def assert_cpp_lists_alike(folder, selector, shapes, known=0, count=3):
     spec = selector.spec
     listed = []
     for dims in shapes.tolist():
-        problem = Problem.from_dims(*spec.operation.rsplit("_", 1), **dict(zip(DIMS, dims, strict=False)))
-        problem = problem.with_layout(LAYOUTS[dims[-1]] if len(dims) > len(DIMS) else "")
+        problem = _problem(spec, dims)
         ranked = selector.shortlist(problem, count, use_known=bool(known))
         listed.append([(selector.candidates.index(one["candidate"]), one["score"]) for one in ranked])
         assert ranked[:count] == selector.rank(problem)[:count] and len(ranked) <= count + 1

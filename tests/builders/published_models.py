@@ -10,6 +10,7 @@ from tileseer.core import documents
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.learn import model_files
+from tileseer.learn.evidence import NOWHERE
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.training import settings_for
@@ -64,7 +65,8 @@ def evaluation(origin, **changed):
         "basis": "layers", "layers": 2, "without_candidate": 0, "covered_time": 100.0, "candidates": 3, "timed": 100.0,
         "first": good, "interval": {name: [98.0, 99.5] for name in ("mean", "median", "p10")},
         "best_of_2": good, "best_of_3": good, "within_2_percent": 90.0, "by_time": 99.0, "by_kind": {},
-        "by_distance": [], "networks": [], "worst": [layer], "libraries": [], "picks": {},
+        "by_evidence": {}, "evidence": NOWHERE.model_dump(),
+        "networks": [], "worst": [layer], "libraries": [], "picks": {},
         "baselines": {"best_single_kernel": {"meaning": "one kernel", "efficiency": alone.model_dump()}},
         "noise_floor": {"basis": "spread", "perfect_selector": good.model_dump()},
     }  # fmt: skip

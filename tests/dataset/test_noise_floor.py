@@ -72,22 +72,3 @@ def every(model, problems, data, pick, best):
         return explain.contributions(model, problems, data.candidates, pick, best)[0]
     finally:
         explain.FEATURES_OF_A_PICK = shown
-
-
-def test_what_all_training_problems_share_says_nothing_of_distances():
-    problems = samples.measured().problems
-    training = problems[problems["split"] == "train"].assign(N=6)
-    wider = training.iloc[[4]].assign(C=2 * training["C"].iloc[4])
-    assert 0 < explain.Novelty(training, wider, samples.features()).percentile(0) < 100
-
-
-def test_a_problem_far_from_training_is_said_to_be_so():
-    data = samples.measured()
-    training = data.problems[data.problems["split"] == "train"]
-    far = data.problems.iloc[[3]].assign(C=100_000, K=7)
-    same = training.iloc[[4]]
-    novelty = explain.Novelty(training, far, samples.features())
-    assert novelty.percentile(0) == 100
-    assert any(text.startswith("C 100000, trained on 32 to 256") for text in novelty.outside(0))
-    known = explain.Novelty(training, same, samples.features())
-    assert known.nearest(0) == 4 and known.outside(0) == []

@@ -79,10 +79,10 @@ def evaluated_picks(about: dict, picks: dict[str, Pick]) -> Evaluation:
             "basis": "noise-free times", "perfect_selector": figures_of(99.75), "perfect_model": figures_of(99.5),
         },
         by_kind={"3x3": part(900, 94.0)},
-        by_distance=[
-            {"above": 0.5, "up_to": 1.0, "of_a_known_kind": True, **part(7, 95.0)},
-            {"above": None, "up_to": None, "of_a_known_kind": False, **part(3, 65.0)},
-        ],
+        by_evidence={
+            name: {"share": 10.0 * layers, "by_time": mean, **part(layers, mean)}
+            for name, layers, mean in (("inside", 7, 95.0), ("outside", 3, 65.0))
+        },
         networks=[{
             "network": HOSTILE, "efficiency": 91.75, "run": "training 8", "layers": 20, "without_candidate": 2,
             "failed": 1,
@@ -601,12 +601,11 @@ def test_candidates_of_the_same_time_share_a_shape(shown):
 
 def test_the_advice_follows_from_the_figures(shown):
     assert losses.advice(shown.operations[0])["add kernels (configs.rule_set)"] == "7 layers have no candidate"
-    quiet = evaluated(shown, without_candidate=0, by_kind={}, by_distance=[])
+    quiet = evaluated(shown, without_candidate=0, by_kind={}, by_evidence={})
     assert losses.improvements(quiet) == []
     parts = as_rows(losses.losses(shown)[0])
     assert [row["part"] for row in parts] == [
-        "kind of layer: 3x3", "distance to the nearest training problem: another kind",
-        "distance to the nearest training problem: above 0.5 octaves, up to 1",
+        "kind of layer: 3x3", "evidence: outside", "evidence: inside",
     ]  # fmt: skip
     assert sum(row["share of the loss, %"] for row in parts) == pytest.approx(200)
 

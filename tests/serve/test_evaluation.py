@@ -147,8 +147,8 @@ def test_kinds_of_layers():
     assert layer_kinds(table).tolist() == list(dims)
 
 
-def use(key, network, occurrences, nearest=1.0):
-    return (key, network, "train", "conv", occurrences, 0.1, nearest)
+def use(key, network, occurrences):
+    return (key, network, "train", "conv", occurrences, 0.1)
 
 
 @pytest.fixture
@@ -170,23 +170,14 @@ def test_the_time_of_a_library_weighs_a_layer_that_no_candidate_can_run(data):
 
 def test_a_network_counts_each_layer_as_often_as_it_runs(data):
     keys = data.problems["problem_key"].tolist()
-    uses = [use(keys[1], "often", 1000), use(keys[2], "often", 1), use(keys[2], "once", 1, np.inf)]
+    uses = [use(keys[1], "often", 1000), use(keys[2], "often", 1), use(keys[2], "once", 1)]
     found = judged(data, HALF, uses=uses)
     assert [one.network for one in found.networks] == ["often", "once"]
     alike = judged(data, HALF, uses=[use(key, "net", 1) for key in keys])
     assert found.networks[0].efficiency < alike.networks[0].efficiency < found.networks[1].efficiency == 100.0
     assert found.worst_layer.efficiency == 50.0 and found.by_time < alike.by_time
-    # Every layer is in one class of distance and of one kind.
-    assert [(one.above, one.up_to, one.of_a_known_kind, one.layers) for one in found.by_distance] == [
-        (0.5, 1.0, True, 2)
-    ] and sum(part.layers for part in found.by_kind.values()) == 2
-
-
-def test_classes_of_distance_end_with_the_kinds_that_training_lacks(data):
-    keys = data.problems["problem_key"].tolist()
-    found = judged(data, HALF, uses=[use(keys[1], "net", 1, 0.4), use(keys[2], "net", 1, np.inf)]).by_distance
-    assert [(one.above, one.up_to, one.of_a_known_kind) for one in found] == [(0.0, 0.5, True), (None, None, False)]
-    assert [one.efficiency.mean for one in found] == [50.0, 100.0]
+    # Every layer is of one kind.
+    assert sum(part.layers for part in found.by_kind.values()) == 2
 
 
 def test_a_pick_that_does_not_run_is_counted(data):

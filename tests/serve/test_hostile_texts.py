@@ -142,7 +142,7 @@ def test_the_header_returns_nothing_for_what_python_refuses_as_too_large(rendere
     largest = {name: 0 if name.startswith("pad") else 1 for name in DIMS}
     largest |= dict.fromkeys(("N", "C", "K", "Hi", "Wi"), INT32_MAX)
     large = np.concatenate([large, [list(largest.values())]])
-    rows, _, _ = picks_of_cpp(folder, served.selector.spec, large, 1, 0)
+    rows, *_ = picks_of_cpp(folder, served.selector.spec, large, 1, 0)
     refused = 0
     for row, pick in zip(large.tolist(), rows, strict=True):
         try:

@@ -190,11 +190,11 @@ def test_a_kernel_of_another_library_is_refused_even_with_new_hashes(models):
     [
         (
             {"format": 3},
-            "is of format 3 for tileseer >=0.1,<0.2, but this release reads format 4 for >=0.1,<0.2: publish",
+            "is of format 3 for tileseer >=0.1,<0.2, but this release reads format 5 for >=0.1,<0.2: publish",
         ),
         (
             {"tileseer": ">=0.3,<0.4"},
-            "is of format 4 for tileseer >=0.3,<0.4, but this release reads format 4 for >=0.1,<0.2: publish",
+            "is of format 5 for tileseer >=0.3,<0.4, but this release reads format 5 for >=0.1,<0.2: publish",
         ),
         ({"device_kind": "guessed"}, "device_kind"),
         ({"operations": {"forward_bf16": {"folder": "../elsewhere"}}}, "folder"),

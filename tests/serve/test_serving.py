@@ -14,9 +14,10 @@ from published_models import TEMPLATE, publish
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
+from tileseer.learn.evidence import NOWHERE
 from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
 from tileseer.serve import header, serving_files
-from tileseer.serve.selector import NO_CANDIDATE, Selector
+from tileseer.serve.selector import NO_CANDIDATE, Selector, evidence_columns
 from tileseer.serve.symbols import Symbol
 
 VARIANTS = ("forward", "bwd_data", "bwd_weight")
@@ -47,7 +48,8 @@ def frame(model, shapes):
 
 def with_all(model, cuts=()):
     """A selector of a model without known problems, all of whose kernels are in the pruned set."""
-    return Selector(model, cuts, np.ones(len(model.pool), bool), serving_files.KNOWN_PROBLEMS.empty_table())
+    known = serving_files.KNOWN_PROBLEMS.empty_table()
+    return Selector(model, cuts, np.ones(len(model.pool), bool), known, NOWHERE)
 
 
 @pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 0), (1, 1)])
@@ -56,6 +58,8 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(folder, selector, mo
     shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
     picks = assert_cpp_picks_alike(folder, selector, shapes, known, pruned)
     assert (picks.candidate != NO_CANDIDATE).mean() > 0.3
+    classes = selector.evidence.classes(evidence_columns(shapes))
+    assert len(set(classes.tolist())) == 3 and (classes[SHAPES:] == 0).mean() > 0.5
 
 
 SHARED = """
@@ -97,7 +101,7 @@ def test_the_header_refuses_what_is_no_convolution(folder, selector):
         row = good.copy()
         row[DIMS.index(name)] = value
         wrong.append(row)
-    rows, _, _ = picks_of_cpp(folder, selector.spec, np.array(wrong), 1, 0)
+    rows, *_ = picks_of_cpp(folder, selector.spec, np.array(wrong), 1, 0)
     assert rows == [-1] * len(wrong)
     for row in wrong:
         with pytest.raises(UserError, match="row 0"):

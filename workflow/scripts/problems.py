@@ -17,7 +17,7 @@ def main(operation: str, ndims: list[int], problems: Path, uses: Path, settings:
     asked = Operation.parse(operation)
     chosen = training_set.choose_problems(ProblemsSettings.of(settings, "problems"), asked, tuple(ndims))
     parquet.write_table(problem_table.problem_table(chosen.training, chosen.validation), problems)
-    parquet.write_table(problem_table.use_table(chosen.runs, asked, chosen.nearest), uses)
+    parquet.write_table(problem_table.use_table(chosen.runs, asked), uses)
     return (
         f"{len(chosen.training)} problems to train on ({chosen.held_out} left out: same layer family "
         f"as a validation problem), {len(chosen.validation)} of {len(chosen.runs)} runs of networks to validate on"

@@ -129,14 +129,10 @@ def _reason_lines(explained: Explanation) -> Iterator[str]:
 
 
 def _nearest_lines(explained: Explanation) -> Iterator[str]:
-    if explained.distance_percentile is None:
-        yield "training problems: not kept with this model"
-        return
-    outside = ": " + "; ".join(explained.outside_training) if explained.outside_training else ""
-    share = f"{explained.distance_percentile:g} % of these are from one another"
-    yield f"farther from the training problems than {share}{outside}"
+    yield options.evidence_line(explained.evidence)
     rows = [
         {
+            "octaves away": _cell(row["octaves"]),
             "out of fold, %": _cell(row["out_of_fold_efficiency"]),
             "nearest training problem": _dims(row["problem"]),
             "fastest there": row["fastest"] or "-",

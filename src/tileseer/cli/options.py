@@ -147,6 +147,16 @@ def number(read: Callable[[str], Number], fits: Callable[[Number], bool], form: 
 positive = number(int, lambda value: value >= 1, "whole number from 1")
 
 
+def evidence_line(evidence: str) -> str:
+    """Return how a problem stands to what was measured, in a line."""
+    meaning = {
+        "inside": "as near to measured problems as nine in ten layers that were left out",
+        "edge": "as far from measured problems as one in ten layers that were left out",
+        "outside": "nothing like it was measured, so the order is a guess",
+    }
+    return f"evidence: {evidence} ({meaning[evidence]})"
+
+
 def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable[str], status: int = 0) -> int:
     """Print ``lines``, or with ``--json`` one object: ``command``, ``format`` and ``content``; return the exit status.
 

@@ -167,21 +167,3 @@ def _problem(kind: LayerKind, values: dict[str, float], multiple: int, operation
 def _channels(value: float, multiple: int) -> int:
     """Round channels to a multiple, those below 1.5 of them to the next number."""
     return max(1, round(value)) if value < 1.5 * multiple else multiple * round(value / multiple)
-
-
-def distances(problems: Sequence[Problem], training: Sequence[Problem]) -> np.ndarray:
-    """Return the distance of each problem from the nearest of ``training`` of its kind, float64 [n] in octaves.
-
-    The distance is Euclidean over log2 of ``DESIGN_AXES``: 1 is a factor of two along one of them. Problems of a kind
-    that is missing from training are infinitely far.
-    """
-    trained: dict[LayerKind, list[tuple[int, ...]]] = defaultdict(list)
-    for problem in training:
-        trained[kind_of(problem.dims)].append(problem.dims)
-    points = {kind: coordinates(np.array(dims)) for kind, dims in trained.items()}
-    nearest = np.full(len(problems), np.inf)
-    for place, dims in enumerate(problem.dims for problem in problems):
-        if (kind := kind_of(dims)) in points:
-            steps = points[kind] - coordinates(np.array([dims]))
-            nearest[place] = np.sqrt((steps**2).sum(axis=1)).min()
-    return nearest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,11 +39,9 @@ USES = parquet.schema(
         ("layer", pa.string()),
         ("occurrences", pa.int32()),
         ("flop_share", pa.float64()),
-        ("nearest_training", pa.float64()),
     ]
 )
-"""Which run of a network needs which problem: how often, for which share of the FLOP of the run in this direction,
-and how far the nearest training problem is (``design.distances``, in octaves, infinite without one of its kind)."""
+"""Which run of a network needs which problem: how often, and for which share of the run's FLOP in this direction."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +65,10 @@ def problem_table(training: Iterable[ProblemEntry], validation: Iterable[Problem
     )
 
 
-def use_table(runs: Iterable[NetworkRun], operation: Operation, nearest: Mapping[str, float]) -> pa.Table:
-    """Return one row a layer of each run; ``nearest`` gives the distance of each problem key."""
+def use_table(runs: Iterable[NetworkRun], operation: Operation) -> pa.Table:
+    """Return one row a layer of each run."""
     layers = [(layer.problem_for(operation).key, run, layer) for run in runs for layer in run.layers]
-    rows = (
-        (key, run.network, run.run, layer.layer, layer.occurrences, run.share(layer), nearest[key])
-        for key, run, layer in layers
-    )
+    rows = ((key, run.network, run.run, layer.layer, layer.occurrences, run.share(layer)) for key, run, layer in layers)
     return _table(USES, sorted(rows))
 
 

@@ -1,6 +1,6 @@
 """The problems of one operation: what is trained on, and which runs of unseen networks it is judged on."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,6 @@ class ProblemSplit:
     """The runs whose layers are the validation problems."""
     held_out: int
     """Training problems that were left out, because validation has their layer family."""
-    nearest: Mapping[str, float]
-    """Key of a validation problem to the distance of the nearest training problem (``design.distances``)."""
 
 
 def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> ProblemSplit:
@@ -68,13 +66,11 @@ def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Seq
     drawn += problem_sets.problems_of_layers(some, operation, ndims)
     training = {entry.problem.key: entry for entry in (*own, *generated, *drawn) if kept_by_filter(entry)}
     rest = problem_sets.hold_out(list(training.values()), validation)
-    near = design.distances([entry.problem for entry in validation], [entry.problem for entry in rest])
     return ProblemSplit(
         rest,
         validation,
         [run for run in runs if all(layer.problem_for(operation).key in kept for layer in run.layers)],
         len(training) - len(rest),
-        {entry.problem.key: float(octaves) for entry, octaves in zip(validation, near, strict=True)},
     )
 
 

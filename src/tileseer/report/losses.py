@@ -8,7 +8,7 @@ from tileseer.report import kernels, tables
 from tileseer.report.measured import records, short
 from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Row, each_operation, together
-from tileseer.serve.evaluation import Distance, LayerEvaluation, Part
+from tileseer.serve.evaluation import LayerEvaluation, Part
 
 PARTS_OF_A_KIND = 3
 """Parts of each kind."""
@@ -38,22 +38,13 @@ def _parts(result: OperationResult) -> Iterator[tuple[str, Part, float]]:
     shipped = result.evaluation
     kinds: tuple[Mapping[str, Part], ...] = (
         {f"kind of layer: {name}": part for name, part in shipped.by_kind.items()},
-        {f"distance to the nearest training problem: {_distance(part)}": part for part in shipped.by_distance},
+        {f"evidence: {name}": part for name, part in shipped.by_evidence.items()},
     )
     for parts in kinds:
         lost = {name: max(0.0, part.possible.mean - part.efficiency.mean) * part.layers for name, part in parts.items()}
         total = sum(lost.values()) or 1.0
         for name in sorted(lost, key=lambda name: (-lost[name], name))[:PARTS_OF_A_KIND]:
             yield name, parts[name], 100 * lost[name] / total
-
-
-def _distance(distance: Distance) -> str:
-    """Return the class of a distance in words."""
-    if not distance.of_a_known_kind:
-        return "another kind"
-    if distance.above is None:
-        return "unknown"
-    return f"above {distance.above:g} octaves" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")
 
 
 @partial(each_operation, "Kinds of layers that lose most")

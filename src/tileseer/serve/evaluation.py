@@ -8,7 +8,6 @@ outside serves nothing: its picks are those of the model.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +21,13 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.learn import baselines, efficiency, explain, noise_floor, own_choice, ranking
+from tileseer.learn.evidence import (
+    EVIDENCE_CLASSES,
+    EvidenceBounds,
+    EvidenceClass,
+    calibrated_bounds,
+    held_out_classes,
+)
 from tileseer.learn.left_out import left_out, recipe_of
 from tileseer.learn.model import Model, OutsideModel
 from tileseer.learn.model_schema import Contribution, Origin, Summary
@@ -44,8 +50,6 @@ WORST_LISTED = 10
 """Layers listed as the worst picks."""
 CHANNELS_OF_FEW = 16
 """A layer of fewer channels, or kernels, has few."""
-OCTAVES = (0.5, 1.0, 1.5, 2.0, 3.0)
-"""Distances to the nearest training problem (``design.distances``) that bound the classes of ``by_distance``."""
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 """Lower and upper end."""
 
@@ -100,13 +104,13 @@ class Part(Document):
     """As ``Evaluation.possible``."""
 
 
-class Distance(Part):
-    """The picks of one class of distance to the nearest training problem, in octaves."""
+class EvidencePart(Part):
+    """The picks of one class of evidence."""
 
-    above: float | None
-    up_to: float | None
-    of_a_known_kind: bool
-    """Whether training has problems of the kind."""
+    share: float
+    """Of the layers, percent."""
+    by_time: float
+    """Time of the fastest candidates over the time of the picks, percent."""
 
 
 class NoiseFloor(Document):
@@ -170,8 +174,10 @@ class Evaluation(Origin):
     """Time of the fastest candidates over the time of the picks, over all layers with all their uses."""
     by_kind: dict[str, Part]
     """By kind of layer."""
-    by_distance: list[Distance]
-    """The nearest first; empty where no uses say how near the training problems are."""
+    by_evidence: dict[EvidenceClass, EvidencePart]
+    """By how the layers stand to what was measured (``learn.evidence``), the problems that trained for the pick."""
+    evidence: EvidenceBounds
+    """What bounds these classes."""
     networks: list[NetworkEvaluation]
     """The worst first; empty where layers belong to no network."""
     worst: list[LayerEvaluation]
@@ -284,6 +290,14 @@ def evaluate_picks(
         one = scored.picked[rows]
         return {"layers": len(one), "efficiency": Summary.of(one), "possible": Summary.of(possible[rows])}
 
+    def by_time(rows: np.ndarray) -> float:
+        times = weight[rows] * best[rows], weight[rows] * taken[rows]
+        return efficiency.percent(_ratio(times[0][ran[rows]].sum(), times[1].sum()))
+
+    bounds = calibrated_bounds(dataset)
+    classes = held_out_classes(dataset, scored.rows, scored.fold, bounds)
+    each = [(name, classes == place) for place, name in enumerate(EVIDENCE_CLASSES)]
+    evidence = [(name, rows, by_time(rows)) for name, rows in each if rows.any()]
     kinds = layer_kinds(evaluated)
     return Evaluation(
         **dict(Origin.of(dataset)),
@@ -298,11 +312,13 @@ def evaluate_picks(
         best_of_2=Summary.of(scored.fastest_of(2)),
         best_of_3=Summary.of(scored.fastest_of(3)),
         within_2_percent=efficiency.percent((scored.picked >= AS_GOOD_AS_BEST).mean()),
-        by_time=efficiency.percent(_ratio((weight * best)[ran].sum(), (weight * taken).sum())),
+        by_time=by_time(np.ones(len(evaluated), bool)),
         by_kind={kind: Part.model_validate(part(kinds == kind)) for kind in sorted(set(kinds))},
-        by_distance=[
-            Distance.model_validate(bounds | part(rows)) for bounds, rows in _distances(uses, evaluated.index)
-        ],
+        by_evidence={
+            name: EvidencePart.model_validate(part(rows) | {"share": efficiency.percent(rows.mean()), "by_time": time})
+            for name, rows, time in evidence
+        },
+        evidence=bounds,
         networks=_networks(uses, best, taken, missing.index),
         worst=_worst(scored, chosen, model),
         baselines=_baselines(scored, gpu, several),
@@ -333,23 +349,6 @@ def layer_kinds(problems: pd.DataFrame) -> np.ndarray:
         "3x3": (p["Y"] == 3) & (p["X"] == 3) & (p["Z"] == 1),
     }
     return np.select(list(kinds.values()), list(kinds), default="other filters")
-
-
-def _distances(uses: pd.DataFrame, keys: pd.Index) -> list[tuple[dict[str, Any], np.ndarray]]:
-    """Return the bounds of each class of distance in octaves, and the layers in it, bool [R]; the nearest first.
-
-    The last class has problems of a kind that is missing from training.
-    """
-    nearest = uses.drop_duplicates("problem_key").set_index("problem_key")["nearest_training"]
-    distance = nearest.reindex(keys).to_numpy(float)
-    bounds = [0.0, *OCTAVES, np.finfo(np.float64).max, np.inf]
-    classes = []
-    for low, high in pairwise(bounds):
-        rows = (distance > low) & (distance <= high)
-        if rows.any():
-            above, up_to = (one if one < bounds[-2] else None for one in (low, high))
-            classes.append(({"above": above, "up_to": up_to, "of_a_known_kind": bool(high < np.inf)}, rows))
-    return classes
 
 
 def _worst(scored: Scored, chosen: np.ndarray, model: Model | None) -> list[LayerEvaluation]:

@@ -11,10 +11,12 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.libraries import check_support, library_of_arch
 from tileseer.learn import explain, model_files
+from tileseer.learn.evidence import LEAST_COMPARED, NOWHERE, Evidence, EvidenceClass
 from tileseer.learn.model import Model, read_out_of_fold, read_table
 from tileseer.learn.model_schema import Origin, same_origin
 from tileseer.measure.device import STATUSES
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame, problems_of_rows
+from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.serve import serving_files
 from tileseer.serve.selector import Ranked, Selector
 
@@ -36,11 +38,11 @@ class Explanation(Origin):
     contributions: list[dict[str, Any]]
     """A feature, its contribution to the lead, and its value in ``pick`` and ``other``."""
     other_features: float
-    distance_percentile: float | None
-    """How unlike the training problems the problem is; None where none was measured."""
-    outside_training: list[str]
+    evidence: EvidenceClass
+    """How the problem stands to what was measured."""
     nearest_training_problems: list[dict[str, Any]]
-    """A problem, its fastest candidate, and the efficiency of a pick by a model that has not seen it."""
+    """Of the problem's kind: a problem, its distance in octaves, its fastest candidate, and the efficiency of a pick by
+    a model that has not seen it."""
 
 
 def explain_pick(
@@ -69,7 +71,8 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None,
         fastest_measured=selector.fastest_measured(problem),
         ranking=ranking if dataset is None else _with_times(ranking, problem, dataset, model),
         **_reasons(model, problem, ranked, against),
-        **_neighbours(model, selector.folder, problem),
+        evidence=selector.evidence_of([problem])[0],
+        nearest_training_problems=_neighbours(selector, problem),
     )
 
 
@@ -136,37 +139,35 @@ def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str 
     }
 
 
-def _neighbours(model: Model, folder: Path, problem: Problem) -> dict[str, Any]:
-    picked = read_out_of_fold(folder).set_index("problem_key")["efficiency"]
-    training = _training_problems(model, folder, picked.index)
-    if training.empty:
-        return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
-    novelty = explain.Novelty(training, problem_frame([problem]), model.features)
-    rows = []
-    for row in np.argsort(novelty.away(0), kind="stable")[:PROBLEMS_SHOWN]:
+def _neighbours(selector: Selector, problem: Problem) -> list[dict[str, Any]]:
+    """Return the nearest training problems of a problem's kind on which candidates were compared, nearest first."""
+    picked = read_out_of_fold(selector.folder).set_index("problem_key")["efficiency"]
+    training = _training_problems(selector.model, selector.folder, picked.index)
+    measured = columns_of_frame(training), training["timed"].to_numpy()
+    rows, octaves = Evidence.of(*measured, NOWHERE).nearest(columns_of_frame(problem_frame([problem])), PROBLEMS_SHOWN)
+    found = []
+    for row, away in zip(rows, octaves, strict=True):
         near = training.iloc[row]
         layout = near.get("layout", "")
         reached = picked[near["problem_key"]]
-        rows.append(
+        found.append(
             {
                 "problem": {name: int(near[name]) for name in DIMS} | ({"layout": layout} if layout else {}),
+                "octaves": round(float(away), 2),
                 "fastest": str(near["fastest"]),
                 "out_of_fold_efficiency": round(100 * float(reached), 4),
             }
         )
-    return {
-        "distance_percentile": round(novelty.percentile(0), 1),
-        "outside_training": novelty.outside(0),
-        "nearest_training_problems": rows,
-    }
+    return found
 
 
 def _training_problems(model: Model, folder: Path, keys: pd.Index) -> pd.DataFrame:
-    """Return the training problems that a model directory keeps, with the ``fastest`` candidate of each."""
+    """Return the training problems of a model directory that say something of a choice, with each ``fastest``."""
     measured = read_table(folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
     spec = model.spec
     layouts = [LAYOUTS[code] for code in measured["layout"]] if "layout" in measured else None
     rows = measured[list(DIMS)].to_numpy()
     table = problem_frame(problems_of_rows(spec.variant, spec.dtype, rows, layouts))
-    table = table.assign(fastest=measured["candidate"].to_numpy())
+    table = table.assign(fastest=measured["candidate"].to_numpy(), timed=measured["timed"].to_numpy())
+    table = table[table["timed"] >= LEAST_COMPARED]
     return table[table["problem_key"].isin(keys)].reset_index(drop=True)

@@ -16,6 +16,7 @@ from tileseer.kernels.features.table import Columns
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.kernels.rules import signature
 from tileseer.learn import trees
+from tileseer.learn.evidence import LEAST_COMPARED, NEAR_PROBLEMS, STEPS_OF_AN_OCTAVE, EvidenceBounds, kind_of, sizes_of
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import UNIT, Tree
@@ -70,6 +71,7 @@ def render_header(template: Path, selector: Selector) -> str:
     by_ndim = [
         [code for code, layout in enumerate(names) if layout in layouts] for names in (LAYOUTS, DEEP_LAYOUTS.values())
     ]
+    compared = (selector.known["timed"].to_numpy() >= LEAST_COMPARED).astype(int).tolist()
     known_dims = zip(*(selector.known[name].to_pylist() for name in model.columns), strict=True)
     rows = pool["kernel"].iloc[order], pool["split_k"].iloc[order], order, map(literal, selector.pruned[order])
     content = {
@@ -89,7 +91,8 @@ def render_header(template: Path, selector: Selector) -> str:
         "candidates": list(zip(*rows, strict=True)),
         "pools": pools,
         "stages": [(cut.trees, round(cut.margin / UNIT)) for cut in selector.cuts],
-        "known": list(zip(known_dims, position[selector.known["row"].to_numpy()].tolist(), strict=True)),
+        "known": list(zip(known_dims, position[selector.known["row"].to_numpy()].tolist(), compared, strict=True)),
+        **_evidence(model, selector.evidence.bounds),
         **_features_and_trees(spread, max(map(len, places)) // CANDIDATES_TOGETHER),
         **_rules(spread),
     }
@@ -292,6 +295,22 @@ def _rule_values(model: Model) -> tuple[list[Operand], np.ndarray, np.ndarray]:
         if not isinstance(value, Symbol):
             always &= value
     return [value for value in held if isinstance(value, Symbol)], always, classes
+
+
+def _evidence(model: Model, bounds: EvidenceBounds) -> dict[str, object]:
+    """Return the template's values for how a problem stands to what was measured."""
+    writer, inputs = Writer("evidence_table"), _inputs(model)
+    sizes = [writer.problem(size) for size in sizes_of(inputs)]
+    inside, edge = bounds.squares
+    return {
+        "evidence_kind": writer.problem(kind_of(inputs)),
+        "evidence_sizes": sizes,
+        "evidence_once": writer.once,
+        "evidence_steps": STEPS_OF_AN_OCTAVE,
+        "evidence_near": NEAR_PROBLEMS,
+        "evidence_inside": inside,
+        "evidence_edge": edge,
+    }
 
 
 def _problem_columns(model: Model) -> Columns:

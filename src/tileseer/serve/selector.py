@@ -21,6 +21,7 @@ from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.kernels import candidates
 from tileseer.learn import model_files, own_choice
+from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceBounds, EvidenceClass
 from tileseer.learn.model import Model
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
@@ -61,14 +62,22 @@ class Selector:
     """
 
     def __init__(
-        self, model: Model, cuts: Sequence[Cut], pruned: np.ndarray, known: pa.Table, folder: Path = Path()
+        self,
+        model: Model,
+        cuts: Sequence[Cut],
+        pruned: np.ndarray,
+        known: pa.Table,
+        bounds: EvidenceBounds,
+        folder: Path = Path(),
     ) -> None:
         """Select among the Q candidates of ``model``.
 
         ``cuts``: where candidates leave the running (``serve.cuts``). ``pruned`` (bool [Q]): candidates of the pruned
-        kernel set. ``known``: rows of ``serving_files.KNOWN_PROBLEMS``. ``folder`` has the files of the operation.
+        kernel set. ``known``: rows of ``serving_files.KNOWN_PROBLEMS``. ``bounds``: how far from them a problem may be.
+        ``folder`` has the files of the operation.
         """
         self.model, self.cuts, self.pruned, self.known, self.folder = model, cuts, pruned, known, folder
+        self._bounds = bounds
         self.spec = model.spec
         """Where the model comes from, and what it was trained for."""
         self.candidates: list[str] = model.pool["candidate"].tolist()
@@ -120,7 +129,7 @@ class Selector:
         kernels = documents.read_document(folder / model_files.KERNELS, Kernels)
         pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
         known = parquet.read_table(folder / model_files.KNOWN, KNOWN_PROBLEMS)
-        return cls(model, serving.stages, pruned, known, folder)
+        return cls(model, serving.stages, pruned, known, serving.evidence, folder)
 
     def use_tuned(self, choices: Sequence[Choice], device: str | None = None) -> None:
         """Use these choices before the model; ``device`` as for ``read``.
@@ -140,6 +149,17 @@ class Selector:
     def tuned(self, problem: Problem) -> Choice | None:
         """Return the choice that was tuned for exactly this problem."""
         return self._tuned.get(tuple(self._dims_of(problem)[0].tolist()))
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The measured problems that say something of a choice."""
+        dims = np.stack([self.known[name].to_numpy() for name in self.model.columns], axis=1).astype(np.int64)
+        return Evidence.of(evidence_columns(dims), self.known["timed"].to_numpy(), self._bounds)
+
+    def evidence_of(self, problems: Sequence[Problem]) -> list[EvidenceClass]:
+        """Return how problems stand to what was measured; ``UserError`` for a layout that the model does not know."""
+        dims = np.concatenate([self._dims_of(problem) for problem in problems])
+        return [EVIDENCE_CLASSES[place] for place in self.evidence.classes(evidence_columns(dims))]
 
     def fastest_measured(self, problem: Problem) -> str | None:
         """Return the candidate that was fastest when exactly this problem was measured."""
@@ -369,6 +389,12 @@ _DEPTH = [DIMS.index(name) for name in ("Di", "Z", "stride_d", "pad_d", "dilatio
 def ndims(dims: np.ndarray) -> np.ndarray:
     """Return 2 or 3 of each problem: 3 where one of the depth fields says so."""
     return np.where((dims[:, _DEPTH] == (1, 1, 1, 0, 1)).all(axis=1), 2, 3)
+
+
+def evidence_columns(dims: np.ndarray) -> dict[str, np.ndarray]:
+    """Return rows of dimensions, with a layout or without, as the columns that evidence reads."""
+    columns = dict(zip((*DIMS, "layout"), dims.T, strict=False))
+    return {"layout": np.zeros(len(dims), np.int64), **columns, "ndim": ndims(dims)}
 
 
 def checked_dims(dims: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from tileseer.kernels import candidates
 from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files, ranking
+from tileseer.learn.evidence import calibrated_bounds, compared_candidates
 from tileseer.learn.model import Model, OutsideModel
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.problems.problem_rows import columns_of_frame
@@ -125,6 +126,7 @@ class _MeasuredPool:
             "candidate": self.model.pool["candidate"].to_numpy()[best],
             "row": best.astype(np.int32),
             "tflops": self.measurements.best_tflops[rows] * self.achieved[rows, best],
+            "timed": compared_candidates(self.measurements)[rows].astype(np.int32),
             "device_kind": [self.measurements.device_kind] * len(rows),
         }
         fields = dict.fromkeys(columns, pa.int32()) | {f.name: f.type for f in serving_files.KNOWN_PROBLEMS}
@@ -137,7 +139,8 @@ def serve_model(measurements: Dataset, model: Model, inputs: ServingInputs, thre
     outside = isinstance(model, OutsideModel)
     cuts, known, kernels = () if outside else pool.cuts(), pool.known_problems(), _kernels(pool, inputs)
     pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
-    selector = Selector(model, cuts, pruned, known)
+    bounds = calibrated_bounds(measurements)
+    selector = Selector(model, cuts, pruned, known, bounds)
     text = f'#error "{NO_HEADER}"\n' if outside else header.render_header(inputs.template, selector)
     return Served(
         selector=selector,
@@ -150,6 +153,7 @@ def serve_model(measurements: Dataset, model: Model, inputs: ServingInputs, thre
             trees=model.tree_count,
             stages=list(cuts),
             known_problems=known.num_rows,
+            evidence=bounds,
         ),
         estimates=inputs.coefficients
         if library_of_arch(measurements.arch).estimates_registers
@@ -161,7 +165,8 @@ def header_of(measurements: Dataset, model: Model, template: Path, threads: int 
     """Return the C++ header alone of a model, all of whose kernels are linked."""
     pool = _MeasuredPool(measurements, model, threads)
     every = np.ones(len(model.pool), bool)
-    return header.render_header(template, Selector(model, pool.cuts(), every, pool.known_problems()))
+    bounds = calibrated_bounds(measurements)
+    return header.render_header(template, Selector(model, pool.cuts(), every, pool.known_problems(), bounds))
 
 
 def _kernels(pool: _MeasuredPool, inputs: ServingInputs) -> serving_files.Kernels:

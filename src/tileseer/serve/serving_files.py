@@ -6,6 +6,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from tileseer.core.documents import Document
+from tileseer.learn.evidence import EvidenceBounds
 from tileseer.learn.model_schema import FeatureSetName, Origin, Summary
 from tileseer.problems.problem import DIMS, INT32_MAX
 
@@ -15,12 +16,13 @@ KNOWN_PROBLEMS = pa.schema(
         ("candidate", pa.string()),
         ("row", pa.int32()),
         ("tflops", pa.float64()),
+        ("timed", pa.int32()),
         ("device_kind", pa.string()),
     ]
 )
 """With ``layout`` (its place in ``problem.LAYOUTS``) behind the dimensions if the model was trained with layouts. One
-row a measured problem: its fastest candidate, that one's row in candidates.parquet, and where the time came
-from. Where exactly a problem was measured, no model is needed."""
+row a measured problem: its fastest candidate, that one's row in candidates.parquet, how many candidates ran, and where
+the time came from. Where exactly a problem was measured, no model is needed."""
 _Positive = Annotated[int, Field(ge=1, le=INT32_MAX)]
 
 
@@ -46,6 +48,8 @@ class Serving(Origin):
     trees: int
     stages: list[Cut]
     known_problems: int
+    evidence: EvidenceBounds
+    """How far from the known problems a problem may be."""
 
 
 class KernelEntry(Document):
