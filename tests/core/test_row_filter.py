@@ -68,10 +68,45 @@ def test_a_row_without_a_field_that_is_read_is_not_kept():
     assert not parse_filter("not two_stage", FIELDS, "here").keeps({"tile_m": 64})
 
 
-@pytest.mark.parametrize("text", ["pipeline + 1 == 2", "pipeline < tile_m"])
-def test_a_word_is_no_number(text):
-    with pytest.raises(UserError, match="words are equal or not, and no numbers"):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("pipeline + 1 == 2", "pipeline is no number"),
+        ("pipeline*999999999 == mem", "one is a number"),
+        ("-pipeline == mem", "one is a number"),
+        ("tile_m in (64,)*99999999999", "write brackets"),
+        ("(tile_m,)*9 == 1", "is no number"),
+        ("tile_m == (64, 128)", "brackets with a comma stand behind in"),
+        ("(1, 2) in (tile_m, 2)", "brackets with a comma stand behind in"),
+        ("tile_m in ((64, 128), 1)", "brackets inside"),
+        ("pipeline < mem", "words are equal or not"),
+        ("pipeline < tile_m", "one is a number, the other a word"),
+        ("tile_m == mem", "one is a number, the other a word"),
+        ("pipeline in (bf16, mem)", "pipeline is never bf16; it is one of"),
+    ],
+)
+def test_a_word_is_compared_with_its_field_alone(text, reason):
+    with pytest.raises(UserError, match=rf"here: .*{reason}"):
         keeps(text)
+
+
+SIGNS = st.sampled_from(["+", "-", "*", "//", "%", "==", "<", "in", "not in", "and"])
+VALUES = st.sampled_from(["tile_m", "N", "pipeline", "mem", "two_stage", "0", "99999999999", "(", ",", "(tile_m,)"])
+TERMS = st.deferred(
+    lambda: (
+        VALUES
+        | st.tuples(TERMS, SIGNS, TERMS).map(" ".join)
+        | st.sampled_from(["({})", "({},)"]).flatmap(lambda form: TERMS.map(form.format))
+    )
+)
+
+
+@given(text=TERMS)
+def test_any_expression_is_evaluated_at_once_or_refused(text):
+    try:
+        assert keeps(text) in (True, False)
+    except UserError as error:
+        assert str(error).count("\n") == 0 and len(str(error)) < 1500
 
 
 def test_division_by_zero_names_the_row():

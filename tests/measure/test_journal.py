@@ -135,7 +135,7 @@ def test_what_is_reported_of_a_line_does_nothing_to_a_terminal(tmp_path):
     append(path, measurement(0))
     path.write_bytes(path.read_bytes() + b"\x1b[2J\0\ttab\xff" + b"x" * 1000 + b"\n")
     [fault] = journal.read_journal(path)[1].to_pylist()
-    assert fault["text"].startswith(r"\x1b[2J\x00\ttab\xffx") and fault["text"].isprintable()
+    assert fault["text"].startswith(r"\u001b[2J\u0000\ttab\xffx") and fault["text"].isprintable()
     assert len(fault["text"]) < 600
 
 

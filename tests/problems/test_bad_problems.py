@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tileseer.core.csv_files import read_csv
 from tileseer.core.errors import UserError
 from tileseer.problems import layers, problem_csv
 from tileseer.problems.crawl import user_model
@@ -27,7 +28,7 @@ HOSTILE = st.sampled_from((
 
 
 def read_foreign(path):
-    found, _ = problem_csv.dims_of_rows(path, problem_csv.read_csv(path))
+    found, _ = problem_csv.dims_of_rows(path, read_csv(path))
     problem_csv.check_problems(path, found, "forward", "bf16")
     return found
 

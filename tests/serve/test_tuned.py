@@ -1,5 +1,6 @@
 """Choices that were timed once: the file of Python and C++, who may use them, and several writers at once."""
 
+import random
 import subprocess
 import sys
 
@@ -109,6 +110,13 @@ int main(int count, char** words)
                 return 1;
         return 0;
     }
+    if(std::string(words[2]) == "list")
+    {
+        for(dims[0] = 0; dims[0] < std::stoi(words[3]); ++dims[0])
+            if(const auto one = choices.find(dims, "GPU", "measured", [](const std::string&) { return true; }))
+                std::printf("%d %s %.17g %d\n", dims[0], one->candidate.c_str(), one->time_ms, one->timed);
+        return 0;
+    }
     for(int place = 3; place < count - 1; ++place)
         dims[place - 3] = std::stoi(words[place]);
     const auto has   = [&](const std::string& candidate) { return candidate != words[count - 1]; };
@@ -158,6 +166,29 @@ def test_python_reads_what_cpp_writes(tmp_path, cpp_tuned):
     subprocess.run([cpp_tuned, path, "remember", "5", "7"], check=True)
     written = [Choice((n, *[1] * 18), "kernel", 0.3, 3, "AMD Instinct MI300X", "measured") for n in (4, 5, 6)]
     assert read_choices(path) == [choice(), *written]
+
+
+ODD = [*"+-_ \r\t\0\n.e0x\x1b٣²é\ufeff", "e5", "9" * 9, "nan", "inf", "e+400"]
+
+
+def test_both_read_the_same_of_any_damage(tmp_path, cpp_tuned):
+    draw, path = random.Random(51), tmp_path / "t.tsv"
+    lines = []
+    for n in range(4000):
+        time = draw.choice(["0.0123", "3e-05", "7"])
+        fields = [str(n), *["1"] * 18, "kernel@splitk2", time, "3", "GPU", "measured"]
+        if draw.random() < 0.9:
+            at = draw.choice([0, 1, *range(19, len(fields))])
+            place = draw.randint(0, len(fields[at]))
+            fields[at] = fields[at][:place] + draw.choice(ODD) + fields[at][place + draw.randint(0, 1) :]
+        lines.append("\t".join(fields))
+    path.write_bytes("\n".join([TUNED_HEADER, *lines]).encode())
+    told = subprocess.run([cpp_tuned, path, "list", "4000"], capture_output=True, check=True).stdout.decode()
+    read = [one for one in read_choices(path) if (*one.dims[1:], one.device) == (*[1] * 18, "GPU")]
+    first = {one.dims[0]: one for one in reversed(read) if one.device_kind == "measured"}
+    kept = [f"{n} {first[n].candidate} {first[n].time_ms:.17g} {first[n].timed}" for n in range(4000) if n in first]
+    assert 300 < len(kept) < 3500
+    assert told.splitlines() == kept
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Options and output that the subcommands share: one meaning for each option, one form of ``--json``."""
 
 import argparse
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import pydantic_core
 
 from tileseer.config.operations import DTYPES, VARIANTS
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.problems import driver_lines
 from tileseer.problems.problem import DIMS, EXAMPLE, LAYOUTS, Problem
 
@@ -124,8 +125,8 @@ def _parse_dims(text: str) -> dict[str, int]:
     dims: dict[str, int] = {}
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
-        if not (value.isascii() and value.isdigit()):
-            raise UserError(f"--problem: {part!r}: write NAME=NUMBER, for example N=8")
+        if not re.fullmatch("[0-9]{1,18}", value):
+            raise UserError(f"--problem: {shown(part)}: write NAME=NUMBER, for example N=8")
         if name in dims:
             raise UserError(f"--problem: {name} is given twice")
         dims[name] = int(value)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tileseer.cli import options
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, plain_output
 from tileseer.gpus.hardware import target
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files
@@ -24,11 +24,12 @@ from tileseer.serve.verdict import verdict_words
 
 def print_summary(archs: Iterable[str]) -> None:
     """Print what is on disk of each arch, how good it is and what to do next."""
-    for arch in archs:
-        try:
-            print(*lines_of(arch), sep="\n", flush=True)
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
+    with plain_output():
+        for arch in archs:
+            try:
+                print(*lines_of(arch), sep="\n", flush=True)
+            except UserError as error:
+                print(f"error: {error}", file=sys.stderr)
 
 
 def lines_of(arch: str) -> Iterator[str]:

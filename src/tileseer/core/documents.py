@@ -8,6 +8,7 @@ from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_bytes
 from tileseer.core.tables import StrictModel, validate_table
 
 Content = TypeVar("Content", bound=BaseModel)
@@ -46,10 +47,9 @@ def read_json(path: Path) -> Any:
     """Return the content of a JSON file, unchecked; ``UserError`` if it is missing or damaged."""
     if path.parent.is_file():
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
-    try:
-        return parse_json(path.read_bytes(), path)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no such file; is this the right directory?") from error
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file; is this the right directory?")
+    return parse_json(read_bytes(path), path)
 
 
 def parse_json(data: bytes, path: Path) -> Any:

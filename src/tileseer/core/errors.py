@@ -3,9 +3,12 @@
 import codecs
 import functools
 import io
+import re
 import reprlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
 
 
 class UserError(Exception):
@@ -17,7 +20,7 @@ class UserError(Exception):
 
 def lines_of(error: UserError) -> str:
     """Return what is printed of an error: a line a fault."""
-    return "\n".join(f"error: {printed(line)}" for line in str(error).splitlines())
+    return "\n".join(f"error: {line}" for line in str(error).splitlines())
 
 
 INTERRUPTED = 130
@@ -37,16 +40,45 @@ def shown(value: object) -> str:
     return text if len(text) <= MOST_CHARACTERS_SHOWN else f"{text[:MOST_CHARACTERS_SHOWN]}..."
 
 
+_ODD = re.compile(r"[^ -~\n\t]")
+
+
 def printed(text: str) -> str:
-    """Return the text of others as a terminal may get it: control characters as escapes, but for line ends."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    """Return the text of others as a terminal may get it: what is no character to see as an escape, that of JSON."""
+    return _ODD.sub(lambda odd: odd[0] if odd[0].isprintable() else _escape(odd[0]), text)
 
 
-def _write_utf8() -> None:
-    """Let the standard streams take any text, whatever the locale says."""
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
+
+
+class _Plain:
+    """A stream that writes what ``printed`` returns."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(printed(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def plain_output() -> Iterator[None]:
+    """Write any text to the standard streams, whatever the locale says, and nothing that a terminal obeys."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    with redirect_stdout(cast(TextIO, _Plain(sys.stdout))), redirect_stderr(cast(TextIO, _Plain(sys.stderr))):
+        yield
 
 
 def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
@@ -58,25 +90,30 @@ def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
 
     @functools.wraps(main)
     def wrapped(*args: object, **kwargs: object) -> int:
-        _write_utf8()
-        try:
-            return main(*args, **kwargs) or 0
-        except BrokenPipeError:
-            # The reader of our output (``head``, a pager) has left: nothing to report, nowhere to report it.
-            sys.stderr.close()
-            return 1
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            return INTERRUPTED
-        except MemoryError:
-            print("error: there is not enough memory; is an input too large?", file=sys.stderr)
-        except UserError as error:
-            print(lines_of(error), file=sys.stderr)
-        except OSError as error:
-            # A copy has two: what is read and what is written.
-            where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
-            where = f" ({where})" if where else ""
-            print(printed(f"error: {error.strerror or error}{where}"), file=sys.stderr)
-        return 2
+        with plain_output():
+            return _status(main, *args, **kwargs)
 
     return wrapped
+
+
+def _status(main: Callable[..., int | None], *args: object, **kwargs: object) -> int:
+    """Return the exit status of ``main``, whose errors are printed."""
+    try:
+        return main(*args, **kwargs) or 0
+    except BrokenPipeError:
+        # The reader of our output (``head``, a pager) has left: nothing to report, nowhere to report it.
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except MemoryError:
+        print("error: there is not enough memory; is an input too large?", file=sys.stderr)
+    except UserError as error:
+        print(lines_of(error), file=sys.stderr)
+    except OSError as error:
+        # A copy has two: what is read and what is written.
+        where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+        where = f" ({where})" if where else ""
+        print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+    return 2

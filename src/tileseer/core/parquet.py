@@ -1,62 +1,105 @@
 """Parquet files between the stages: the same rows give the same bytes, and a damaged file is named."""
 
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tileseer.core.atomic import flush, replacing
 from tileseer.core.errors import UserError
+from tileseer.core.reading import opened
 
 KEY_COLUMNS = ("kernel", "kernel_id", "candidate", "split_k", "problem_key")
 """Columns by which tables are joined."""
+LARGEST_FILE, LARGEST_VALUES, VALUES_OF_A_BYTE = 2**33, 2**28, 8
+"""Bytes of a file, and of the values of a table: the latter grow with the file."""
+BYTES_OF_A_VALUE, MOST_PARTS = 8, 100_000
+REMAKE = "fetch or make it again"
 
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write ``table`` atomically."""
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", version="2.6")
+    # Arrow opens files whose names are UTF-8 alone, Python any.
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        pq.write_table(table, stream, compression="zstd", version="2.6")
 
 
 @contextmanager
 def table_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Yield a writer for a table that does not fit into memory; the file appears when all of it is on the disk."""
     with replacing(path) as temporary:
-        with pq.ParquetWriter(temporary, schema, compression="zstd", version="2.6") as writer:
+        with (
+            temporary.open("wb") as stream,
+            pq.ParquetWriter(stream, schema, compression="zstd", version="2.6") as writer,
+        ):
             yield writer
         flush(temporary)
 
 
-def read_table(path: Path, expected: pa.Schema | None = None, *, columns: list[str] | None = None) -> pa.Table:
-    """Read a table of an earlier stage.
+def read_table(
+    path: Path, expected: pa.Schema | None = None, *, columns: Collection[str] | None = None, bounded: bool = True
+) -> pa.Table:
+    """Read a table of an earlier stage; of ``columns`` those that the file has, by default all of it.
 
     A missing or damaged file, or one without a column of ``expected`` or with an empty cell where it allows none, is a
-    ``UserError``.
+    ``UserError``; so is one whose values would need far more memory than the file has bytes, if it is ``bounded``.
     """
-    if not path.is_file():
-        # Arrow takes a missing file for a damaged one, and a folder for a table of all that is in it.
-        raise UserError(f"{path}: {'a folder, no file' if path.is_dir() else 'there is no such file'}")
     try:
-        table = pq.read_table(path, columns=columns)
-    except UnicodeEncodeError as error:
-        raise UserError(f"{path}: Arrow opens files with names in UTF-8 only; rename it") from error
-    except (pa.ArrowException, OSError) as error:
+        with opened(path, LARGEST_FILE) as stream:
+            most = LARGEST_VALUES + VALUES_OF_A_BYTE * path.stat().st_size if bounded else sys.maxsize
+            table = _read_bounded(pq.ParquetFile(stream), stream, columns, most)
+    except MemoryError as error:
+        raise UserError(f"{path}: its values would need more than {most:,} bytes; this is no table of ours") from error
+    except (pa.ArrowException, OSError, ValueError) as error:
         # Of a damaged page Arrow says OSError, without the number that an error of the system has.
         if isinstance(error, OSError) and error.errno:
             raise
-        raise UserError(f"{path}: this is no readable Parquet file ({error}); delete it and run again") from error
-    for field in expected or ():
-        if field.name not in table.schema.names:
-            raise UserError(f"{path}: there is no column {field.name}: another table, or damaged; make it again")
+        raise UserError(f"{path}: this is no readable Parquet file ({error}); {REMAKE}") from error
+    check_columns(table, expected or pa.schema([]), path)
+    return table
+
+
+def check_columns(table: pa.Table, expected: pa.Schema, path: Path) -> None:
+    """Raise a ``UserError`` if a table of ``path`` lacks a column, or has another type or an empty cell in one."""
+    for field in expected:
+        if table.schema.names.count(field.name) != 1:
+            raise UserError(f"{path}: there is no column {field.name}: another table, or damaged; {REMAKE}")
         actual, required = _value_type(table.schema.field(field.name)), _value_type(field)
         if actual != required:
             raise UserError(
-                f"{path}: column {field.name} holds {actual}, not {required}: another table, or damaged; make it again"
+                f"{path}: column {field.name} holds {actual}, not {required}: another table, or damaged; {REMAKE}"
             )
-    refuse_empty(table, [*KEY_COLUMNS, *(field.name for field in expected or () if not field.nullable)], path)
-    return table
+    refuse_empty(table, [*KEY_COLUMNS, *(field.name for field in expected if not field.nullable)], path)
+
+
+def _read_bounded(file: pq.ParquetFile, stream: BinaryIO, columns: Collection[str] | None, most: int) -> pa.Table:
+    """Read some columns; ``MemoryError`` if their values need more than ``most`` bytes, before they are made.
+
+    A run of equal values takes a few bytes of a file. Texts are read as a dictionary, since each may be a long one.
+    """
+    found = file.metadata
+    if found.num_row_groups * found.num_columns > MOST_PARTS:
+        raise MemoryError
+    groups = [found.row_group(number) for number in range(found.num_row_groups)]
+    parts = [group.column(number) for group in groups for number in range(found.num_columns)]
+    own = [part for part in parts if columns is None or part.path_in_schema.partition(".")[0] in columns]
+    if sum(max(part.num_values * BYTES_OF_A_VALUE, part.total_uncompressed_size) for part in own) > most:
+        raise MemoryError
+    texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+    again = pq.ParquetFile(stream, metadata=found, read_dictionary=texts)
+    table = again.read(None if columns is None else [name for name in columns if name in file.schema_arrow.names])
+    for name in set(texts) & set(table.schema.names):
+        sizes = (pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() for chunk in table[name].chunks)
+        most -= sum(filter(None, sizes))
+    if most < 0:
+        raise MemoryError
+    plain = [field.with_type(pa.string()) if field.name in texts else field for field in table.schema]
+    return table.cast(pa.schema(plain, table.schema.metadata))
 
 
 def _value_type(field: pa.Field) -> pa.DataType:
@@ -74,4 +117,4 @@ def refuse_empty(table: pa.Table, columns: Iterable[str], path: Path) -> None:
     """Raise a ``UserError`` if one of ``columns`` has an empty cell in a table of ``path``."""
     for name in columns:
         if name in table.schema.names and table[name].null_count:
-            raise UserError(f"{path}: column {name} has empty cells; delete the file and make it again")
+            raise UserError(f"{path}: column {name} has empty cells; {REMAKE}")

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import partial
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,6 @@ class Filter:
             return self.fields <= row.keys() and bool(eval(self._code, {**self._words, "__builtins__": {}}, dict(row)))
         except ZeroDivisionError as error:
             raise UserError(f"filter {self.text}: it divides by zero for {dict(row)}") from error
-        except TypeError as error:
-            raise UserError(f"filter {self.text}: words are equal or not, and no numbers: {error}") from error
 
 
 def parse_filter(text: str, known: Vocabulary, where: str) -> Filter:
@@ -75,17 +74,60 @@ def parse_filter(text: str, known: Vocabulary, where: str) -> Filter:
             tree = ast.parse(text.strip(), where, "eval")
         spelled = ast.unparse(tree)
         words = {word: word for choices in known.values() for word in choices}
-        for node in ast.walk(tree.body):
-            if reason := _reason_against(node, [*known, *words]):
-                raise fault(getattr(node, "col_offset", 0) + indent, reason)
+        names = [*known, *words]
+        for check in (partial(_reason_against, names=names), partial(_reason_against_kinds, known=known)):
+            for node in ast.walk(tree.body):
+                if reason := check(node):
+                    raise fault(getattr(node, "col_offset", 0) + indent, reason)
         code = compile(tree, where, "eval")
     # What the parser raises on a text of bounded length: faults of syntax, numbers with too many digits, and depth.
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         # Place 0 stands for the end of the text, as something is missing there.
         place = (getattr(error, "offset", None) or len(text.strip()) + 1) - 1
         raise fault(place + indent, f"this is no expression: {getattr(error, 'msg', error)}") from error
-    names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return Filter(spelled, names & known.keys(), code, words)
+    read = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return Filter(spelled, read & known.keys(), code, words)
+
+
+def _reason_against_kinds(node: ast.AST, known: Vocabulary) -> str:
+    """Return why a node has operands that it cannot have: words are compared with their own field alone."""
+    if isinstance(node, ast.BinOp | ast.UnaryOp) and not isinstance(node.op, ast.Not):
+        operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
+        wrong = next((one for one in operands if not _is_number(one, known)), None)
+        return f"{ast.unparse(wrong)} is no number, so nothing can be computed with it" if wrong else ""
+    if isinstance(node, ast.Compare):
+        left = node.left
+        for sign, right in zip(node.ops, node.comparators, strict=True):
+            choices = right.elts if isinstance(right, ast.Tuple) else [right]
+            if isinstance(right, ast.Tuple) != isinstance(sign, ast.In | ast.NotIn) or isinstance(left, ast.Tuple):
+                return "brackets with a comma stand behind in and not in alone"
+            for one in choices:
+                if reason := _reason_against_pair(left, sign, one, known):
+                    return reason
+            left = right
+    return ""
+
+
+def _reason_against_pair(left: ast.expr, sign: ast.cmpop, right: ast.expr, known: Vocabulary) -> str:
+    """Return why two values cannot be compared; empty if they can."""
+    numbers = [_is_number(one, known) for one in (left, right)]
+    words = f"{ast.unparse(left)} and {ast.unparse(right)}"
+    if isinstance(right, ast.Tuple):
+        return f"{ast.unparse(right)}: there are brackets inside of brackets"
+    if numbers[0] != numbers[1]:
+        return f"{words}: one is a number, the other a word"
+    if not numbers[0] and isinstance(sign, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+        return f"{words}: words are equal or not, and no numbers"
+    fields = [one.id for one in (left, right) if isinstance(one, ast.Name) and known.get(one.id)]
+    others = [one.id for one in (left, right) if isinstance(one, ast.Name) and one.id not in known]
+    if len(fields) == len(others) == 1 and others[0] not in known[fields[0]]:
+        return f"{fields[0]} is never {others[0]}; it is one of {', '.join(known[fields[0]])}"
+    return ""
+
+
+def _is_number(node: ast.expr, known: Vocabulary) -> bool:
+    """Return whether an expression is a number, or true or false; a word of a field is neither."""
+    return not isinstance(node, ast.Tuple) and not (isinstance(node, ast.Name) and known.get(node.id, ("",)))
 
 
 def _reason_against(node: ast.AST, names: list[str]) -> str:

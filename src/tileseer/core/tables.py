@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWr
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from tileseer.core.errors import UserError, shown
-from tileseer.core.yaml_files import read_utf8, read_yaml
+from tileseer.core.reading import read_utf8
+from tileseer.core.yaml_files import read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item", bound=Hashable)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import jinja2
 
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, printed, shown
 
 _CUT = "\x1f"
 _PLAIN_WORDS = re.compile(rf"(?!.*//)[A-Za-z0-9_:<>,./+ {_CUT}-]*")
@@ -102,6 +102,23 @@ def fill_template(template: Path, **values: object) -> str:
     """Return the text of a template with some values; a fault in it is a ``UserError``."""
     with mistakes_named(template):
         return environment(template.parent).get_template(template.name).render(values)
+
+
+def fill_markdown_template(template: Path, **values: object) -> str:
+    """Return the text of a Markdown template; no value becomes HTML, a link, another cell or another paragraph."""
+    with mistakes_named(template):
+        made = environment(template.parent).overlay(finalize=_of_markdown)
+        return made.get_template(template.name).render(values)
+
+
+def _of_markdown(value: object) -> object:
+    if isinstance(value, (int, Written)):
+        return value
+    return re.sub(r"[\s&<>\"`|*\[\]\\]", lambda sign: _entity(sign[0]), printed(str(value)))
+
+
+def _entity(sign: str) -> str:
+    return " " if sign.isspace() else f"&#{ord(sign)};"
 
 
 def fill_cpp_template(template: Path, **values: object) -> str:

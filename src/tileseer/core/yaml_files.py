@@ -1,15 +1,19 @@
-"""Reading of YAML and other text that a user wrote; without pydantic, since most jobs need no more of a table."""
+"""Reading of YAML that a user wrote; without pydantic, since most jobs need no more of a table."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tileseer.core.errors import UserError, shown
+from tileseer.core.reading import read_utf8
 
-DEEPEST_YAML, LARGEST_YAML = 100, 1_000_000
+DEEPEST_YAML, MOST_YAML_VALUES = 100, 100_000
 _FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML was built with it, is ten times as fast."""
+_TIME, _TEXT = re.compile(r"[-+]?[0-9_]+:|[0-9]{4}-"), "tag:yaml.org,2002:str"
+"""How dates, and numbers to the base 60, begin."""
 
 
 class _Loader(_FAST_LOADER):  # type: ignore[misc]
@@ -33,7 +37,7 @@ def read_yaml(path: Path) -> Any:
 def parse_yaml(text: str, where: str) -> Any:
     """Return the content of YAML text, unchecked; ``where`` names it in messages."""
     try:
-        _refuse_bombs(text, where)
+        _refuse_more_than_data(text, where)
         return yaml.load(text, Loader=_Loader)
     except yaml.constructor.ConstructorError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -43,36 +47,39 @@ def parse_yaml(text: str, where: str) -> Any:
         raise UserError(f"{where}: is not YAML: {reason}") from error
 
 
-def _refuse_bombs(text: str, path: str) -> None:
-    """Refuse YAML that nests too deeply for the reader, or that grows beyond all measure when aliases are followed."""
+def _refuse_more_than_data(text: str, path: str) -> None:
+    """Refuse YAML that is more than maps, lists, texts and numbers, or more of them than a table has.
+
+    A tag makes an object of a text. Dates and numbers to the base 60 (``1:30``) are not what their writer meant.
+    Aliases may stand for more values than there is memory.
+    """
     sizes: dict[str, int] = {}
     open_nodes: list[tuple[str | None, int]] = []
-    size = 0
+    size, reason = 0, ""
     for event in yaml.parse(text, Loader=_FAST_LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, size))
-        elif isinstance(event, yaml.AliasEvent):
+        size += isinstance(event, yaml.NodeEvent)
+        if isinstance(event, yaml.AliasEvent):
             # One that contains itself has no size yet.
-            size += sizes.get(str(event.anchor), LARGEST_YAML)
+            size += sizes.get(str(event.anchor), MOST_YAML_VALUES)
+        elif (tag := getattr(event, "tag", None)) is not None:
+            reason = f"the tag {shown(tag)} has no meaning here; write the value without it"
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, size))
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_nodes.pop()
             if anchor:
                 sizes[anchor] = size - before
         elif isinstance(event, yaml.ScalarEvent):
-            size += 1
-            if event.anchor:
-                sizes[event.anchor] = 1
-        if size > LARGEST_YAML or len(open_nodes) > DEEPEST_YAML:
-            reason = f"nested too deeply, or its aliases stand for more than {LARGEST_YAML:,} values"
+            sizes |= {event.anchor: 1} if event.anchor else {}
+            if event.implicit[0] and _is_time(event.value):
+                reason = f"{shown(event.value)} is a date or a time to YAML; put it in quotes"
+        if size > MOST_YAML_VALUES or len(open_nodes) > DEEPEST_YAML:
+            reason = f"nested too deeply, or its aliases stand for more than {MOST_YAML_VALUES:,} values; flatten it"
+        if reason:
             where = f"{path}:{event.start_mark.line + 1}" if event.start_mark else path
-            raise UserError(f"{where}: {reason}; flatten it")
+            raise UserError(f"{where}: {reason}")
 
 
-def read_utf8(path: Path, encoding: str = "utf-8") -> str:
-    """Return the text of a file; ``UserError`` if it cannot be read, is damaged or not in UTF-8."""
-    try:
-        return path.read_text(encoding=encoding)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+def _is_time(text: str) -> bool:
+    """Return whether YAML takes a plain text for a date or a number to the base 60."""
+    return bool(_TIME.match(text)) and _Loader("").resolve(yaml.ScalarNode, text, (True, False)) != _TEXT

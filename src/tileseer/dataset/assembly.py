@@ -67,7 +67,7 @@ def write_dataset(
     problems = problems.sort_by("problem_key").combine_chunks()
     quarantine, parts = [MALFORMED.empty_table()], []
     for chunk, receipt in zip(chunks, receipts, strict=True):
-        pairs = parquet.read_table(chunk.support, support_table.SCHEMA)
+        pairs = parquet.read_table(chunk.support, support_table.SCHEMA, bounded=False)
         pairs = pairs.filter(pc.and_(aliases.measured_mask(pairs, stand_ins), support_table.supported(pairs)))
         rows, malformed = _measured_rows(chunk, receipt, pairs)
         quarantine.append(malformed)

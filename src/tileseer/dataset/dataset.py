@@ -86,9 +86,6 @@ class Dataset:
         problem = place[tables.pairs["problem"].to_numpy()]
         order = np.lexsort((candidate, problem))
         problem, candidate, pairs = problem[order], candidate[order], tables.pairs.iloc[order]
-        if (same := (np.diff(problem, prepend=-1) == 0) & (np.diff(candidate, prepend=-1) == 0)).any():
-            twice = f"row {order[same.argmax()]}, its pair occurs twice"
-            raise UserError(f"{folder / 'pairs.parquet'}: {twice}; {MAKE_AGAIN}")
         status = pd.Categorical(pairs["status"], categories=STATUSES).codes.astype(np.uint8)
         milliseconds = np.where(status == OK, pairs["median_us"].to_numpy(np.float64) / 1000.0, np.nan)
         cv = np.where(status == OK, pairs["cv"].to_numpy(np.float64), np.nan)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from tileseer.core import parquet
+from tileseer.core.csv_files import read_csv
 from tileseer.core.errors import UserError
 
 CUDNN_FILE = "cudnn.csv"
@@ -38,8 +39,9 @@ def read_library_times(files: Sequence[Path]) -> pd.DataFrame:
 
 
 def _cudnn_times(path: Path) -> pd.DataFrame:
+    times = read_csv(path)
     try:
-        times = pd.read_csv(path, dtype={"problem_key": str}).dropna(subset="median_us").set_index("problem_key")
+        times = times[times["median_us"] != ""].set_index("problem_key")
         return pd.DataFrame({"cuDNN": times["median_us"].astype(float)})
     except (KeyError, ValueError) as error:
         raise UserError(f"{path}: needs the columns problem_key and median_us ({error}); fetch it again") from error

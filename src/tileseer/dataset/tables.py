@@ -14,6 +14,7 @@ A pair without a row was not tried: a rule refuses it, its kernel was not built,
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,9 @@ from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
 
 FILE = "recording.json"
 TABLES = ("problems", "kernels", "pairs")
-MAKE_AGAIN = "fetch or make it again"
+MAKE_AGAIN = parquet.REMAKE
+MOST_CANDIDATES, MOST_CELLS, CELLS_OF_A_PAIR = 100_000, 2**25, 64
+"""Kernels with a split-K, and cells of the table of problems and candidates, which grows with the tried pairs."""
 CODE = (
     "agprs", "sgprs", "scratch_bytes", "vgpr_spills", "code_bytes",
     "n_mfma", "n_buffer_loads", "n_buffer_stores", "n_lds_reads", "n_lds_writes", "n_barriers",
@@ -127,8 +130,19 @@ def read_tables(folder: Path) -> DatasetTables:
     problems = _read_problems(folder / "problems.parquet", operation)
     kernels = _read_kernels(folder / "kernels.parquet", recording.arch)
     pairs = _read_pairs(folder / "pairs.parquet", library_of_arch(recording.arch).offered)
+    path = folder / "pairs.parquet"
     for name, table in (("problem", problems), ("kernel", kernels)):
-        _refuse(folder / "pairs.parquet", name, pairs[name], pairs[name].between(0, len(table), "left"))
+        _refuse(path, name, pairs[name], pairs[name].between(0, len(table), "left"))
+    twice = pairs.duplicated(["problem", "kernel", "split_k"])
+    if twice.any():
+        raise UserError(f"{path}: row {twice.argmax()}, its pair occurs twice; {MAKE_AGAIN}")
+    counts = kernels["split_k"].map(len) if "split_k" in kernels else pairs["split_k"].nunique()
+    candidates = int(np.sum(np.broadcast_to(counts, len(kernels))))
+    if candidates > MOST_CANDIDATES or candidates * len(problems) > MOST_CELLS + CELLS_OF_A_PAIR * len(pairs):
+        raise UserError(
+            f"{folder}: has {candidates:,} kernels with a split-K for {len(problems):,} problems, more than can be "
+            f"compared; {MAKE_AGAIN}"
+        )
     wrong = pairs["kernel"].isin(pairs["kernel"][pairs["status"] == "wrong_result"])
     pairs["status"] = pairs["status"].astype(object).mask(wrong & (pairs["status"] == "ok"), "wrong_result")
     return DatasetTables(operation, recording, problems, kernels, pairs)
@@ -144,7 +158,9 @@ def write_tables(folder: Path, recording: Recording, tables: Mapping[str, pa.Tab
 
 def _read_problems(path: Path, operation: Operation) -> pd.DataFrame:
     """Read the problems, in the form of the problems stage; without one, all are for training."""
-    table = _read_table(path, {"problem_key": problem_table.SCHEMA}, parquet.schema([(n, pa.int32()) for n in DIMS]))
+    table = _read_table(
+        path, parquet.schema([(name, pa.int32()) for name in DIMS]), {"problem_key": problem_table.SCHEMA}, ["layout"]
+    )
     try:
         rows, layouts = table[list(DIMS)].to_numpy(), table.get("layout")
         made = problem_frame(problems_of_rows(operation.variant, operation.dtype, rows, layouts))
@@ -161,8 +177,12 @@ def _read_problems(path: Path, operation: Operation) -> pd.DataFrame:
 
 def _read_kernels(path: Path, arch: str) -> pd.DataFrame:
     """Read the kernels of the library of an arch, each with a name of its own."""
-    together = {"registers": REPORTED, "kernel_id": KERNELS}
-    table = _read_table(path, together, parquet.schema([("kernel", pa.string())]))
+    table = _read_table(
+        path,
+        parquet.schema([("kernel", pa.string())]),
+        {"registers": REPORTED, "kernel_id": KERNELS},
+        ["object_sha256"],
+    )
     names = table["kernel"].tolist()
     try:
         if library_of_kernels(names) != (library := library_of_arch(arch)):
@@ -189,7 +209,7 @@ def _read_kernels(path: Path, arch: str) -> pd.DataFrame:
 
 def _read_pairs(path: Path, ranked: bool) -> pd.DataFrame:
     """Read the tried pairs, whose numbers can be; ``ranked``: a library offered the kernels in an order."""
-    pairs = _read_table(path, {}, pa.schema([PAIRS.field(name) for name in IN_EVERY_RECORDING]))
+    pairs = _read_table(path, pa.schema([PAIRS.field(name) for name in IN_EVERY_RECORDING]), {}, PAIRS.names)
     # A recording from before the workflow's harness has no sentinel.
     for name in ("rank", "sentinel"):
         if name not in pairs and not (ranked and name == "rank"):
@@ -208,17 +228,24 @@ def _read_pairs(path: Path, ranked: bool) -> pd.DataFrame:
     return pairs[~pairs["status"].isin(NOT_TRIED)].reset_index(drop=True)
 
 
-def _read_table(path: Path, together: Mapping[str, pa.Schema], expected: pa.Schema) -> pd.DataFrame:
+def _read_table(
+    path: Path, expected: pa.Schema, together: Mapping[str, pa.Schema], others: Sequence[str]
+) -> pd.DataFrame:
     """Read a table with ``expected`` columns, some rows unless nothing was tried, and text that can be printed.
 
-    ``together``: columns that have to be there where another one is. Floats are float64, by Arrow: damage leaves NaNs
-    that NumPy only converts with a warning.
+    ``together``: columns that have to be there where another one is; ``others`` may be there. Floats are float64, by
+    Arrow: damage leaves NaNs that NumPy only converts with a warning.
     """
-    table = parquet.read_table(path, expected)
-    for name, others in together.items():
-        table = parquet.read_table(path, others) if name in table.column_names else table
+    known = [*expected.names, *others, *chain.from_iterable(schema.names for schema in together.values())]
+    table = parquet.read_table(path, expected, columns=known)
+    for name, schema in together.items():
+        if name in table.column_names:
+            parquet.check_columns(table, schema, path)
     if not table.num_rows and path.stem != "pairs":
         raise UserError(f"{path}: there is no row in it; {MAKE_AGAIN}")
+    for field in table.schema:
+        if pa.types.is_nested(field.type) and field not in KERNELS:
+            raise UserError(f"{path}: column {field.name} holds lists or structs; {MAKE_AGAIN}")
     wide = [field.with_type(pa.float64()) if pa.types.is_floating(field.type) else field for field in table.schema]
     rows = table.cast(pa.schema(wide)).to_pandas()
     for field in table.schema:

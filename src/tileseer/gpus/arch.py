@@ -16,8 +16,8 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, Field, StringConstraints
 
 from tileseer.core.errors import UserError, shown
+from tileseer.core.reading import read_utf8
 from tileseer.core.tables import StrictModel, distinct, expected, strict_json, validate_table, wrong
-from tileseer.core.yaml_files import read_utf8
 
 Value = TypeVar("Value")
 DEFAULT_LDS_ROW = "default"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 
 if TYPE_CHECKING:
     from tileseer.kernels.gemm_kernel import Kernel
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 AnyKernel = TypeVar("AnyKernel", bound="Kernel")
 SPELLED = {"forward": "fwd"}
 """Words that names spell otherwise than fields do."""
+LONGEST_NAME = 1000
 COUNT = r"[1-9]\d{0,5}"
 """Six digits at most: products of three such numbers fit into 64 bits."""
 
@@ -91,6 +92,8 @@ class Grammar(Generic[AnyKernel]):
 
     def parse(self, text: str) -> AnyKernel:
         """Return the kernel called ``text``; any text that is not exactly its name is a ``UserError``."""
+        if len(text) > LONGEST_NAME:
+            raise UserError(f"kernel name {shown(text)}: has {len(text)} characters; {LONGEST_NAME} are the most")
         match = self._whole.fullmatch(text)
         if not match:
             raise UserError(f"kernel name {text!r}: {self._fault(text)}\n(the grammar is in docs/internals/kernels.md)")

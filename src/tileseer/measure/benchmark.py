@@ -37,7 +37,7 @@ def measure_chunk(
     settings, parameters = session.settings, session.settings.parameters
     built = parquet.read_table(tables.build, BUILD)
     entries = parquet.read_table(tables.problems, problem_table.SCHEMA)
-    pairs = parquet.read_table(tables.support, support_table.SCHEMA)
+    pairs = parquet.read_table(tables.support, support_table.SCHEMA, bounded=False)
     pairs = pairs.filter(aliases.measured_mask(pairs, aliases.read_aliases(tables.aliases)))
     pairs = pairs.filter(support_table.supported(pairs))
     session = session.with_kernels(built, tables.module)

@@ -242,7 +242,7 @@ def _read_file(file: Path, columns: Sequence[str]) -> Iterator[tuple[pa.Table, p
     try:
         seal.check_seal(file)
         schema = pa.schema([SCHEMA.field(name) for name in columns])
-        yield parquet.read_table(file, schema, columns=[*columns]), MALFORMED.empty_table()
+        yield parquet.read_table(file, schema, columns=columns, bounded=False), MALFORMED.empty_table()
     except UserError as error:
         raise UserError(
             f"{file}: changed or damaged since it was written; restore it from a copy, or move it away, delete the "
@@ -340,4 +340,6 @@ def _are_possible(rows: pa.Table) -> np.ndarray:
 def _shown(lines: pa.Array) -> pa.Array:
     """Return the beginning of each line as a terminal may get it."""
     short = pc.binary_slice(lines.view(pa.binary()), 0, LONGEST_SHOWN).to_pylist()
-    return pa.array([printed(line.decode("ascii", "backslashreplace")) for line in short], pa.string())
+    return pa.array(
+        [printed(line.decode("ascii", "backslashreplace")).replace("\t", "\\t") for line in short], pa.string()
+    )

@@ -4,12 +4,13 @@
 ckProfiler counts C and K of one group, with pads of both sides; MIOpenDriver has totals and one pad an axis.
 """
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from tileseer.config.operations import VARIANTS
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, NO_DEPTH, Problem
 
 Key = TypeVar("Key")
@@ -158,11 +159,11 @@ def _parse_profiler(words: Sequence[str]) -> Line:
 
 def _known(where: str, word: Key, meanings: Mapping[Key, Value]) -> Value:
     if word not in meanings:
-        raise UserError(f"--problem: {where} {word!r}: use one of {', '.join(map(str, meanings))}")
+        raise UserError(f"--problem: {where} {shown(word)}: use one of {', '.join(map(str, meanings))}")
     return meanings[word]
 
 
 def _number(where: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise UserError(f"--problem: {where} {text!r}: this is no whole number")
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise UserError(f"--problem: {where} {shown(text)}: this is no whole number")
     return int(text)

@@ -15,10 +15,11 @@ from pathlib import Path
 import pandas as pd
 
 from tileseer.config.operations import VARIANTS
+from tileseer.core.csv_files import read_csv
 from tileseer.core.errors import UserError, shown
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, ndim_of
-from tileseer.problems.problem_csv import check_problems, of_distinct, read_csv, require_cells, whole_numbers
+from tileseer.problems.problem_csv import check_problems, of_distinct, require_cells, whole_numbers
 
 LAYER_SPLITS = ("train", "validation", "test")
 """What a layer may be used for; all layers of one family, at any batch size, have the same."""

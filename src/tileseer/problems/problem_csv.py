@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tileseer.core.csv_files import FIRST_LINE
 from tileseer.core.errors import UserError, shown
 from tileseer.problems.problem import DIMS, INT32_MAX, Problem
 from tileseer.problems.problem_rows import wrong_rows
@@ -15,25 +16,6 @@ DEFAULT_DIMS = {name: 0 if name.startswith("pad") else 1 for name in DIMS if nam
 """What a column means that is absent or empty: one group, no depth, stride 1, no padding, no dilation."""
 DIMS_WITHOUT_DEPTH = {"stride_d": 1, "pad_d": 0, "dilation_d": 1}
 """Depth columns that mean nothing without depth: the reference's library calls a problem 3D by Di and Z alone."""
-FIRST_LINE = 2
-"""Line of the first row of a CSV with a header."""
-
-
-def read_csv(path: Path) -> pd.DataFrame:
-    """Return a CSV as text columns; ``UserError`` if it is missing, empty or no table."""
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True).fillna("")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        why = " ".join(str(error).rpartition("C error: ")[2].split())
-        raise UserError(f"{path}: is no CSV file with a header: {why}") from error
-    table.columns = [str(name).strip().lstrip("\ufeff") for name in table.columns]
-    if not isinstance(table.index, pd.RangeIndex):
-        raise UserError(f"{path}: line {FIRST_LINE} has more fields than the header")
-    if not len(table):
-        raise UserError(f"{path}: there is no row below the header")
-    return table
 
 
 def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

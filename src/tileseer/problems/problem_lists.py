@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tileseer.core.csv_files import FIRST_LINE, read_csv
 from tileseer.core.errors import UserError
+from tileseer.core.reading import LARGEST_TABLE, opened
 from tileseer.problems import driver_lines, layers, problem_csv
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
@@ -52,12 +54,9 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
     """
     read = ProblemList()
     for path in paths:
-        try:
-            with path.open(encoding="utf-8", errors="replace") as file:
-                # A program logs a convolution each time that it runs.
-                lines = dict.fromkeys(match[0] for line in file if (match := LINE.search(line)))
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+        with opened(path, LARGEST_TABLE) as stream:
+            # A program logs a convolution each time that it runs.
+            lines = dict.fromkeys(match[0] for line in stream if (match := LINE.search(line.decode(errors="replace"))))
         if not lines:
             read.problems |= dict.fromkeys(_of_csv(path, operations))
         for one in lines:
@@ -69,7 +68,7 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
 
 
 def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
-    table = problem_csv.read_csv(path)
+    table = read_csv(path)
     if {"network", "layer"} <= set(table):
         for layer in layers.read_layers(path):
             yield from (layer.problem_for(one) for one in operations if one.variant in layer.directions)
@@ -80,7 +79,7 @@ def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
     names = ("variant" if "variant" in table else "direction", "dtype", "layout")
     words = [table[name].str.strip() if name in table else [""] * len(table) for name in names]
     rows = zip(dims[list(DIMS)].to_numpy().tolist(), *words, strict=True)
-    for line, (row, direction, dtype, layout) in enumerate(rows, start=problem_csv.FIRST_LINE):
+    for line, (row, direction, dtype, layout) in enumerate(rows, start=FIRST_LINE):
         if layout not in ("", *LAYOUT_WORDS):
             raise UserError(f"{path}, line {line}: layout is {layout!r}; use one of {', '.join(LAYOUT_WORDS)}")
         for one in operations:

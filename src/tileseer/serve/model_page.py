@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.core import documents
-from tileseer.core.templates import comment, fill_template
+from tileseer.core.templates import Written, fill_markdown_template
 from tileseer.dataset.provenance import Recording
 from tileseer.gpus.hardware import target
 from tileseer.kernels.libraries import library_of_arch, vendor_arch
@@ -51,7 +51,7 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
     operation = min(index.operations, key=lambda name: (not name.startswith("forward"), name))
     variant, _, dtype = operation.rpartition("_")
     library = library_of_arch(index.arch)
-    return fill_template(
+    return fill_markdown_template(
         template,
         arch=index.arch,
         meaning=meaning(index),
@@ -63,7 +63,7 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
         problem=EXAMPLE,
         chooses=library.offered,
         ships=library.emitter is not None,
-        naming=library.naming,
+        naming=Written(library.naming),
     )
 
 
@@ -94,8 +94,8 @@ def _row(name: str, evaluation: Evaluation, recording: Recording | None) -> dict
     return {
         "name": name,
         "times": evaluation.device_kind,
-        "source": f" ({comment(source)})" if source else "",
-        "verdict": comment(verdict_words(evaluation)),
-        "cells": [comment(value).replace("|", "_") for value in figures_of(evaluation).values()],
-        "libraries": comment(libraries_of(evaluation)),
+        "source": f" ({source})" if source else "",
+        "verdict": verdict_words(evaluation),
+        "cells": list(figures_of(evaluation).values()),
+        "libraries": libraries_of(evaluation),
     }

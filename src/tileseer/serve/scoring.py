@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from tileseer.config.operations import DTYPES, ELEMENT_BYTES, VARIANTS
 from tileseer.core import documents
+from tileseer.core.csv_files import FIRST_LINE, read_csv
 from tileseer.core.errors import UserError
-from tileseer.core.yaml_files import read_utf8
+from tileseer.core.reading import LARGEST_TABLE, read_utf8
 from tileseer.kernels import candidates, names
 from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.kernels.gemm_kernel import field_types
@@ -101,9 +102,9 @@ def read_pairs(problems: Path, kernels: Path | None, arch: str) -> tuple[ScoredP
 
 def read_kernel_names(path: Path) -> pd.Series:
     """Return the names of a list of kernels by line: one a line, # for remarks, or a CSV with a column ``kernel``."""
-    lines = read_utf8(path, "utf-8-sig").splitlines()
+    lines = read_utf8(path, LARGEST_TABLE, "utf-8-sig").splitlines()
     if lines and ("," in lines[0] or lines[0].strip() == "kernel"):
-        return _csv_kernels(path, problem_csv.read_csv(path))
+        return _csv_kernels(path, read_csv(path))
     words = pd.Series([line.partition("#")[0].strip() for line in lines], range(1, len(lines) + 1), dtype=object)
     if not words.any():
         raise UserError(f"{path}: it contains no kernel name; write one per line")
@@ -113,7 +114,7 @@ def read_kernel_names(path: Path) -> pd.Series:
 def _csv_kernels(path: Path, table: pd.DataFrame) -> pd.Series:
     if "kernel" not in table:
         raise UserError(f"{path}: column kernel is missing; give the kernels with --kernels, or a column kernel")
-    return table["kernel"].str.strip().set_axis(table.index + problem_csv.FIRST_LINE)
+    return table["kernel"].str.strip().set_axis(table.index + FIRST_LINE)
 
 
 def read_kernels(
@@ -161,7 +162,7 @@ def _row_by_row(path: Path, rows: pd.DataFrame, kernels: list[Named]) -> ScoredP
     if wrong.any():
         row = int(wrong.argmax())
         raise UserError(
-            f"{path}, line {rows.index[row] + problem_csv.FIRST_LINE}: kernel {kernels[name[row]].text!r} has another "
+            f"{path}, line {rows.index[row] + FIRST_LINE}: kernel {kernels[name[row]].text!r} has another "
             "dimensionality than the problem (3D: Di or Z above 1)"
         )
     return ScoredPairs(kernels, rows.drop_duplicates(subset=_identity(rows), ignore_index=True), name, problem)
@@ -172,7 +173,7 @@ def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
     The index is the number of the row in the file.
     """
-    table = problem_csv.read_csv(path)
+    table = read_csv(path)
     rows, remarks = problem_csv.dims_of_rows(path, table)
     problem_csv.check_problems(path, rows, "forward", "bf16")
     numbered = "problem_idx" in table and table["problem_idx"].str.fullmatch(r"\d{1,18}").all()

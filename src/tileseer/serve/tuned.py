@@ -3,7 +3,8 @@
 ``MODELS.tuned/OPERATION.tsv`` is a table with tabs between its fields, and one header line: the 19 dimensions (the
 order of ``problem.DIMS``), ``candidate``, ``time_ms`` (of one launch), ``timed`` (how many candidates were timed),
 ``device`` (the product, as its driver reports it) and ``device_kind``. The first row counts that has the problem, the
-device, and a candidate that the model has: who times a problem again removes the file. A damaged line is skipped.
+device, and a candidate that the model has: who times a problem again removes the file. Lines end with a line feed,
+numbers have the form in which they are written, texts are of printable ASCII; another line is damaged and skipped.
 
 Several processes may remember at once, in Python and in C++ (``workflow/templates/serving/tuned.hpp``): each one locks
 the folder (``flock``), reads the file, and puts a whole new one in its place.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -20,10 +22,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tileseer.core import atomic, locks
-from tileseer.core.errors import UserError, printed
+from tileseer.core.errors import UserError
+from tileseer.core.reading import LARGEST_TABLE, read_bytes
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.problem import DIMS, INT32_MAX
 
+_COUNT, _TIME, _TEXT = (
+    r"(?:0|[1-9][0-9]{0,9})",
+    r"[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[-+][0-9]{1,3})?",
+    r"[!-~](?:[ -~]*[!-~])?",
+)
+_LINE = re.compile(
+    rf"(?:{_COUNT}\t){{{len(DIMS)}}}{_TEXT}\t{_TIME}\t{_COUNT}\t{_TEXT}\t(?:{'|'.join(DEVICE_KINDS)})", re.ASCII
+)
 TUNED_HEADER = "\t".join((*DIMS, "candidate", "time_ms", "timed", "device", "device_kind"))
 
 
@@ -59,10 +70,9 @@ def read_choices(path: Path) -> list[Choice]:
 
     ``UserError`` if the file is no table of choices.
     """
-    try:
-        header, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return []
+    header, *lines = read_bytes(path, LARGEST_TABLE).decode("latin-1").split("\n")
     if header != TUNED_HEADER:
         raise UserError(
             f"{path}: line 1: the columns are not those of tuned choices; move the file away and tune again"
@@ -98,23 +108,18 @@ def _subject(choice: Choice) -> tuple[object, ...]:
 
 
 def _line(choice: Choice) -> str:
-    device = printed(" ".join(choice.device.split()))
+    device = " ".join(re.findall("[!-~]+", choice.device, re.ASCII))
     fields: Sequence[object] = (choice.candidate, f"{choice.time_ms:.9g}", choice.timed, device, choice.device_kind)
     return "\t".join(map(str, (*choice.dims, *fields)))
 
 
 def _choice(line: str) -> Choice | None:
     """Return the choice of a line; None if the line is damaged."""
+    if not _LINE.fullmatch(line):
+        return None
     fields = line.split("\t")
-    if len(fields) != len(DIMS) + 5:
-        return None
     candidate, time_ms, timed, device, kind = fields[len(DIMS) :]
-    try:
-        numbers, time = [int(field) for field in (*fields[: len(DIMS)], timed)], float(time_ms)
-    except ValueError:
-        return None
-    if not (all(0 <= number <= INT32_MAX for number in numbers) and 0 < time < math.inf and numbers[-1]):
-        return None
-    if not (candidate and device and kind in DEVICE_KINDS):
+    numbers, time = [int(field) for field in (*fields[: len(DIMS)], timed)], float(time_ms)
+    if max(numbers) > INT32_MAX or not (0 < time < math.inf and numbers[-1]):
         return None
     return Choice(tuple(numbers[:-1]), candidate, time, numbers[-1], device, kind)

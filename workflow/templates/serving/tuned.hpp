@@ -99,6 +99,10 @@ private:
 
     void read()
     {
+        // A pipe without a writer would block for ever.
+        std::error_code none;
+        if(!std::filesystem::is_regular_file(path_, none))
+            return;
         std::ifstream file(path_, std::ios::binary);
         std::string line;
         if(!file || !std::getline(file, line))
@@ -133,25 +137,59 @@ private:
         if(fields.size() != first + 5)
             return std::nullopt;
         for(std::size_t place = 0; place < first; ++place)
-            if(!number(fields[place], choice.dims[place]) || choice.dims[place] < 0)
+            if(!number(fields[place], choice.dims[place]))
                 return std::nullopt;
         std::istringstream time(fields[first + 1]);
         time.imbue(std::locale::classic());
-        if(!(time >> choice.time_ms) || !time.eof() || !(choice.time_ms > 0) || !std::isfinite(choice.time_ms))
+        if(!is_time(fields[first + 1]) || !(time >> choice.time_ms) || !(choice.time_ms > 0) || !std::isfinite(choice.time_ms))
             return std::nullopt;
         choice.candidate   = fields[first];
         choice.device      = fields[first + 3];
         choice.device_kind = fields[first + 4];
         const std::string& kind = choice.device_kind;
-        if(!number(fields[first + 2], choice.timed) || choice.timed < 1 || choice.candidate.empty() || choice.device.empty() ||
+        if(!number(fields[first + 2], choice.timed) || choice.timed < 1 || !is_text(choice.candidate) || !is_text(choice.device) ||
            (kind != "measured" && kind != "simulated" && kind != "recorded"))
             return std::nullopt;
         return choice;
     }
 
+    /// The digits at a place, at most so many, which then is behind them; false without any.
+    static bool digits(const std::string& text, std::size_t& place, std::size_t most)
+    {
+        const std::size_t first = place;
+        while(place < text.size() && text[place] >= '0' && text[place] <= '9')
+            ++place;
+        return place > first && place - first <= most;
+    }
+
+    /// The form in which a time is written: digits, a point and digits, e with a sign and digits.
+    static bool is_time(const std::string& text)
+    {
+        std::size_t place = 0;
+        bool right        = digits(text, place, 20);
+        if(right && place < text.size() && text[place] == '.')
+            right = digits(text, ++place, 20);
+        if(right && place < text.size() && text[place] == 'e')
+            right = ++place < text.size() && (text[place] == '+' || text[place] == '-') && digits(text, ++place, 3);
+        return right && place == text.size();
+    }
+
+    /// Printable ASCII without spaces at its ends.
+    static bool is_text(const std::string& text)
+    {
+        for(const char letter : text)
+            if(letter < ' ' || letter > '~')
+                return false;
+        return !text.empty() && text.front() != ' ' && text.back() != ' ';
+    }
+
+    /// A whole number without sign or leading zeros.
     template <class Number>
     static bool number(const std::string& text, Number& value)
     {
+        std::size_t place = 0;
+        if(!digits(text, place, 10) || (text[0] == '0' && text.size() > 1))
+            return false;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         return error == std::errc() && end == text.data() + text.size();
     }
@@ -160,7 +198,7 @@ private:
     {
         std::string line;
         for(const char letter : text)
-            if(static_cast<unsigned char>(letter) > ' ')
+            if(letter > ' ' && letter <= '~')
                 line += letter;
             else if(!line.empty() && line.back() != ' ')
                 line += ' ';

@@ -30,13 +30,13 @@ Meaning = TypeVar("Meaning")
 FIRST, LAST = LAYOUTS
 LAYOUT_OF_WORDS = {("NCHW",): (2, FIRST), ("NCDHW",): (3, FIRST), ("NHWC",) * 3: (2, LAST), ("NDHWC",) * 3: (3, LAST)}
 """Dimensionality and layout of each form of the layout."""
-_WHOLE_NUMBER = r"(?:0|[1-9][0-9]*)"
+_WHOLE_NUMBER = r"(?:0|[1-9][0-9]{0,17})"
 _SIZE_PAIR = rf"{_WHOLE_NUMBER}(?:-{_WHOLE_NUMBER})"
 _AXIS_NUMBERS = rf"{_WHOLE_NUMBER}(?:x{_WHOLE_NUMBER}){{1,2}}"
 FORM = re.compile(
     rf"(?P<first>{_SIZE_PAIR}{{2,3}})-(?P<filter>{_AXIS_NUMBERS})-(?P<second>{_SIZE_PAIR}{{3,4}})-(?P<pads>{_AXIS_NUMBERS})-"
     rf"(?P<strides>{_AXIS_NUMBERS})-(?P<dilations>{_AXIS_NUMBERS})-(?P<bias>{_WHOLE_NUMBER})-(?P<layouts>[A-Za-z]\w*(?:-[A-Za-z]\w*){{0,2}})-"
-    rf"(?P<dtype>[A-Z0-9]+)-(?P<direction>[FBW])(?:_g(?P<groups>[2-9]|[1-9][0-9]+))?",
+    rf"(?P<dtype>[A-Z0-9]+)-(?P<direction>[FBW])(?:_g(?P<groups>[2-9]|[1-9][0-9]{{1,17}}))?",
     re.ASCII,
 )
 
@@ -247,7 +247,7 @@ class Measured:
     def workspace(self, key: str, solver: str) -> int | None:
         """Return the bytes of workspace that the record of a key has for a solver."""
         sizes = (one.workspace for one in _entries(self.records.get(key, "")) if one.solver == solver)
-        return next((int(size) for size in sizes if size.isdigit()), None)
+        return next((int(size) for size in sizes if re.fullmatch("[0-9]{1,18}", size)), None)
 
 
 _DIRECTION = re.compile(r"-([FBW])(?:_g[0-9]+)?$")

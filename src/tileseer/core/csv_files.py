@@ -1,0 +1,34 @@
+"""CSV files of others as tables of text."""
+
+import io
+from pathlib import Path
+
+import pandas as pd
+
+from tileseer.core.errors import UserError
+from tileseer.core.reading import LARGEST_TABLE, read_bytes
+
+FIRST_LINE = 2
+"""Line of the first row of a CSV with a header."""
+MOST_COLUMNS, MOST_CELLS = 1000, 20_000_000
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """Return a CSV as text columns; ``UserError`` if it cannot be read, is empty, too large or no table."""
+    content = read_bytes(path, LARGEST_TABLE)
+    header, commas = content.partition(b"\n")[0], content.count(b",")
+    if header.count(b",") >= MOST_COLUMNS or b"\0" in header:
+        raise UserError(f"{path}: is no CSV file with a header of at most {MOST_COLUMNS} columns, in plain text")
+    if commas + content.count(b"\n") > MOST_CELLS:
+        raise UserError(f"{path}: has more than {MOST_CELLS:,} cells; split it")
+    try:
+        table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, skipinitialspace=True).fillna("")
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        why = " ".join(str(error).rpartition("C error: ")[2].split())
+        raise UserError(f"{path}: is no CSV file with a header: {why}") from error
+    table.columns = [str(name).strip().lstrip("\ufeff") for name in table.columns]
+    if not isinstance(table.index, pd.RangeIndex):
+        raise UserError(f"{path}: line {FIRST_LINE} has more fields than the header")
+    if not len(table):
+        raise UserError(f"{path}: there is no row below the header")
+    return table

@@ -1,0 +1,55 @@
+"""Reading of files that others wrote: regular files alone, of bounded size, their mistakes in one line."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tileseer.core.errors import UserError
+
+LARGEST_TABLE, LARGEST_TEXT = 2**28, 2**24
+"""Bytes of a table (CSV, a list of problems) and of a text whose parts become objects (YAML, JSON)."""
+
+
+@contextmanager
+def opened(path: Path, most: int) -> Iterator[BinaryIO]:
+    """Yield a regular file of at most ``most`` bytes; ``UserError`` for a pipe, a device, a folder, a larger file."""
+    try:
+        # A pipe without a writer would block the plain open for ever.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:
+        raise UserError(f"{path}: this is no name of a file: {error}") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode):
+        os.close(handle)
+        kind = "a folder" if stat.S_ISDIR(state.st_mode) else "a pipe or a device"
+        raise UserError(f"{path}: is {kind}, no file; write the content into a file and give that")
+    with os.fdopen(handle, "rb") as stream:
+        if state.st_size > most:
+            raise UserError(f"{path}: has {state.st_size:,} bytes, of which at most {most:,} are read; split it")
+        yield stream
+
+
+def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
+    """Return the content of a file; ``UserError`` where ``opened`` raises one, or if it grows beyond ``most``."""
+    with opened(path, most) as stream:
+        try:
+            content = stream.read(most + 1)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(content) > most:
+        raise UserError(f"{path}: has more than {most:,} bytes; split it")
+    return content
+
+
+def read_utf8(path: Path, most: int = LARGEST_TEXT, encoding: str = "utf-8") -> str:
+    """Return the text of a file, with line feeds alone; ``UserError`` if it cannot be read or is not in UTF-8."""
+    try:
+        text = read_bytes(path, most).decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
