@@ -1,9 +1,5 @@
-"""Convolutions of a PyTorch model by the cuDNN plans that a published model picks.
+"""One switch: the convolutions of a PyTorch program by the cuDNN plans that a model picks. Extra ``torch``."""
 
-``optimize`` replaces the convolutions of a module, ``Plans`` has what they run. Extra ``torch``.
-"""
+from tileseer.torch.switch import disable, enable, enabled, save
 
-from tileseer.torch.modules import Optimized, optimize
-from tileseer.torch.plans import Plans
-
-__all__ = ["Optimized", "Plans", "optimize"]
+__all__ = ["disable", "enable", "enabled", "save"]

@@ -1,52 +1,83 @@
-"""The operators ``torch.ops.tileseer.*``: compiled at their first use, with their shapes for ``torch.compile``."""
+"""The kernels of PyTorch's convolution, compiled at their first use."""
 
 from __future__ import annotations
 
 import functools
 import importlib.util
 import os
-from collections.abc import Sequence
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch._prims_common import suggest_memory_format
 
+from tileseer.core import cache, locks
 from tileseer.core.errors import UserError
-from tileseer.core.seal import file_digest
 
-SOURCE = Path(__file__).with_name("operator.cpp")
+SOURCES = Path(__file__).with_name("native")
+CUDNN = SOURCES / "cudnn"
 HEADERS = (("cudnn.h", "nvidia.cudnn"), ("cuda_runtime_api.h", "nvidia.cu13"), ("crt/host_defines.h", "triton"))
-"""Headers that the operators need, and the package of PyTorch's own wheels that has them."""
+"""Headers that cuDNN's plans need, and the package of PyTorch's own wheels that has them."""
 
 
 @functools.cache
-def load() -> Any:
-    """Compile (half a minute, once per machine and version of PyTorch) and load the operators.
+def load(plans: Path = CUDNN) -> Any:
+    """Compile (once per machine and version of PyTorch) and load the kernels; ``UserError`` where that cannot be.
 
-    ``UserError`` where PyTorch has no CUDA, or a compiler or a header is missing.
+    ``plans`` has the header ``plans.hpp`` of a library of plans. Processes that come at the same time compile once: the
+    others wait for a lock that the system frees when its process ends.
     """
-    if torch.version.cuda is None or not torch.backends.cudnn.is_available():
-        raise UserError("this PyTorch is built without CUDA or cuDNN; install PyTorch for CUDA")
+    name = f"tileseer_{_digest(plans)}"
+    folder = cache.default_folder() / "torch" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locks.hold_folder(folder):
+            if not (folder / "complete").exists():
+                _compile(name, folder, plans)
+                (folder / "complete").touch()
+        return _import(name, folder / f"{name}.so")
+    except (RuntimeError, OSError, ImportError) as error:
+        reason = next((line for line in str(error).splitlines() if "error:" in line), str(error).partition("\n")[0])
+        raise UserError(
+            f"tileseer's kernels for PyTorch cannot be compiled in {folder} ({reason.strip()}); it takes a C++ "
+            "compiler and ninja"
+        ) from error
+
+
+def _compile(name: str, folder: Path, plans: Path) -> None:
     from torch.utils import cpp_extension
 
-    libraries = Path(torch.__file__).parent / "lib"
-    try:
-        module = cpp_extension.load(
-            name=f"tileseer_operator_{file_digest(SOURCE)[:12]}",
-            sources=[str(SOURCE)],
-            extra_cflags=["-O2"],
-            extra_include_paths=[str(folder) for folder in _include_folders()],
-            # Linked by hand: PyTorch's own way needs a CUDA toolkit, and the operators have no code for the device.
-            extra_ldflags=[f"-L{libraries}", "-lc10_cuda", "-ltorch_cuda"],
-        )
-    except (RuntimeError, OSError, ImportError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise UserError(
-            f"tileseer's operators for PyTorch cannot be compiled ({reason}); it takes a C++ compiler and ninja"
-        ) from error
-    _register_shapes()
+    # What a killed process left, with PyTorch's own lock, for which it would wait for ever.
+    for left in folder.iterdir():
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    of_cuda = plans == CUDNN
+    cpp_extension.load(
+        name=name,
+        sources=[str(SOURCES / "override.cpp")],
+        extra_cflags=["-O1", "-fvisibility=hidden"],
+        extra_include_paths=[str(part) for part in (SOURCES, plans, *(_include_folders() if of_cuda else ()))],
+        # Linked by hand: PyTorch's own way needs a CUDA toolkit, and the kernels have no code for the device.
+        extra_ldflags=[f"-L{Path(torch.__file__).parent / 'lib'}", "-lc10_cuda", "-ltorch_cuda"] if of_cuda else [],
+        build_directory=str(folder),
+        is_python_module=False,
+        is_standalone=False,
+    )
+
+
+def _import(name: str, path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
+
+
+def _digest(plans: Path) -> str:
+    """Sixteen digits for all that the compiled kernels depend on."""
+    parts = [torch.__version__, str(torch.version.cuda), sys.version, str(torch.backends.cudnn.version())]
+    parts += [path.read_text(encoding="utf-8") for path in (*sorted(SOURCES.glob("*.?pp")), plans / "plans.hpp")]
+    return cache.key(*parts)[:16]
 
 
 def _include_folders() -> list[Path]:
@@ -66,36 +97,5 @@ def _package_folders(package: str) -> list[Path]:
         spec = importlib.util.find_spec(package)
     except ImportError:
         return []
-    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
+    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else ()
     return [root / part for root in roots for part in ("include", os.path.join("backends", "nvidia", "include"))]
-
-
-def _layout(x: torch.Tensor, w: torch.Tensor) -> torch.memory_format:
-    """Layout of all results: channels last if either operand is."""
-    last = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
-    return last if last in map(suggest_memory_format, (x, w)) else torch.contiguous_format
-
-
-def _register_shapes() -> None:
-    @torch.library.register_fake("tileseer::convolution")
-    def convolution(
-        x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[int], padding: Sequence[int],
-        dilation: Sequence[int], groups: int, plans: int,
-    ) -> torch.Tensor:  # fmt: skip
-        image = [
-            (extent + 2 * p - d * (f - 1) - 1) // s + 1
-            for extent, f, s, p, d in zip(x.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)
-        ]
-        return _empty(x, (x.shape[0], w.shape[0], *image), _layout(x, w))
-
-    @torch.library.register_fake("tileseer::convolution_data")
-    def convolution_data(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, *_: object) -> torch.Tensor:
-        return _empty(grad, x.shape, _layout(x, w))
-
-    @torch.library.register_fake("tileseer::convolution_weight")
-    def convolution_weight(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, *_: object) -> torch.Tensor:
-        return _empty(grad, w.shape, _layout(x, w))
-
-
-def _empty(like: torch.Tensor, shape: Sequence[int], layout: torch.memory_format) -> torch.Tensor:
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=layout)

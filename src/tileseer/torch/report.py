@@ -22,8 +22,8 @@ from tileseer.problems.crawl.observed import Observed, tabulate_layers
 from tileseer.problems.crawl.torch_record import META, record_torch
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.selector import NO_CANDIDATE, Selector
+from tileseer.torch.chooser import check_cudnn
 from tileseer.torch.listing import Cudnn
-from tileseer.torch.plans import check_cudnn
 
 BYTES = 2
 """Of an element in bf16 and fp16."""

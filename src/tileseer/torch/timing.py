@@ -1,4 +1,4 @@
-"""Times a few plans of one shape in turns, with cold operands and a warm clock."""
+"""Times a few ways to compute one convolution in turns, with cold operands."""
 
 from __future__ import annotations
 
@@ -9,43 +9,58 @@ from typing import Any
 
 import torch
 
-WARM_SECONDS, LIMIT_SECONDS = 4e-3, 24e-3
-"""For the clock to rise, and for all of it, but for the turn that is under way."""
-MOST_TURNS = 15
+LIMIT_SECONDS = 8e-3
+"""For all turns but the least number of them."""
+LEAST_TURNS, MOST_TURNS = 5, 15
+HEAD_START = 6
+"""So often is the buffer written before a turn: the GPU lags behind the host, whose time must not count."""
+TIE = 0.01
+"""A way that is not faster than the first by this share loses to it."""
 
 
-def fastest_in_turns(shape: Any, names: Sequence[str], operands: Sequence[torch.Tensor]) -> tuple[str, float]:
-    """The plan with the least median time, and that time in milliseconds.
+def fastest_in_turns(call: Any, names: Sequence[str], device: torch.device) -> str:
+    """Return the name of the fastest way, the first on a tie; ``call.run(name)`` queues one on the current stream.
 
-    The result of the direction is written into its operand, which the caller computes anew.
+    Compared are the times within a turn, so that a clock that rises or falls does not count.
     """
-    device = operands[0].device
-    cold = torch.empty(2 * torch.cuda.get_device_properties(device).L2_cache_size, dtype=torch.uint8, device=device)
-    stream = torch.cuda.current_stream(device)
-    for name in names:  # the first launch of a plan loads its code
-        shape.launch(name, *operands)
-    stream.synchronize()
+    clock = _Clock(device)
     begin = time.perf_counter()
-    while time.perf_counter() - begin < WARM_SECONDS:
+    turns: list[list[float]] = []
+    while len(turns) < LEAST_TURNS or (len(turns) < MOST_TURNS and time.perf_counter() - begin < LIMIT_SECONDS):
+        turns.append(clock.turn(call, names))
+    ratios = [statistics.median(turn[at] / turn[0] for turn in turns) for at in range(len(names))]
+    best = min(range(len(names)), key=ratios.__getitem__)
+    return names[best] if ratios[best] < 1 - TIE else names[0]
+
+
+class _Clock:
+    def __init__(self, device: torch.device) -> None:
+        """Take a buffer of the size of the GPU's cache, which is overwritten before each call."""
+        self.device, self.cold = device, None
+        if device.type == "cuda":
+            size = torch.cuda.get_device_properties(device).L2_cache_size
+            self.cold = torch.empty(size, dtype=torch.uint8, device=device)
+
+    def turn(self, call: Any, names: Sequence[str]) -> list[float]:
+        """Return the milliseconds of each way, one after the other."""
+        if self.cold is None:
+            return [self._host_milliseconds(call, name) for name in names]
+        for _ in range(HEAD_START):
+            self.cold.zero_()
+        events = []
         for name in names:
-            shape.launch(name, *operands)
-        stream.synchronize()
-    events: list[list[tuple[Any, Any]]] = []
-    while not events or (len(events) < MOST_TURNS and time.perf_counter() - begin < LIMIT_SECONDS):
-        events.append([_timed(shape, name, operands, cold, stream) for name in names])
-        stream.synchronize()
-    medians = [
-        statistics.median(start.elapsed_time(end) for start, end in column) for column in zip(*events, strict=True)
-    ]
-    best = min(range(len(names)), key=medians.__getitem__)
-    return names[best], medians[best]
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            # Writing the buffer leaves nothing of the operands in the cache, and time to queue what follows.
+            self.cold.zero_()
+            start.record()
+            call.run(name)
+            end.record()
+            events.append((start, end))
+        events[-1][1].synchronize()
+        return [start.elapsed_time(end) for start, end in events]
 
-
-def _timed(shape: Any, name: str, operands: Sequence[torch.Tensor], cold: torch.Tensor, stream: Any) -> tuple[Any, Any]:
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    # Writing the buffer leaves nothing of the operands in the cache, and time to queue what follows.
-    cold.zero_()
-    start.record(stream)
-    shape.launch(name, *operands)
-    end.record(stream)
-    return start, end
+    @staticmethod
+    def _host_milliseconds(call: Any, name: str) -> float:
+        begin = time.perf_counter()
+        call.run(name)
+        return 1e3 * (time.perf_counter() - begin)

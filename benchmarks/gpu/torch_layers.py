@@ -1,0 +1,213 @@
+"""Unseen layers: a model's picks beside cuDNN's first plan and PyTorch's default and benchmark mode.
+
+    python benchmarks/gpu/torch_layers.py results/models/sm_90_cudnn config/recorded/sm_90_cudnn --output layers.json
+
+The layers are those of the recording's validation networks, on which no model is trained, drawn by a seed. ``blind``
+is the model's pick, ``verified`` the fastest of those that the switch times. Each layer runs as PyTorch's own
+operator, with its copies; all contenders of a layer are timed in random turns with cold operands on a warm clock.
+Needs an NVIDIA GPU and PyTorch for CUDA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from tileseer.config.operations import VARIANTS
+from tileseer.problems.problem import DIMS, Problem
+from tileseer.torch import extension
+from tileseer.torch.chooser import Chooser
+
+SEED = 0
+TURNS = 11
+LONGEST_MS = 20.0
+"""Layers that take longer are left out: they would cost the time of many others."""
+CONTENDERS = ("pytorch", "benchmark", "first", "blind", "verified")
+SLOWER = 1.02
+
+
+def main() -> int:
+    """Time the layers and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("recording", type=Path)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--layers", type=int, default=250, help="of each direction")
+    parser.add_argument("--seconds", type=float, default=500)
+    args = parser.parse_args()
+    begin, layers = time.monotonic(), Layers(args.model)
+    drawn = {variant: _draw(args.recording / f"{variant}_bf16", args.layers) for variant in VARIANTS}
+    rows: list[dict[str, Any]] = []
+    for at in range(args.layers):
+        for variant, table in drawn.items():
+            if at < len(table) and time.monotonic() - begin < args.seconds:
+                rows.append(layers.timed(variant, table.iloc[at]))
+    about = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cudnn {torch.backends.cudnn.version()}"
+    result = {"machine": about, "turns": TURNS, "seed": SEED, "layers": rows}
+    args.output.write_text(json.dumps(result, sort_keys=True) + "\n")
+    print(about, f"{time.monotonic() - begin:.0f} s")
+    print(table_of(rows))
+    return 0
+
+
+def _draw(folder: Path, count: int) -> pd.DataFrame:
+    problems = pd.read_parquet(folder / "problems.parquet")
+    unseen = problems[problems["split"].eq("validation")].sort_values("problem_key")
+    return unseen.sample(min(count, len(unseen)), random_state=SEED)
+
+
+class Layers:
+    """One layer after the other, with the kernels of PyTorch's convolution in between."""
+
+    def __init__(self, model: Path) -> None:
+        compiled, folder = extension.load(), Path(tempfile.mkdtemp())
+        self.blind, self.verified = (Chooser(model, verify, folder / f"{verify}.tsv", compiled) for verify in (0, 2))
+        self.order = random.Random(SEED)
+        # PyTorch keeps cuDNN's plans per thread: its two modes have one each.
+        self.threads = {name: concurrent.futures.ThreadPoolExecutor(1) for name in ("pytorch", "benchmark")}
+        self.cold = torch.empty(torch.cuda.get_device_properties(0).L2_cache_size, dtype=torch.uint8, device="cuda")
+        compiled.use(self.choose, 16)
+        compiled.turn(True)
+        self.row: dict[str, Any] = {}
+
+    def timed(self, variant: str, layer: pd.Series) -> dict[str, Any]:
+        """Return the median microseconds of each contender, or why there are none."""
+        dims = [int(layer[name]) for name in DIMS]
+        problem = Problem.from_dims(variant, "bf16", **dict(zip(DIMS, dims, strict=True)))
+        self.row = {"variant": variant, "network": layer["network"], "layer": layer["layer"], "dims": dims}
+        try:
+            for _ in range(3):
+                _run(problem)
+            torch.cuda.synchronize()
+        except torch.OutOfMemoryError:
+            self.row["error"] = "out of memory"
+            torch.cuda.empty_cache()
+        return self.row
+
+    def choose(self, call: Any) -> str:
+        """Time the contenders of a call; PyTorch's own choice runs it."""
+        try:
+            self._contend(call)
+        except (RuntimeError, MemoryError) as error:
+            self.row["error"] = str(error).partition("\n")[0][:200]
+        return ""
+
+    def _contend(self, call: Any) -> None:
+        ways: dict[str, Any] = {name: lambda name=name: self._pytorch(call, name) for name in ("pytorch", "benchmark")}
+        for way in ways.values():
+            way()
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        ways["pytorch"]()
+        torch.cuda.synchronize()
+        if (time.perf_counter() - begin) * 1e3 > LONGEST_MS:
+            raise RuntimeError(f"takes more than {LONGEST_MS} ms")
+        offered = call.offered()
+        first = next(name for name in offered if self._is_built(call, name))
+        plans = {"first": first}
+        for name, chooser in (("blind", self.blind), ("verified", self.verified)):
+            start = time.perf_counter()
+            plans[name] = chooser.choose(call)
+            self.row[f"choose_ms_{name}"] = round(1e3 * (time.perf_counter() - start), 2)
+        for name, plan in plans.items():
+            ways[name] = (lambda plan=plan: call.run(plan)) if plan else ways["pytorch"]
+        times: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+        for _ in range(TURNS):
+            for name in self.order.sample(CONTENDERS, len(CONTENDERS)):
+                times[name].append(self._microseconds(ways[name]))
+        self.row["plans"] = plans
+        self.row["us"] = {name: round(statistics.median(column), 3) for name, column in times.items()}
+
+    @staticmethod
+    def _is_built(call: Any, name: str) -> bool:
+        try:
+            return call.build(name) >= 0
+        except RuntimeError:
+            return False
+
+    def _pytorch(self, call: Any, mode: str) -> None:
+        stream = torch.cuda.current_stream()
+
+        def run() -> None:
+            with torch.cuda.stream(stream):
+                call.run("")
+
+        with torch.backends.cudnn.flags(enabled=True, benchmark=mode == "benchmark"):
+            self.threads[mode].submit(run).result()
+
+    def _microseconds(self, way: Any) -> float:
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        # The GPU has work for longer than the host takes to queue what is timed, and cold operands.
+        for _ in range(12):
+            self.cold.zero_()
+        start.record()
+        way()
+        end.record()
+        end.synchronize()
+        return 1e3 * start.elapsed_time(end)
+
+
+def _run(problem: Problem) -> None:
+    axes = ("d", "h", "w")[3 - problem.ndim :]
+    stride, pad, dilation = (
+        [getattr(problem, f"{name}_{axis}") for axis in axes] for name in ("stride", "pad", "dilation")
+    )
+    image, filters = (problem.Di, problem.Hi, problem.Wi), (problem.Z, problem.Y, problem.X)
+    last = torch.channels_last if problem.ndim == 2 else torch.channels_last_3d
+    shapes = (
+        (problem.N, problem.C, *image[3 - problem.ndim :]),
+        (problem.K, problem.C // problem.G, *filters[3 - problem.ndim :]),
+        (problem.N, problem.K, *problem.output[3 - problem.ndim :]),
+    )
+    generator = torch.Generator("cuda").manual_seed(SEED)
+    x, w, y = (
+        torch.empty(shape, device="cuda", dtype=torch.bfloat16, memory_format=last).normal_(generator=generator)
+        for shape in shapes
+    )
+    rest = stride, pad, dilation, False, [0] * problem.ndim, problem.G
+    if problem.variant == "forward":
+        torch.ops.aten.convolution(x, w, None, *rest)
+    else:
+        data = problem.variant == "bwd_data"
+        torch.ops.aten.convolution_backward(y, x, w, None, *rest, [data, not data, False])
+
+
+def table_of(rows: list[dict[str, Any]]) -> str:
+    """Return a line a direction: times of the others over those of the picks (geometric means), and what was slower."""
+    lines = []
+    for variant in VARIANTS:
+        own = [row for row in rows if row["variant"] == variant]
+        times = pd.DataFrame([row["us"] for row in own if "us" in row])
+        if times.empty:
+            lines.append(f"{variant}: none of {len(own)} was timed: {sorted({row.get('error', '') for row in own})}")
+            continue
+        networks = len({row["network"] for row in own})
+        line = f"{variant}: {len(times)} layers of {networks} networks, {len(own) - len(times)} left out"
+        for pick in ("blind", "verified"):
+            ratios = times.div(times[pick], axis=0)
+            means = ", ".join(
+                f"{name} {np.exp(np.log(ratios[name]).mean()):.3f}" for name in ("first", "pytorch", "benchmark")
+            )
+            slower = {name: 100 * (ratios[name] < 1 / SLOWER).mean() for name in ("first", "pytorch")}
+            line += (
+                f"\n  {pick}: {means}; at least 2 % slower than the first plan {slower['first']:.1f} %, than PyTorch's "
+                f"default {slower['pytorch']:.1f} %; worst {ratios['first'].min():.3f}, {ratios['pytorch'].min():.3f}"
+            )
+        lines.append(line)
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

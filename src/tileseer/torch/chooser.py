@@ -1,0 +1,196 @@
+"""Chooses the plan of a shape: by a published model, and by timing its picks beside PyTorch's own choice."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tileseer.config.operations import VARIANTS
+from tileseer.core import cache
+from tileseer.core.errors import UserError
+from tileseer.kernels.cudnn.engines import RUN_WORKSPACE_BYTES
+from tileseer.kernels.cudnn.library import CUDNN
+from tileseer.kernels.libraries import library_of_arch
+from tileseer.learn import model_files
+from tileseer.problems.problem import DIMS, Problem
+from tileseer.serve.selector import NO_CANDIDATE, Selector
+from tileseer.torch.choices import PYTORCH, Choices, Key
+from tileseer.torch.packages import cudnn_package
+from tileseer.torch.timing import fastest_in_turns
+
+FALLBACKS = 4
+"""So many of cuDNN's first plans are tried where the pick cannot be built and nothing is timed."""
+TOLERANCE = 0.05
+"""Relative difference from PyTorch's result (Euclidean norms) beyond which a plan is wrong; bf16 has 0.004 itself."""
+SHAPES_KEPT = 4096
+"""What was called least recently is forgotten beyond so many shapes, and its plan is freed."""
+
+
+class Chooser:
+    """The choices of one model for all shapes and devices of this process.
+
+    ``verify``: PyTorch's own choice, cuDNN's first plan and so many of the model's best are timed, and the fastest
+    stays; 0: the model alone decides. ``extension`` is what ``extension.load`` returns.
+    """
+
+    device_type = "cuda"
+
+    def __init__(self, model: Path, verify: int, path: Path | None, extension: Any) -> None:
+        """Read the choices of ``path`` (None: a file of the user's cache) and the model's index."""
+        self.model, self.verify, self.extension = model, verify, extension
+        self._warned: set[str] = set()
+        self._compared = False
+        self.index = check_cudnn(model, model_files.parse_index(model))
+        self.version = f"cudnn {extension.version()}"
+        digest = cache.key((model / model_files.INDEX).read_bytes())[:16]
+        identity = f"model {digest}, verify {verify}, {self.version}, torch {torch.__version__}"
+        default = cache.default_folder() / "torch" / f"{cache.key(identity)[:16]}.tsv"
+        self.choices = Choices(path or default, identity)
+        self.identity = identity, self.choices.path
+        if self.choices.damage:
+            self._warn(f"{self.choices.damage}; plans are chosen anew")
+        self._lock = threading.RLock()
+        self._selectors: dict[str, Selector] = {}
+
+    def prepare(self) -> None:
+        """Let the kernels of PyTorch's convolution ask here, with what is known already."""
+        threading.Thread(target=self._read_selectors, daemon=True).start()
+        self.extension.use(self.choose, SHAPES_KEPT)
+        for key, plan in self.choices.plans.items():
+            variant, _, dtype = key.operation.rpartition("_")
+            for number, name in self._devices().items():
+                if name == key.device:
+                    self.extension.know(number, VARIANTS.index(variant), dtype, key.benchmark, key.dims, plan)
+
+    def choose(self, call: Any) -> str:
+        """Return the plan of a new shape, or ``PYTORCH``; never an exception, which would end the user's program."""
+        # In a thread of its own no mode of the program is on: no tracing, no counting, no autocast.
+        answer = [PYTORCH]
+        stream = torch.cuda.current_stream(call.device) if self.device_type == "cuda" else None
+        thread = threading.Thread(target=self._answer, args=(call, stream, answer))
+        thread.start()
+        thread.join()
+        return answer[0]
+
+    def _answer(self, call: Any, stream: Any, answer: list[str]) -> None:
+        try:
+            with self._lock, torch.cuda.stream(stream):
+                answer[0] = self._choose(call)
+        except MemoryError:
+            self._leave("there was not enough memory to time the plans of a shape")
+        except Exception as error:  # the door into somebody else's program
+            self._leave(f"the plans of a shape cannot be timed ({type(error).__name__}: {error})")
+
+    def _choose(self, call: Any) -> str:
+        operation = f"{VARIANTS[call.direction]}_{call.dtype}"
+        if reason := self._unsupported(operation, call.device):
+            return self._leave(reason)
+        problem = Problem.from_dims(VARIANTS[call.direction], call.dtype, **dict(zip(DIMS, call.dims, strict=True)))
+        plan = self._timed(call, problem) if self.verify else self._picked(call, problem)
+        self.choices.add(Key(operation, self._devices()[call.device], call.benchmark, problem.dims), plan)
+        return plan
+
+    def _timed(self, call: Any, problem: Problem) -> str:
+        selector, offered = self._selector(f"{problem.variant}_{problem.dtype}"), call.offered()
+        known = [name for name in offered if name in self._known_names(selector, problem.ndim)]
+        self._compare_versions(selector, offered, known)
+        # As if the library offered these alone: the model orders them whatever version they are of.
+        rows = selector.shortlist(problem, self.verify, known, str(selector.library)) if known else []
+        picks = [row["kernel"].partition(f"_{problem.ndim}d_")[2] for row in rows if row["rank"] <= self.verify]
+        names = [name for name in dict.fromkeys([*offered[:1], *picks]) if self._is_right(call, name)]
+        device = torch.device(self.device_type, max(0, call.device))
+        return fastest_in_turns(call, [PYTORCH, *names], device) if names else PYTORCH
+
+    def _picked(self, call: Any, problem: Problem) -> str:
+        selector, offered = self._selector(f"{problem.variant}_{problem.dtype}"), call.offered()
+        known = self._known_names(selector, problem.ndim)
+        # The model does not cover a first plan that was never measured, or never right.
+        if not offered or offered[0] not in known:
+            return PYTORCH
+        row = selector.choose(problem, offered, self.version)
+        first = [] if row == NO_CANDIDATE else [selector.kernels[row].partition(f"_{problem.ndim}d_")[2]]
+        names = [name for name in [*first, *offered[:FALLBACKS]] if name in known]
+        return next((name for name in names if self._is_right(call, name)), PYTORCH)
+
+    def _is_right(self, call: Any, name: str) -> bool:
+        """Return whether a plan can be built, needs no huge workspace, and gives PyTorch's result in its layout."""
+        try:
+            return call.build(name) <= RUN_WORKSPACE_BYTES and call.difference(name) <= TOLERANCE
+        except RuntimeError:  # cuDNN offers some plans that it cannot build
+            return False
+
+    def _compare_versions(self, selector: Selector, offered: list[str], known: list[str]) -> None:
+        """Say once how many plans of another cuDNN the model knows."""
+        if selector.library == self.version or self._compared:
+            return
+        self._compared = True
+        self._warn(
+            f"the model is for {selector.library}, and this is {self.version}: it orders the plans that it knows, "
+            f"{len(known)} of the {len(offered)} of the first shape, and the fastest that are timed stay; install "
+            f"{cudnn_package(selector.library, torch.version.cuda)} for all of them"
+        )
+
+    @functools.cache  # noqa: B019 - a chooser lives as long as the process
+    def _known_names(self, selector: Selector, ndim: int) -> frozenset[str]:
+        """CuDNN's names of the plans that the model has."""
+        names = (kernel.partition(f"_{ndim}d_")[2] for kernel in selector.kernels)
+        return frozenset(name for name in names if name)
+
+    def _selector(self, operation: str) -> Selector:
+        with self._lock:
+            if operation not in self._selectors:
+                self._selectors[operation] = Selector.read(self.model, operation)
+            return self._selectors[operation]
+
+    def _read_selectors(self) -> None:
+        """Read the models while the program has other things to do."""
+        for operation in sorted(self.index.operations, key=lambda name: name.rpartition("_")[2]):
+            try:
+                self._selector(operation)
+            except UserError:
+                return  # said when a shape asks for it
+
+    def _unsupported(self, operation: str, device: int) -> str:
+        """Return why the model does not cover an operation on a device, or an empty string."""
+        major, minor = self._capability(device)
+        if not self.index.arch.startswith(f"sm_{major}{minor}_"):
+            return f"the models of {self.model} are for {self.index.arch}, and this GPU is sm_{major}{minor}"
+        if operation not in self.index.operations:
+            return f"{self.model} has no model of {operation}"
+        measured = self._selector(operation).library
+        if self.verify or measured == self.version:
+            return ""
+        return (
+            f"{self.model} is for {measured}, and this is {self.version}: install "
+            f"{cudnn_package(measured, torch.version.cuda)}, or let plans be timed (verify=2)"
+        )
+
+    def _capability(self, device: int) -> tuple[int, int]:
+        return torch.cuda.get_device_capability(device)
+
+    @functools.cache  # noqa: B019
+    def _devices(self) -> dict[int, str]:
+        """Return the names of the devices by number."""
+        return {number: torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
+
+    def _leave(self, reason: str) -> str:
+        self._warn(f"{reason}; PyTorch's own choice runs instead")
+        return PYTORCH
+
+    def _warn(self, text: str) -> None:
+        """Once per text."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(f"tileseer: {text}", stacklevel=2)
+
+
+def check_cudnn(models: Path, index: model_files.Index) -> model_files.Index:
+    """Return the index of a model directory; ``UserError`` where its models are not of cuDNN's plans."""
+    if library_of_arch(index.arch) is not CUDNN:
+        raise UserError(f"{models}: its models are of {index.arch}, not of cuDNN's plans, such as sm_90_cudnn")
+    return index

@@ -1,0 +1,595 @@
+// Kernels of aten::convolution and aten::convolution_backward for one device: convolutions by chosen plans of a library.
+//
+// Autograd, autocast, functorch, torch.compile, exports and counters stand above them, and no module is touched. A plan
+// is chosen, by a function in Python, when a layer calls a shape for the third time; until then, and for whatever has no
+// plan, PyTorch's own function runs.
+
+#include "convolution.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/convolution_backward_native.h>
+#include <ATen/ops/convolution_native.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/sum.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "plans.hpp" // cuDNN's, or what a test has in its place
+
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace torch::autograd {
+TORCH_API int get_current_graph_task_id();
+}
+
+namespace tileseer {
+
+using at::IntArrayRef;
+using at::Tensor;
+using plans::Graph;
+using plans::Plan;
+using Gradients = std::tuple<Tensor, Tensor, Tensor>;
+
+constexpr int64_t kThirdTime = 3;
+constexpr int64_t kCallsOfOneTime = 64; // of a shape whose weight is another tensor in each call
+
+void warn_once(const std::string& text)
+{
+    static std::mutex mutex;
+    static std::unordered_set<std::string> warned;
+    std::lock_guard<std::mutex> lock(mutex);
+    if(warned.insert(text).second)
+        TORCH_WARN("tileseer: ", text, "; PyTorch's own choice runs instead");
+}
+
+// The convolution that a call computes, by its plan or by PyTorch's own function: what a plan is chosen on.
+class Call
+{
+    public:
+    Call(
+        const Convolution& convolution, const at::Device& device, std::function<Tensor()> pytorch,
+        std::function<Tensor(Plan&)> planned)
+        : convolution(convolution), device(device), pytorch_(std::move(pytorch)), planned_(std::move(planned)),
+          graph_(convolution)
+    {
+    }
+
+    std::vector<std::string> offered() const
+    {
+        const c10::DeviceGuard guard(device);
+        return graph_.offered();
+    }
+
+    // Bytes of workspace of a plan, which is built; an exception where the library cannot.
+    int64_t build(const std::string& name) { return plan(name)->workspace_bytes; }
+
+    std::shared_ptr<Plan> plan(const std::string& name)
+    {
+        const c10::DeviceGuard guard(device);
+        auto& built = plans_[name];
+        if(!built)
+            built = graph_.build(name);
+        return built;
+    }
+
+    // Compute it by a plan, with all copies and the bias; by PyTorch's own function if the name is empty.
+    Tensor run(const std::string& name)
+    {
+        const at::AutoDispatchBelowADInplaceOrView below; // whatever thread this is
+        const c10::DeviceGuard guard(device);
+        if(name.empty())
+            return pytorch_();
+        const Tensor result = planned_(*plan(name));
+        TORCH_CHECK(result.defined(), "the operands are not aligned");
+        return result;
+    }
+
+    // Euclidean norm of the difference from PyTorch's result over that of PyTorch's; infinite for another layout.
+    double difference(const std::string& name)
+    {
+        const at::AutoDispatchBelowADInplaceOrView below;
+        const Tensor own = run(""), other = run(name);
+        if(own.sizes() != other.sizes() || own.strides() != other.strides() || own.dtype() != other.dtype())
+            return std::numeric_limits<double>::infinity();
+        const Tensor expected = sample(own);
+        const double size = norm(expected), error = norm(sample(other).sub(expected));
+        if(!std::isfinite(size))
+            return 0.0; // a gradient that overflowed says nothing
+        return size > 0.0 ? error / size : error > 0.0 ? std::numeric_limits<double>::infinity() : 0.0;
+    }
+
+    const Convolution convolution;
+    const at::Device device;
+
+    private:
+    static double norm(const Tensor& tensor)
+    {
+        return at::linalg_vector_norm(tensor, 2, std::nullopt, false, at::kFloat).item<double>();
+    }
+    // The first and the last image, so that the comparison takes little memory.
+    Tensor sample(const Tensor& tensor) const
+    {
+        const int64_t images = tensor.size(0);
+        if(convolution.direction == kWeight || images <= 2)
+            return tensor;
+        return at::cat({tensor.narrow(0, 0, 1), tensor.narrow(0, images - 1, 1)});
+    }
+
+    std::function<Tensor()> pytorch_;
+    std::function<Tensor(Plan&)> planned_;
+    Graph graph_;
+    std::unordered_map<std::string, std::shared_ptr<Plan>> plans_;
+};
+
+// What is known of a shape.
+struct Shape
+{
+    Convolution convolution;
+    std::shared_ptr<Plan> plan; // null where PyTorch's own function runs it
+    bool chosen = false, choosing = false;
+    const void* weight = nullptr;
+    int64_t times = 0, calls = 0, step = -1;
+};
+
+pybind11::object* chooser = nullptr;
+std::atomic<int64_t> step{0};
+std::atomic<bool> went_backward{false};
+
+// The shapes that were called, the last used first, up to a bound.
+class Shapes
+{
+    public:
+    // The plan of a shape, or null: PyTorch's own function. `call` describes the call where it has to be chosen now.
+    template <typename MakeCall>
+    std::shared_ptr<Plan> plan(const Convolution& convolution, const void* weight, const MakeCall& make_call)
+    {
+        const bool capturing = plans::capturing();
+        std::string known;
+        bool is_known = false;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            Shape& shape = touch(convolution);
+            if(shape.chosen)
+            {
+                // A captured graph launches the kernels of the plan as long as the graph lives.
+                if(capturing && shape.plan)
+                    pinned_.insert(shape.plan);
+                return shape.plan;
+            }
+            if(capturing)
+            {
+                warn_once("a convolution of a new shape was called while a CUDA graph is captured, where nothing can be "
+                          "timed or built; run the step three times before it is captured");
+                return nullptr;
+            }
+            const auto found = known_.find(convolution);
+            is_known = found != known_.end();
+            if(shape.choosing || (!is_third_time(shape, weight) && !is_known))
+                return nullptr;
+            shape.choosing = true;
+            if(is_known)
+                known = found->second;
+        }
+        std::shared_ptr<Plan> plan;
+        try
+        {
+            const auto call = make_call();
+            const std::string name = is_known ? known : ask(call);
+            plan = name.empty() ? nullptr : call->plan(name);
+        }
+        catch(const std::exception& error)
+        {
+            warn_once("the plan of a shape cannot be used (" + std::string(error.what()) + ")");
+        }
+        std::lock_guard<std::mutex> lock(mutex_);
+        Shape& shape = touch(convolution);
+        shape.chosen = true;
+        shape.choosing = false;
+        return shape.plan = plan;
+    }
+
+    // Run this shape by PyTorch's own function from now on.
+    void leave(const Convolution& convolution)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        Shape& shape = touch(convolution);
+        shape.plan = nullptr;
+        shape.chosen = true;
+    }
+
+    void know(const Convolution& convolution, const std::string& name)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        known_[convolution] = name;
+    }
+
+    void clear(size_t bound)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        bound_ = bound;
+        known_.clear();
+        places_.clear();
+        recent_.clear();
+    }
+
+    std::pair<size_t, size_t> counts()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        size_t planned = 0;
+        for(const Shape& shape : recent_)
+            planned += shape.plan != nullptr;
+        return {recent_.size(), planned};
+    }
+
+    private:
+    Shape& touch(const Convolution& convolution)
+    {
+        const auto place = places_.find(convolution);
+        if(place != places_.end())
+        {
+            recent_.splice(recent_.begin(), recent_, place->second);
+            return recent_.front();
+        }
+        recent_.emplace_front();
+        recent_.front().convolution = convolution;
+        places_[convolution] = recent_.begin();
+        if(recent_.size() > bound_)
+        {
+            places_.erase(recent_.back().convolution);
+            recent_.pop_back();
+        }
+        return recent_.front();
+    }
+
+    // Layers of one shape share what is known of it, and a pass through the network is one time. A pass has begun where
+    // the same weight comes again or where, in training, a forward call follows a backward call.
+    static bool is_third_time(Shape& shape, const void* weight)
+    {
+        const bool again = !shape.calls++ || weight == shape.weight || step != shape.step;
+        if(again || shape.calls % kCallsOfOneTime == 0)
+        {
+            shape.weight = weight;
+            shape.step = step;
+            ++shape.times;
+        }
+        return shape.times >= kThirdTime;
+    }
+
+    static std::string ask(const std::shared_ptr<Call>& call)
+    {
+        if(!chooser || !Py_IsInitialized())
+            return "";
+        pybind11::gil_scoped_acquire gil;
+        return (*chooser)(call).cast<std::string>();
+    }
+
+    std::mutex mutex_;
+    size_t bound_ = 1;
+    std::list<Shape> recent_;
+    std::unordered_map<Convolution, std::list<Shape>::iterator, Hash> places_;
+    std::unordered_map<Convolution, std::string, Hash> known_;
+    std::unordered_set<std::shared_ptr<Plan>> pinned_;
+};
+
+Shapes& shapes()
+{
+    static auto* all = new Shapes(); // never freed: at the end of a process the library of plans may be gone
+    return *all;
+}
+
+at::MemoryFormat channels_last(const Tensor& tensor)
+{
+    return tensor.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+}
+
+// Why a call runs by PyTorch's own function, or null.
+const char* unusable(const Tensor& x, const Tensor& w)
+{
+    const auto& context = at::globalContext();
+    const at::ScalarType dtype = x.scalar_type();
+    if(dtype != at::kBFloat16 && dtype != at::kHalf)
+        return "a convolution's data type is neither bfloat16 nor float16";
+    const at::MemoryFormat last = channels_last(x);
+    if(x.suggest_memory_format() != last && w.suggest_memory_format() != last)
+        return "neither input nor weight of a convolution is channels last";
+    if(!context.userEnabledCuDNN())
+        return "torch.backends.cudnn.enabled is false";
+    if(context.deterministicCuDNN() || context.deterministicAlgorithms())
+        return "deterministic algorithms are on";
+    return nullptr;
+}
+
+// The convolution of a call in a direction; nothing where PyTorch's own function runs it. The sizes of `image` and
+// `output` are those of the convolution, which a transposed one has the other way round.
+std::optional<Convolution> convolution_of_call(
+    Direction direction, const Tensor& x, const Tensor& w, IntArrayRef image, IntArrayRef output, IntArrayRef stride,
+    IntArrayRef padding, IntArrayRef dilation, int64_t groups)
+{
+    if((x.dim() != 4 && x.dim() != 5) || x.scalar_type() != w.scalar_type() || x.device() != w.device())
+        return std::nullopt;
+    auto made = convolution_of(direction, x.scalar_type(), image, w.sizes(), output, stride, padding, dilation, groups);
+    if(!made)
+        return std::nullopt;
+    if(const char* reason = unusable(x, w))
+    {
+        warn_once(reason);
+        return std::nullopt;
+    }
+    made->device = x.device().index();
+    made->benchmark = at::globalContext().benchmarkCuDNN();
+    return made;
+}
+
+// The result of a plan: `x`, `w` and `y` are those of the convolution, and the one that is not defined is computed.
+// Undefined where an operand is not aligned.
+Tensor compute(Plan& plan, const Convolution& convolution, Tensor x, Tensor w, Tensor y)
+{
+    const Tensor& like = x.defined() ? x : w;
+    const at::MemoryFormat last = channels_last(like);
+    const auto options = like.options();
+    uintptr_t addresses = 0;
+    Tensor* result = nullptr;
+    for(Tensor* tensor : {&x, &w, &y})
+    {
+        if(!tensor->defined())
+        {
+            const auto sizes = convolution.direction == kForward ? convolution.y()
+                : convolution.direction == kData                 ? convolution.x()
+                                                                 : convolution.w();
+            *tensor = at::empty(sizes, options.memory_format(last));
+            result = tensor;
+        }
+        else
+            *tensor = tensor->contiguous(last);
+        addresses |= reinterpret_cast<uintptr_t>(tensor->data_ptr());
+    }
+    if(addresses % kAlignment)
+        return {};
+    plan.launch(x, w, y);
+    return *result;
+}
+
+// The result of the plan of a shape, undefined where PyTorch's own function has to compute it.
+template <typename Pytorch, typename Planned>
+Tensor by_plan(
+    const std::optional<Convolution>& convolution, const Tensor& x, const Tensor& w, const Pytorch& pytorch,
+    const Planned& planned)
+{
+    if(!convolution)
+        return {};
+    const c10::DeviceGuard guard(x.device());
+    const auto plan = shapes().plan(*convolution, w.const_data_ptr(), [&] {
+        return std::make_shared<Call>(*convolution, x.device(), pytorch, planned);
+    });
+    if(!plan)
+        return {};
+    try
+    {
+        return planned(*plan);
+    }
+    catch(const c10::OutOfMemoryError&)
+    {
+        return {}; // PyTorch tries plans with a smaller workspace.
+    }
+    catch(const std::runtime_error& error)
+    {
+        shapes().leave(*convolution);
+        warn_once("a plan failed (" + std::string(error.what()) + ")");
+        return {};
+    }
+}
+
+Tensor convolution(
+    const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
+    IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups)
+{
+    if(went_backward && torch::autograd::get_current_graph_task_id() < 0) // not what a checkpoint computes again
+    {
+        went_backward = false;
+        ++step;
+    }
+    const auto pytorch = [&] {
+        return at::native::convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
+    };
+    const bool has_bias = bias && bias->defined();
+    if(has_bias && (bias->scalar_type() != x.scalar_type() || bias->device() != x.device() || bias->dim() != 1))
+        return pytorch();
+    std::optional<Convolution> chosen_for;
+    if(!transposed && x.dim() > 3 && w.dim() == x.dim())
+    {
+        std::vector<int64_t> output{x.size(0), w.size(0)};
+        for(int64_t axis = 2; axis < x.dim(); ++axis)
+        {
+            const auto of = [axis](IntArrayRef values) { return values.size() == 1 ? values[0] : values[axis - 2]; };
+            if(of(stride) < 1)
+                return pytorch();
+            output.push_back((x.size(axis) + 2 * of(padding) - of(dilation) * (w.size(axis) - 1) - 1) / of(stride) + 1);
+        }
+        chosen_for = convolution_of_call(kForward, x, w, x.sizes(), output, stride, padding, dilation, groups);
+    }
+    else if(transposed && x.dim() > 3 && w.dim() == x.dim())
+    {
+        std::vector<int64_t> image{x.size(0), w.size(1) * groups};
+        for(int64_t axis = 2; axis < x.dim(); ++axis)
+        {
+            const auto of = [axis](IntArrayRef values) { return values.size() == 1 ? values[0] : values[axis - 2]; };
+            image.push_back(
+                (x.size(axis) - 1) * of(stride) - 2 * of(padding) + of(dilation) * (w.size(axis) - 1) +
+                of(output_padding) + 1);
+        }
+        chosen_for = convolution_of_call(kData, x, w, image, x.sizes(), stride, padding, dilation, groups);
+    }
+    const int64_t outputs = transposed ? w.size(1) * groups : w.size(0);
+    if(has_bias && bias->numel() != outputs)
+        return pytorch();
+    const Tensor result = by_plan(chosen_for, x, w, pytorch, [&](Plan& plan) {
+        Tensor y = compute(plan, *chosen_for, transposed ? Tensor() : x, w, transposed ? x : Tensor());
+        if(has_bias && y.defined())
+        {
+            std::vector<int64_t> sizes(x.dim(), 1);
+            sizes[1] = outputs;
+            y.add_(bias->reshape(sizes));
+        }
+        return y;
+    });
+    return result.defined() ? result : pytorch();
+}
+
+Gradients convolution_backward(
+    const Tensor& given_grad, const Tensor& given_x, const Tensor& given_w, at::OptionalIntArrayRef bias_sizes,
+    IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
+    int64_t groups, std::array<bool, 3> mask)
+{
+    went_backward = true;
+    // Converted once for both gradients, where a plan computes one of them.
+    Tensor grad = given_grad, x = given_x, w = given_w;
+    const auto pytorch = [&](std::array<bool, 3> which) {
+        return at::native::convolution_backward(
+            grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, which);
+    };
+    const IntArrayRef image = transposed ? given_grad.sizes() : given_x.sizes();
+    const IntArrayRef output = transposed ? given_x.sizes() : given_grad.sizes();
+    Gradients result;
+    const auto convert = [](Tensor& tensor) { tensor = tensor.contiguous(channels_last(tensor)); };
+    const auto gradient = [&](Direction direction, bool of_weight, const auto& planned) {
+        const auto chosen_for = grad.scalar_type() == x.scalar_type()
+            ? convolution_of_call(direction, given_x, given_w, image, output, stride, padding, dilation, groups)
+            : std::nullopt;
+        const auto own = [&] {
+            // As it runs beside a plan: the operands are converted already.
+            convert(grad);
+            convert(of_weight ? x : w);
+            const Gradients both = pytorch({!of_weight, of_weight, false});
+            return of_weight ? std::get<1>(both) : std::get<0>(both);
+        };
+        return by_plan(chosen_for, given_x, given_w, own, [&](Plan& plan) {
+            convert(grad);
+            convert(of_weight ? x : w);
+            return planned(plan, *chosen_for);
+        });
+    };
+    if(mask[0])
+        std::get<0>(result) = gradient(transposed ? kForward : kData, false, [&](Plan& plan, const Convolution& chosen_for) {
+            return compute(plan, chosen_for, transposed ? grad : Tensor(), w, transposed ? Tensor() : grad);
+        });
+    if(mask[1])
+        std::get<1>(result) = gradient(kWeight, true, [&](Plan& plan, const Convolution& chosen_for) {
+            return compute(plan, chosen_for, transposed ? grad : x, Tensor(), transposed ? x : grad);
+        });
+    const std::array<bool, 3> left = {
+        mask[0] && !std::get<0>(result).defined(), mask[1] && !std::get<1>(result).defined(), mask[2]};
+    if(left == mask)
+    {
+        grad = given_grad, x = given_x, w = given_w; // where timing converted them
+        return pytorch(mask);
+    }
+    if(left[0] || left[1])
+    {
+        const Gradients others = pytorch(left);
+        if(left[0])
+            std::get<0>(result) = std::get<0>(others);
+        if(left[1])
+            std::get<1>(result) = std::get<1>(others);
+        std::get<2>(result) = std::get<2>(others);
+    }
+    else if(left[2])
+    {
+        std::vector<int64_t> axes{0};
+        for(int64_t axis = 2; axis < grad.dim(); ++axis)
+            axes.push_back(axis);
+        std::get<2>(result) = at::sum(grad, axes);
+    }
+    return result;
+}
+
+// Ask this function from now on, and keep so many shapes; what is known of shapes is forgotten.
+void use(pybind11::object function, size_t bound)
+{
+    chooser = new pybind11::object(std::move(function)); // never freed: there may be no interpreter to free it with
+    shapes().clear(bound);
+}
+
+// Register the kernels, or leave the dispatcher as PyTorch has it.
+void turn(bool on)
+{
+    static torch::Library* library = nullptr; // never freed: at the end of a process there may be no dispatcher
+    if(on == (library != nullptr))
+        return;
+    delete std::exchange(library, nullptr);
+    if(!on)
+        return;
+    library = new torch::Library(torch::Library::IMPL, "aten", plans::kDispatchKey, __FILE__, __LINE__);
+    library->impl("convolution", TORCH_FN(convolution));
+    library->impl("convolution_backward", TORCH_FN(convolution_backward));
+}
+
+} // namespace tileseer
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
+{
+    using namespace tileseer;
+    pybind11::register_local_exception_translator([](std::exception_ptr pointer) {
+        try
+        {
+            if(pointer)
+                std::rethrow_exception(pointer);
+        }
+        catch(const c10::OutOfMemoryError& error)
+        {
+            PyErr_SetString(PyExc_MemoryError, error.what_without_backtrace());
+        }
+        catch(const c10::Error& error)
+        {
+            PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+        }
+    });
+    const auto released = pybind11::call_guard<pybind11::gil_scoped_release>();
+    pybind11::class_<Call, std::shared_ptr<Call>>(module, "Call")
+        .def_property_readonly("direction", [](const Call& call) { return call.convolution.direction; })
+        .def_property_readonly(
+            "dtype",
+            [](const Call& call) {
+                return call.convolution.dtype == static_cast<int64_t>(at::kBFloat16) ? "bf16" : "fp16";
+            })
+        .def_property_readonly("benchmark", [](const Call& call) { return call.convolution.benchmark != 0; })
+        .def_property_readonly("dims", [](const Call& call) { return call.convolution.dims; })
+        .def_property_readonly("device", [](const Call& call) { return call.device.index(); })
+        .def("offered", &Call::offered, released)
+        .def("build", &Call::build, released)
+        .def("run", [](Call& call, const std::string& name) { call.run(name); }, released)
+        .def("difference", &Call::difference, released);
+    module.def("version", plans::version);
+    module.def("use", use);
+    module.def("turn", turn);
+    module.def("counts", [] { return shapes().counts(); });
+    module.def(
+        "know",
+        [](int64_t device, int64_t direction, const std::string& dtype, bool benchmark,
+           const std::array<int64_t, kDims>& dims, const std::string& plan) {
+            Convolution convolution;
+            convolution.device = device;
+            convolution.direction = direction;
+            convolution.dtype = static_cast<int64_t>(dtype == "bf16" ? at::kBFloat16 : at::kHalf);
+            convolution.benchmark = benchmark;
+            convolution.dims = dims;
+            shapes().know(convolution, plan);
+        });
+}

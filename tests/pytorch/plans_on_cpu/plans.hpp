@@ -1,0 +1,106 @@
+// A library of plans on the CPU, for tests: what a plan does is told by the number of its engine.
+
+#pragma once
+
+#include "convolution.hpp"
+
+#include <ATen/ops/convolution_backward_native.h>
+#include <ATen/ops/convolution_native.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace tileseer::plans {
+
+constexpr auto kDispatchKey = c10::DispatchKey::CPU;
+
+inline std::string environment(const char* name)
+{
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+inline int64_t version()
+{
+    const std::string value = environment("TILESEER_TEST_VERSION");
+    return value.empty() ? 91900 : std::stoll(value);
+}
+inline bool capturing() { return !environment("TILESEER_TEST_CAPTURING").empty(); }
+
+class Plan
+{
+    public:
+    Plan(int64_t engine, const Convolution& convolution) : engine_(engine), convolution_(convolution)
+    {
+        if(engine == 30)
+            throw std::runtime_error("engine 30 cannot be built");
+        workspace_bytes = engine == 32 ? int64_t{1} << 40 : 0;
+    }
+
+    void launch(const at::Tensor& x, const at::Tensor& w, const at::Tensor& y)
+    {
+        if(engine_ == 31)
+            TORCH_CHECK_WITH(OutOfMemoryError, false, "engine 31 finds no memory");
+        if(engine_ == 33 && !environment("TILESEER_TEST_FAILING").empty())
+            throw std::runtime_error("engine 33 fails");
+        if(engine_ == 2)
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        const bool forward = convolution_.direction == kForward, data = convolution_.direction == kData;
+        const at::Tensor& result = forward ? y : data ? x : w;
+        // Engine 1 computes its first operands alone, and is fast.
+        if(engine_ != 1 || !kept_.defined())
+        {
+            const auto stride = convolution_.of_axes(kStride), pad = convolution_.of_axes(kPad),
+                       dilation = convolution_.of_axes(kDilation);
+            const std::vector<int64_t> none(stride.size(), 0);
+            const int64_t groups = convolution_.dims[kG];
+            if(forward)
+                kept_ = at::native::convolution(x, w, std::nullopt, stride, pad, dilation, false, none, groups);
+            else
+            {
+                const auto both = at::native::convolution_backward(
+                    y, x, w, std::nullopt, stride, pad, dilation, false, none, groups, {data, !data, false});
+                kept_ = data ? std::get<0>(both) : std::get<1>(both);
+            }
+            if(engine_ == 20)
+                kept_ = kept_.mul(2);
+        }
+        result.copy_(kept_);
+    }
+
+    int64_t workspace_bytes = 0;
+
+    private:
+    int64_t engine_;
+    Convolution convolution_;
+    at::Tensor kept_;
+};
+
+class Graph
+{
+    public:
+    explicit Graph(const Convolution& convolution) : convolution_(convolution) {}
+
+    std::vector<std::string> offered() const
+    {
+        std::vector<std::string> names;
+        std::istringstream words(environment("TILESEER_TEST_PLANS"));
+        for(std::string word; words >> word;)
+            names.push_back(word);
+        return names;
+    }
+
+    std::shared_ptr<Plan> build(const std::string& name) const
+    {
+        return std::make_shared<Plan>(std::strtoll(name.c_str() + 3, nullptr, 10), convolution_);
+    }
+
+    private:
+    Convolution convolution_;
+};
+
+} // namespace tileseer::plans

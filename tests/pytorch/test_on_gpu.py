@@ -1,0 +1,232 @@
+"""The kernels on an NVIDIA GPU with cuDNN; plans are chosen by the tests, so that no model is needed."""
+
+import gc
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device", allow_module_level=True)
+
+from tileseer.torch import extension  # noqa: E402
+from tileseer.torch.timing import fastest_in_turns  # noqa: E402
+
+LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+class LastPlan:
+    """Picks the last plan that cuDNN offers and that is right, which is hardly PyTorch's."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, call):
+        self.calls.append(call)
+        for name in reversed(call.offered()):
+            try:
+                if call.build(name) < 1 << 28 and call.difference(name) < 0.05:
+                    return name
+            except RuntimeError:
+                continue
+        return ""
+
+
+@pytest.fixture
+def compiled():
+    module = extension.load()
+    yield module
+    module.turn(False)
+
+
+@pytest.fixture
+def chooser(compiled):
+    made = LastPlan()
+    compiled.use(made, 100)
+    return made
+
+
+def layer(kind, *arguments, dtype=torch.bfloat16, **options):
+    made = getattr(torch.nn, kind)(*arguments, device="cuda", dtype=dtype, **options)
+    return made.to(memory_format=torch.channels_last_3d if "3d" in kind else torch.channels_last)
+
+
+def image(*shape, dtype=torch.bfloat16):
+    return torch.randn(shape, device="cuda", dtype=dtype).to(memory_format=LAST[len(shape)])
+
+
+def difference(one, other):
+    one, other = one.double(), other.double()
+    return float((one - other).norm() / other.norm())
+
+
+def results(module, x, grad):
+    x = x.detach().requires_grad_()
+    y = module(x)
+    return [y, *torch.autograd.grad(y, (x, *module.parameters()), grad)]
+
+
+CASES = [
+    ("Conv2d", (16, 32, 3), (4, 16, 20, 20), {"padding": 1}),
+    ("Conv2d", (16, 32, 3), (4, 16, 21, 21), {"padding": 1, "stride": 2, "bias": False}),
+    ("Conv2d", (32, 32, 3), (2, 32, 14, 14), {"padding": 2, "dilation": 2, "groups": 4}),
+    ("Conv2d", (64, 64, 3), (2, 64, 14, 14), {"padding": 1, "groups": 64}),
+    ("Conv2d", (64, 128, 1), (2, 64, 7, 7), {}),
+    ("Conv2d", (3, 64, 7), (2, 3, 32, 32), {"padding": 3, "stride": 2}),
+    ("Conv3d", (8, 16, 3), (2, 8, 6, 10, 10), {"padding": 1}),
+    ("Conv3d", (8, 16, (1, 3, 3)), (2, 8, 6, 10, 10), {"padding": (0, 1, 1), "stride": (1, 2, 2)}),
+    ("ConvTranspose2d", (32, 16, 3), (2, 32, 9, 9), {"stride": 2, "padding": 1, "output_padding": 1}),
+    ("ConvTranspose3d", (32, 16, 2), (2, 32, 6, 6, 6), {"stride": 2}),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("kind", "arguments", "shape", "options"), CASES)
+def test_results_and_gradients_are_right(compiled, chooser, kind, arguments, shape, options, dtype):
+    module, x = layer(kind, *arguments, dtype=dtype, **options), image(*shape, dtype=dtype)
+    grad = torch.randn_like(module(x))
+    own = results(module, x, grad)
+    exact = type(module)(*arguments, device="cuda", dtype=torch.float64, **options)
+    exact.load_state_dict(module.state_dict())
+    expected = results(exact, x.double(), grad.double())
+    compiled.turn(True)
+    for _ in range(4):
+        got = results(module, x, grad)
+    assert all(difference(one, other) < 0.02 for one, other in zip(got, expected, strict=True))
+    assert [one.stride() for one in got] == [one.stride() for one in own]
+    assert len(chooser.calls) == 3 and compiled.counts()[1] == 3
+
+
+def test_the_gradient_is_converted_once(compiled, chooser):
+    module, x = layer("Conv2d", 64, 64, 3, padding=1), image(4, 64, 20, 20)
+    grad = torch.randn(4, 64, 20, 20, device="cuda", dtype=torch.bfloat16)  # not channels last
+
+    def copies():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            results(module, x, grad)
+            torch.cuda.synchronize()
+        return sum("copy" in event.name.lower() for event in profile.events())
+
+    own = copies()
+    compiled.turn(True)
+    for _ in range(3):
+        results(module, x, grad)
+    assert compiled.counts() == (3, 3) and copies() <= own
+
+
+def test_strange_inputs_are_right(compiled, chooser):
+    module = layer("Conv2d", 16, 32, 3, padding=1)
+    wide = image(4, 32, 20, 20)
+    shifted = torch.randn(4 * 16 * 20 * 20 + 1, device="cuda", dtype=torch.bfloat16)[1:].view(4, 20, 20, 16)
+    inputs = {
+        "other layout": image(4, 16, 20, 20).contiguous(),
+        "part of the channels": wide[:, 3:19],
+        "not aligned": shifted.permute(0, 3, 1, 2),
+        "empty": wide[:0, :16],
+        "no batch": wide[0, :16],
+    }
+    expected = {name: module(x) for name, x in inputs.items()}
+    compiled.turn(True)
+    for name, x in 4 * list(inputs.items()):
+        y = module(x)
+        assert y.shape == expected[name].shape, name
+        if y.numel():
+            assert difference(y, expected[name]) < 0.02, name
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_code_runs_the_plans(compiled, chooser, backend):
+    module, x = layer("Conv2d", 16, 32, 3, padding=1), image(4, 16, 20, 20)
+    expected = module(x)
+    compiled.turn(True)
+    torch._dynamo.reset()
+    compiled_module = torch.compile(module, backend=backend, fullgraph=True)
+    for _ in range(4):
+        y = compiled_module(x)
+        y.sum().backward()
+    assert difference(y, expected) < 0.02 and compiled.counts()[1] >= 2
+
+
+def test_graphs_keep_their_plans_when_these_are_forgotten(compiled, chooser):
+    module, x = layer("Conv2d", 16, 32, 3, padding=1), image(4, 16, 20, 20)
+    expected, graph = module(x), torch.cuda.CUDAGraph()
+    compiled.turn(True)
+    with torch.no_grad():
+        for _ in range(3):
+            module(x)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            y = module(x)
+        compiled.use(chooser, 1)
+        graph.replay()
+        new = layer("Conv2d", 16, 8, 3)
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            new(x)  # a new shape: PyTorch's own
+    assert difference(y, expected) < 0.02 and len(chooser.calls) == 1
+    callable_ = torch.cuda.make_graphed_callables(module, (image(4, 16, 20, 20).requires_grad_(),))
+    assert difference(callable_(x.requires_grad_()), expected) < 0.02
+
+
+def test_autocast_and_streams_and_threads(compiled, chooser):
+    module = layer("Conv2d", 16, 32, 3, dtype=torch.float32, padding=1)
+    x, results = image(4, 16, 20, 20, dtype=torch.float32), []
+    expected = module(x)
+    torch.cuda.synchronize()
+
+    def run():
+        with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+            results.extend(module(x) for _ in range(80))
+            torch.cuda.current_stream().synchronize()
+
+    compiled.turn(True)
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 320 and len(chooser.calls) == 1
+    assert all(difference(y, expected) < 0.02 for y in results)
+
+
+def test_timing_prefers_a_plan_that_is_faster(compiled):
+    timed = []
+
+    def choose(call):
+        names = [name for name in call.offered()[:6] if call.difference(name) < 0.05]
+        timed.append(fastest_in_turns(call, ["", *names], torch.device("cuda", call.device)))
+        return timed[-1]
+
+    compiled.use(choose, 100)
+    module, x = layer("Conv2d", 64, 64, 3, padding=1), image(32, 64, 56, 56)
+    expected = module(x)
+    compiled.turn(True)
+    with torch.no_grad():
+        for _ in range(4):
+            y = module(x)
+    assert len(timed) == 1 and difference(y, expected) < 0.02
+
+
+def test_memory_is_given_back(compiled, chooser):
+    module, x = layer("Conv2d", 64, 64, 3, padding=1), image(32, 64, 56, 56)
+    compiled.turn(True)
+    with torch.no_grad():
+        for _ in range(3):
+            module(x)
+        gc.collect()
+        chooser.calls.clear()
+        before = torch.cuda.memory_allocated()
+        for _ in range(3):
+            module(x)
+        assert torch.cuda.memory_allocated() == before
+
+
+def test_out_of_memory_while_choosing_is_pytorchs(compiled):
+    def choose(call):
+        raise MemoryError("no memory")
+
+    compiled.use(choose, 100)
+    compiled.turn(True)
+    module, x = layer("Conv2d", 64, 64, 3, padding=1), image(2, 64, 56, 56)
+    with torch.no_grad(), pytest.warns(UserWarning, match="the plan of a shape cannot be used"):
+        for _ in range(4):
+            module(x)
