@@ -167,6 +167,38 @@ def test_odd_attributes_of_a_convolution_are_left_out_or_told(data, tmp_path_fac
         assert len(found) + sum(left_out.values()) == 1
 
 
+EXTENTS = st.lists(st.sampled_from((-1, 0, 1, 3, 16, 2**40)), max_size=6)
+
+
+@given(
+    names=st.lists(st.sampled_from(("x", "w", "", "f")), max_size=4),
+    outputs=st.lists(st.sampled_from(("y", "")), max_size=2),
+    operator=st.sampled_from(("Conv", "ConvTranspose", "f")),
+    image=EXTENTS,
+    weight=EXTENTS,
+    strides=NUMBERS,
+)
+def test_an_odd_graph_is_read_or_told_with_its_name(names, outputs, operator, image, weight, strides, tmp_path_factory):
+    onnx = pytest.importorskip("onnx")
+    h, floats = onnx.helper, onnx.TensorProto.FLOAT
+    path = tmp_path_factory.mktemp("onnx") / "m.onnx"
+    domain = "own" if operator == "f" else ""
+    node = h.make_node(operator, names, outputs, strides=strides, auto_pad="SAME_UPPER", domain=domain)
+    graph = h.make_graph(
+        [node],
+        "graph",
+        [h.make_tensor_value_info("x", floats, image), h.make_tensor_value_info("w", floats, weight)],
+        [h.make_tensor_value_info("y", floats, None)],
+    )
+    own = h.make_opsetid("own", 1)
+    calls_itself = h.make_function("own", "f", ["a"], ["b"], [h.make_node("f", ["a"], ["b"], domain="own")], [own])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17), own], functions=[calls_itself]), path)
+    try:
+        user_model.onnx_layers(path, [], False, None)
+    except UserError as error:
+        assert str(error).startswith(str(path)) and str(error).count("\n") == 0
+
+
 @given(data=st.data())
 def test_a_damaged_onnx_file_is_read_or_told_with_its_name(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("onnx") / "m.onnx"

@@ -8,10 +8,18 @@ from typing import Any
 import onnx
 from onnx import NodeProto, helper, shape_inference
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, printed
+from tileseer.core.isolation import call_apart
+from tileseer.core.reading import read_bytes
 from tileseer.problems.crawl.observed import Observed
 
 Shape = tuple[int, ...]
+
+
+LARGEST_MODEL = 2**31
+"""Bytes of a file: protobuf reads no more."""
+LARGEST_VALUE = 4096
+"""Bytes of a tensor that may be a shape; the content of others is dropped."""
 
 
 def record_onnx(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) -> tuple[list[Observed], Counter[str]]:
@@ -20,15 +28,27 @@ def record_onnx(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) 
     Padding that differs between the two ends of an axis is done on the image first: the convolution then reads a
     larger image with the smaller of the two pads, as frameworks execute it.
     """
+    content = read_bytes(path, LARGEST_MODEL)
+    # ONNX follows a function that calls itself until its stack ends.
+    return call_apart(str(path), 2 * len(content), _record, path, content, inputs, trained)
+
+
+def _record(
+    path: Path, content: bytes, inputs: Sequence[tuple[str, Shape]], trained: bool
+) -> tuple[list[Observed], Counter[str]]:
     try:
-        model = onnx.load(path, load_external_data=False)
+        model = onnx.load_model_from_string(content)
     # onnx has no name of its own for what protobuf raises.
     except Exception as error:
         raise UserError(f"{path}: is no ONNX model that can be read: {error}") from error
+    for tensor in model.graph.initializer:
+        if len(tensor.raw_data) > LARGEST_VALUE:
+            tensor.ClearField("raw_data")
     _give_shapes(model.graph, inputs, path)
     try:
         graph = shape_inference.infer_shapes(model, data_prop=True).graph
-    except (shape_inference.InferenceError, ValueError) as error:
+    # Its code in C++ has errors of several types, RuntimeError among them.
+    except Exception as error:
         raise UserError(f"{path}: the shapes of the model cannot be inferred: {error}") from error
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
@@ -41,7 +61,7 @@ def record_onnx(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) 
     for node in graph.node:
         if node.op_type in ("Conv", "ConvTranspose"):
             try:
-                observed.append(_observed(node, shapes, trained, trained and node.input[0] not in first))
+                observed.append(_observed(node, shapes, trained, trained and first.isdisjoint(node.input[:1])))
             except _LeftOutError as error:
                 left_out[str(error)] += 1
     return observed, left_out
@@ -69,19 +89,23 @@ def _give_shapes(graph: onnx.GraphProto, inputs: Sequence[tuple[str, Shape]], pa
 
 
 def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, input_grad: bool) -> Observed:
+    if len(node.input) < 2:
+        raise _LeftOutError("a convolution without weights")
     image, weight = shapes.get(node.input[0]), shapes.get(node.input[1])
     if image is None or weight is None:
         raise _LeftOutError("the shape is dynamic: give the shapes of the model's inputs with --input")
     axes = len(weight) - 2
     if axes not in (1, 2, 3):
         raise _LeftOutError(f"a convolution over {axes} axes")
+    if len(image) != len(weight):
+        raise _LeftOutError(f"an image of {len(image)} axes for a weight of {len(weight)}")
     attributes = _attributes(node, axes)
     transposed = node.op_type == "ConvTranspose"
     pads = _pads(attributes, image[2:], weight[2:], transposed)
     if transposed and (attributes.get("output_shape") or any(before != after for before, after in pads)):
         raise _LeftOutError("a transposed convolution whose padding follows from its output or differs on an axis")
     return Observed(
-        layer=node.name or node.output[0],
+        layer=printed(node.name or node.output[0]).replace("\n", " "),
         batch=image[0],
         groups=attributes["group"],
         channels=image[1],
@@ -102,13 +126,19 @@ def _attributes(node: NodeProto, axes: int) -> dict[str, Any]:
     """Return the attributes of a convolution over ``axes`` axes, each of the type and length of its default."""
     defaults: dict[str, Any] = {"strides": [1] * axes, "dilations": [1] * axes, "output_padding": [0] * axes}
     defaults |= {"pads": [0] * (2 * axes), "group": 1, "auto_pad": b"NOTSET"}
-    attributes = defaults | {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    for name, default in defaults.items():
-        value = attributes[name]
-        same = list(map(type, value)) == list(map(type, default)) if isinstance(default, list) else True
-        if type(value) is not type(default) or not same or (name == "group" and value < 1):
+    own = {attribute.name: attribute for attribute in node.attribute if attribute.name in defaults}
+    for name, attribute in own.items():
+        try:
+            value, default = helper.get_attribute_value(attribute), defaults[name]
+        except ValueError as error:
+            raise _LeftOutError(f"attribute {name} has no value") from error
+        values, usual = (one if isinstance(one, list) else [one] for one in (value, default))
+        right = type(value) is type(default) and list(map(type, values)) == list(map(type, usual))
+        # What is 1 by default is a count or a step, and never less.
+        if not right or (usual[0] == 1 and min(values) < 1):
             raise _LeftOutError(f"attribute {name} is none of a convolution over {axes} axes")
-    return attributes
+        defaults[name] = value
+    return defaults
 
 
 def _pads(attributes: Mapping[str, Any], image: Shape, filters: Shape, transposed: bool) -> list[tuple[int, int]]:
