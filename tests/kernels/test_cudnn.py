@@ -23,7 +23,7 @@ from tileseer.kernels.cudnn.engines import ENGINES, tile_code
 from tileseer.kernels.cudnn.features import CUDNN_FEATURES
 from tileseer.kernels.cudnn.kernel import Plan
 from tileseer.kernels.names import read_kernel_name
-from tileseer.learn import model_files, own_choice, ranking
+from tileseer.learn import cross_validation, model_files, own_choice, ranking
 from tileseer.learn import training as model_stage
 from tileseer.learn.evidence import NOWHERE
 from tileseer.measure.device import STATUSES
@@ -81,13 +81,13 @@ def trained(measured):
     settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), measured[0])
     assert (settings.features, settings.prior) == ("cudnn", "none")
     found = samples.train(measured[0], H200, settings)
-    assert len(found.model.spec.own_margins) == len(own_choice.GROUPINGS)
+    assert len(found.model.spec.own_margins) == len(own_choice.MARGIN_KINDS)
     return replace(found, model=with_margin(found.model, 0.03))
 
 
 def with_margin(model, margin):
     """The same model with another margin for all groupings."""
-    return replace(model, spec=model.spec.model_copy(update={"own_margins": [margin] * len(own_choice.GROUPINGS)}))
+    return replace(model, spec=model.spec.model_copy(update={"own_margins": [margin] * len(own_choice.MARGIN_KINDS)}))
 
 
 def test_a_dataset_has_what_the_library_offered(measured):
@@ -109,26 +109,37 @@ def test_a_dataset_has_what_the_library_offered(measured):
 def test_another_candidate_takes_a_lead_that_is_larger_than_the_margin():
     scores = np.tile([0.0, -0.1, -0.3], (5, 1))
     scores[2, 1] = -np.inf
-    margins = np.array([1.0, 1.0, 1.0, 1.0, 0.5])  # the standard deviation is 0.125
+    margins = np.array([0.2, 0.2, 0.2, 0.2, 0.05])
     picks = own_choice.kept(scores, np.array([1, 2, 1, own_choice.NONE, 1]), margins).argmax(axis=1)
     # The own choice that the model does not know is kept; without one the best stands. Each problem has its own margin.
     assert picks.tolist() == [1, 0, 1, 0, 0]
 
 
-def test_each_grouping_has_the_margin_that_gains_most_where_few_lose(measured):
+def test_each_kind_has_the_margin_that_gains_most_where_nothing_is_harmed(measured, monkeypatch):
     data, own = measured[0], own_choice.library_choices(measured[0])
+    monkeypatch.setattr(own_choice, "LEAST_LAYERS", 1)
     sure = np.full((len(data.problems), len(data.candidates)), -np.inf)
     ok = data.status == 0
     sure[data.problem[ok], data.candidate[ok]] = np.log(data.tflops[ok])
-    assert own_choice.margins(data, sure, own) == [0.0] * 3
+    assert own_choice.margins(data, sure, own) == [0.0] * len(own_choice.MARGIN_KINDS)
     # Who names the worst plan of grouped problems first, by far, is believed of the others alone.
-    grouping = own_choice.grouping(data.problems["G"].to_numpy(), data.problems["C"].to_numpy())
-    wrong = np.where((grouping == own_choice.GROUPINGS.index("grouped"))[:, None] & np.isfinite(sure), -sure, sure)
-    assert own_choice.margins(data, wrong, own) == [0.0, 0.0, own_choice.NEVER]
+    kind, grouped = own_choice.margin_kind(data.problems), own_choice.MARGIN_KINDS.index("grouped")
+    wrong = np.where((kind == grouped)[:, None] & np.isfinite(sure), -sure, sure)
+    found = own_choice.margins(data, wrong, own)
+    assert found[grouped] == own_choice.NEVER and sum(found) == own_choice.NEVER
     # A plan that never ran is not picked, whatever its score.
     barred = np.flatnonzero(np.bincount(data.candidate[ok], minlength=len(data.candidates)) == 0)
     sure[:, barred] = 1000.0
-    assert len(barred) and own_choice.margins(data, sure, own) == [0.0] * 3
+    assert len(barred) and own_choice.margins(data, sure, own) == [0.0] * len(own_choice.MARGIN_KINDS)
+    # One pick that is six percent slower than the own choice has to be kept, whatever the others gain.
+    one = np.flatnonzero((kind == 0) & (own != own_choice.NONE))[0]
+    slow = np.flatnonzero((data.problem == one) & ok & (data.tflops < data.tflops[ok].max() * 0.9))
+    believed = sure.copy()
+    believed[one, data.candidate[slow[data.tflops[slow].argmin()]]] = sure[one].max() + 0.5
+    assert own_choice.margins(data, believed, own)[0] > 0.4
+    # Of few layers nothing can be said.
+    monkeypatch.setattr(own_choice, "LEAST_LAYERS", len(data.problems) + 1)
+    assert own_choice.margins(data, sure, own) == [own_choice.NEVER] * len(own_choice.MARGIN_KINDS)
 
 
 def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):
@@ -143,6 +154,11 @@ def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):
     assert both.manifest.unique_problems == 2 * trained.manifest.unique_problems
     assert both.model.text != trained.model.text
     assert len(both.out_of_fold) == len(trained.out_of_fold)
+    # A layer in both types is one: no model is judged on a layer that it has learnt in the other type.
+    pairs = both.prepared.pairs
+    fold = cross_validation.deal(pairs, 3, seed=1)
+    half = len(data.problems)
+    assert (fold[:half] == fold[half:]).all() and (fold >= 0).sum() > 30
 
 
 def test_the_own_choice_is_a_candidate_of_the_model(measured, trained):

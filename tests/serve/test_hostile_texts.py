@@ -47,7 +47,11 @@ def rendered(tmp_path_factory):
     path.parent.mkdir(parents=True)
     path.write_text(served.header)
     content["candidates"] = content["candidates"][:3]
-    return folder, served, content | {"own_margins": ["0x1p-1"] * 3, "library": "cudnn 91900", "splits": []}
+    return (
+        folder,
+        served,
+        content | {"own_margins": ["0x1p-1"] * 5, "few_channels": 16, "library": "cudnn 91900", "splits": []},
+    )
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from tileseer.kernels.costs.coefficients import Coefficients
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.measure.device import STATUSES, DeviceKind
 from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.problem import problems_of_frame
 
 OK = STATUSES.index("ok")
 OF_CANDIDATES = ("kernel", "kernel_id", "resources_from", *candidate_tables.RESOURCES, *CODE)
@@ -133,6 +134,8 @@ class Dataset:
         """Return these and behind them the problems, candidates and pairs of another data type, as if of this one."""
         problems = pd.concat([self.problems, other.problems], ignore_index=True)
         problems["dtype"] = self.problems["dtype"].iloc[0]
+        # The same layer in both data types is one.
+        problems["layer_family"] = [problem.layer_family for problem in problems_of_frame(problems)]
         candidates = pd.concat([self.candidates, other.candidates], ignore_index=True)
         offset = {"problem": len(self.problems), "candidate": len(self.candidates)}
         joined: dict[str, Any] = {

@@ -53,7 +53,7 @@ class Prepared:
 
 
 def cross_validate(prepared: Prepared) -> CrossValidation:
-    """Cross-validate small models; margins are in deviations of scores, so they hold for the published one too.
+    """Cross-validate small models, which do more harm than the published one: margins that hold for them hold for it.
 
     Scores are those of candidates that the published model offers.
     """

@@ -109,8 +109,8 @@ class FeatureSpec(Document):
     library: Library | None = None
     """Library that offers the candidates, and its version: of another one the model knows nothing."""
     own_margins: list[float] | None = None
-    """Lead with which a candidate replaces the choice of the library that offers it, in standard deviations of the
-    problem's scores, for each of ``own_choice.GROUPINGS``."""
+    """Lead in score with which a candidate replaces the choice of the library that offers it, for each of
+    ``own_choice.MARGIN_KINDS``."""
     layouts: list[str] | None = None
     """Of the problems (``problem.LAYOUTS``, ``DEEP_LAYOUTS``); None: that of the library's kernels."""
     source: str | None = None

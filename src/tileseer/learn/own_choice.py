@@ -4,33 +4,49 @@ A library such as cuDNN lists its candidates for a problem, in its own order. No
 own choice is the first of the list that runs. A model replaces it only where it is sure to gain.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import pandas as pd
 
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn.trees import UNIT
 from tileseer.measure.device import STATUSES
 
 NONE = -1
 """No candidate."""
 WRONG = STATUSES.index("wrong_result")
-LOSS = 0.02
-"""A pick that is slower than the library's own choice by more than this share loses."""
+LOSS, MOST_LOSERS = 0.02, 0.01
+"""A pick that is slower than the library's own choice by more than this share loses; so many of a kind may lose."""
+LARGE_LOSS, MOST_LARGE_LOSERS = 0.05, 0.001
+"""The same of a pick that nobody should meet."""
+LEAST_LAYERS = 100
+"""Left-out problems of a kind of which something can be said: of fewer, every own choice is kept."""
 EFFICIENCY_OF_A_FAILED_PICK = 1e-3
 """Efficiency that a pick which did not run counts as."""
-MOST_LOSERS = 0.04
-"""Largest share of the held-out training problems that may lose, with the small models of cross-validation. The
-published model is better: on unseen layers of an H200, 0.9 % lose."""
 NEVER = 100.0
 """A lead that no score has."""
-MARGINS = (*np.linspace(0.0, 5.0, 101).round(6).tolist(), NEVER)
-"""Among these is the least lead with which a candidate replaces the library's own choice, in ``deviations``."""
+MARGINS = (*np.linspace(0.0, 2.0, 201).round(6).tolist(), NEVER)
+"""Among these is the least lead in score, a logarithm of time, with which a candidate replaces the own choice."""
 GROUPINGS = ("dense", "depthwise", "grouped")
-"""Kinds of problems, each with a margin of its own: without groups, a channel a group, several."""
+"""Problems without groups, with a channel a group, with several."""
+CHANNELS_OF_FEW = 16
+"""A layer of fewer channels, or kernels, has few."""
+MARGIN_KINDS = (*GROUPINGS, "few channels", "matrix product")
+"""Kinds of problems, each with a margin of its own. The last two are dense: few channels, or an image of one pixel."""
 
 
 def grouping(groups: np.ndarray, channels: np.ndarray) -> np.ndarray:
     """Place in ``GROUPINGS`` of problems with these groups and channels, int [P]."""
     return np.where(groups == 1, 0, np.where(groups == channels, 1, 2))
+
+
+def margin_kind(problems: Mapping[str, Any] | pd.DataFrame) -> np.ndarray:
+    """Return the place in ``MARGIN_KINDS`` of problems, by the columns of their dimensions, int [P]."""
+    p = {name: np.asarray(problems[name]) for name in ("G", "C", "K", "Di", "Hi", "Wi")}
+    one_pixel = np.maximum(np.maximum(p["Di"], p["Hi"]), p["Wi"]) == 1
+    dense = np.where(np.minimum(p["C"], p["K"]) < CHANNELS_OF_FEW, 3, np.where(one_pixel, 4, 0))
+    return np.where(p["G"] == 1, dense, grouping(p["G"], p["C"]))
 
 
 def library_choices(dataset: Dataset) -> np.ndarray | None:
@@ -56,20 +72,6 @@ def offered(dataset: Dataset) -> np.ndarray:
     return offers
 
 
-def deviations(scores: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of the finite scores of each problem, float64 [P]; ``scores`` [P, Q].
-
-    A lead is compared with it: where the model tells the candidates apart less, a small lead means as much. Integers
-    make it the same in every order and language.
-    """
-    finite = np.isfinite(scores)
-    below = np.where(finite, scores.max(axis=1, keepdims=True, initial=-np.inf) - scores, 0.0)
-    units = np.rint(below / UNIT).astype(np.int64)
-    count = finite.sum(axis=1)
-    squares = count * (units**2).sum(axis=1) - units.sum(axis=1) ** 2
-    return np.asarray(np.sqrt(squares.astype(np.float64)) / np.maximum(count, 1) * UNIT)
-
-
 def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray:
     """Return the scores [P, Q] in which the own choice stands first, unless another leads it by the problem's margin.
 
@@ -78,17 +80,17 @@ def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray
     scores = scores.copy()
     rows = np.flatnonzero(own != NONE)
     best, score = scores[rows].max(axis=1), scores[rows, own[rows]]
-    keep = rows[~((best - score > margins[rows] * deviations(scores[rows])) & np.isfinite(score))]
+    keep = rows[~((best - score > margins[rows]) & np.isfinite(score))]
     top = scores[keep].max(axis=1)
     scores[keep, own[keep]] = np.where(np.isfinite(top), top + 1.0, 0.0)
     return scores
 
 
 def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray) -> list[float]:
-    """Return the margin of each of ``GROUPINGS``: of those with few enough losing problems, the one that gains most.
+    """Return the margin of each of ``MARGIN_KINDS``: of those that do little harm, the one that gains most.
 
     ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. ``NEVER`` where nothing
-    is gained, or nothing was measured.
+    is gained, or too few problems of the kind were measured.
     """
     # What never ran, or was wrong once, is in no model's pool.
     scores = np.where(dataset.proven, scores, -np.inf)
@@ -96,20 +98,22 @@ def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray) -> list[float
     achieved = dataset.grid(rows)
     scored, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
     lead = np.where(scored, scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
-    lead = np.divide(lead, deviations(scores[rows]), out=lead, where=lead > 0)
     gain = np.log(
         np.maximum(achieved[at, scores[rows].argmax(axis=1)], EFFICIENCY_OF_A_FAILED_PICK) / achieved[at, own[rows]]
     )
-    problems = dataset.problems.iloc[rows]
-    kind = grouping(problems["G"].to_numpy(), problems["C"].to_numpy())
-    return [_margin(lead[kind == place], gain[kind == place]) for place in range(len(GROUPINGS))]
+    kind = margin_kind(dataset.problems.iloc[rows])
+    return [_margin(lead[kind == place], gain[kind == place]) for place in range(len(MARGIN_KINDS))]
 
 
 def _margin(lead: np.ndarray, gain: np.ndarray) -> float:
-    """Return the margin of problems whose best candidate has this lead in deviations, and this gain of ln(time)."""
+    """Return the margin of problems whose best candidate has this lead, and this gain of ln(time)."""
     best, most = NEVER, 0.0
-    for margin in MARGINS if len(lead) else ():
+    for margin in MARGINS if len(lead) >= LEAST_LAYERS else ():
         gained = np.where(lead > margin, gain, 0.0)
-        if np.mean(gained < -np.log1p(LOSS)) <= MOST_LOSERS and gained.sum() > most:
+        harmless = all(
+            np.mean(gained < -np.log1p(loss)) <= share
+            for loss, share in ((LOSS, MOST_LOSERS), (LARGE_LOSS, MOST_LARGE_LOSERS))
+        )
+        if harmless and gained.sum() > most:
             best, most = margin, float(gained.sum())
     return best

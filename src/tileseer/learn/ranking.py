@@ -170,8 +170,8 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.nd
     scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, threads, of_rows)
     if own is None or model.spec.own_margins is None:
         return score_ranking(dataset, scores, offered, picks=picks)
-    grouping = own_choice.grouping(problems["G"].to_numpy()[rows], problems["C"].to_numpy()[rows])
-    kept = own_choice.kept(scores[rows], own[rows], np.array(model.spec.own_margins)[grouping])
+    margins = np.array(model.spec.own_margins)[own_choice.margin_kind(problems.iloc[rows])]
+    kept = own_choice.kept(scores[rows], own[rows], margins)
     # A model that does not know the own choice cannot rank the others beside it.
     scores[rows[~np.isfinite(scores[rows, own[rows]])]] = -np.inf
     offered[rows, own[rows]] = True

@@ -48,8 +48,6 @@ AS_GOOD_AS_BEST = 0.98
 """A pick this close to the best is as good as it: single timings do not tell them apart."""
 WORST_LISTED = 10
 """Layers listed as the worst picks."""
-CHANNELS_OF_FEW = 16
-"""A layer of fewer channels, or kernels, has few."""
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 """Lower and upper end."""
 
@@ -343,7 +341,7 @@ def layer_kinds(problems: pd.DataFrame) -> np.ndarray:
         "depthwise": (p["G"] == p["C"]) & (p["G"] > 1),
         "grouped": p["G"] > 1,
         "dilated": (p["dilation_d"] > 1) | (p["dilation_h"] > 1) | (p["dilation_w"] > 1),
-        "few channels": np.minimum(p["C"], p["K"]) < CHANNELS_OF_FEW,
+        "few channels": np.minimum(p["C"], p["K"]) < own_choice.CHANNELS_OF_FEW,
         "pointwise": (taps == 1) & ~strided,
         "strided": strided,
         "3x3": (p["Y"] == 3) & (p["X"] == 3) & (p["Z"] == 1),

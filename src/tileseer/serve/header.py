@@ -19,6 +19,7 @@ from tileseer.learn import trees
 from tileseer.learn.evidence import LEAST_COMPARED, NEAR_PROBLEMS, STEPS_OF_AN_OCTAVE, EvidenceBounds, kind_of, sizes_of
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
+from tileseer.learn.own_choice import CHANNELS_OF_FEW
 from tileseer.learn.trees import UNIT, Tree
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
@@ -81,6 +82,7 @@ def render_header(template: Path, selector: Selector) -> str:
         "content": CONTENT,
         "library": model.spec.library,
         "own_margins": [literal(margin) for margin in model.spec.own_margins or ()],
+        "few_channels": CHANNELS_OF_FEW,
         "dims": dims,
         "layouts": [" || ".join(f"p.layout == {code}" for code in codes) or "true" for codes in by_ndim]
         * bool(layouts),

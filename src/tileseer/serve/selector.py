@@ -298,8 +298,8 @@ class Selector:
         rows = np.array([self._row[name] for name in names if name in self._row], np.int64)
         score = self._scores(self._frame(self._dims_of(problem)), rows)
         best = int(score.argmax())
-        margin = self.spec.own_margins[int(own_choice.grouping(np.array(problem.G), np.array(problem.C)))]
-        sure = score[best] - score[0] > margin * own_choice.deviations(score[None])[0]
+        margin = self.spec.own_margins[int(own_choice.margin_kind(vars(problem)))]
+        sure = score[best] - score[0] > margin
         return int(rows[best]) if sure else NO_CANDIDATE
 
     @property
