@@ -53,9 +53,11 @@ def test_a_problem_with_one_candidate_says_nothing_of_a_choice():
 
 def test_what_was_measured_is_listed_nearest_first():
     known = Evidence.of(columns({"G": 2}, {"N": 32}, {}, {"N": 16}), np.full(4, 3), BOUNDS)
-    rows, octaves = known.nearest(columns({"N": 8}), 2)
+    rows, away = known.nearest(columns({"N": 8}, {"G": 4}), 2)
     # Of the kind's three: doubling the batch doubles the largest tensor.
-    assert rows.tolist() == [2, 3] and octaves.tolist() == [0.0, pytest.approx(2**0.5)]
+    steps = evidence.STEPS_OF_AN_OCTAVE
+    assert rows.tolist() == [[2, 3], [0, -1]] and away[0].tolist() == [0, 2 * steps**2]
+    assert away[1].tolist() == [3 * steps**2, evidence.FAR]
 
 
 def test_nine_of_ten_left_out_layers_are_inside():

@@ -16,6 +16,7 @@ from tileseer.kernels.miopen.solvers import SOLVERS
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.problems.problem_lists import read_problem_lists
+from tileseer.serve import miopen_export
 from tileseer.serve.selector import Selector
 
 LIKE = "gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt"
@@ -144,6 +145,46 @@ def test_what_is_measured_stays_unless_it_is_requested(export, solvers, tmp_path
     assert told["written"] == 2 and check(lines)
     assert ("GemmFwdRest", 777) in [(solver, size) for solver, _, size, _ in made[other]]
     assert made[str(Key.of(known))][0][0] == selector.fastest_measured(known).partition("_2d_")[2]
+
+
+USUAL = "5,64,64,1,1,56,56,1,3,3,1,1,1,0,1,1,1,1,1"
+"""The dimensions of a layer like many that were measured."""
+
+
+def table(*layouts_and_dims):
+    """Forward layers as a CSV file."""
+    head = "direction,dtype,layout," + ",".join(DIMS)
+    return "\n".join([head, *(f"forward,fp32,{layout},{dims}" for layout, dims in layouts_and_dims)])
+
+
+def test_a_record_is_written_only_where_problems_like_it_were_measured(export):
+    grouped, huge = USUAL.replace("64,64,1,", "64,64,4,"), USUAL.replace("5,", "256,", 1).replace("56,56", "2048,2048")
+    told, lines, _ = export(table(("NCHW", USUAL), ("NHWC", grouped), ("NCHW", huge)), name="p.csv")
+    assert told["left_out"] == {miopen_export.OUTSIDE: 2} and told["written"] == 1 and check(lines[1:])
+
+
+def test_a_large_workspace_is_written_only_if_it_is_requested(export, solvers, tmp_path):
+    problems = [Problem.from_dims("forward", "fp32", **dict(zip(DIMS, map(int, USUAL.split(",")), strict=True)))]
+    settings = [miopen_export.Settings(export.like, workspace=size, top=40) for size in (0, 1 << 40)]
+    made = {one.workspace: miopen_export.export_models(solvers, problems, one).lines for one in settings}
+    sizes = {most: [one[2] for _, entries in records(lines[1:]) for one in entries] for most, lines in made.items()}
+    assert set(sizes[0]) == {0} and max(sizes[1 << 40]) > 0
+
+
+def test_a_fallback_begins_a_record_only_where_it_was_the_fastest_nearby(export, solvers, monkeypatch):
+    selector = Selector.read(solvers, "forward_fp32")
+    rows = [row for row in selector._measured if row[-1] == 0 and row[4] == 1][::40]
+    dims = [dict(zip(DIMS, map(int, row), strict=False)) | {"N": row[0] + 1} for row in rows]
+    problems = [Problem.from_dims("forward", "fp32", **one).with_layout("NCHW") for one in dims]
+    monkeypatch.setattr(miopen_export, "FALLBACK_SOLVERS", "")  # every solver is one
+    made = miopen_export.export_models(solvers, problems, miopen_export.Settings(export.like))
+    assert made.left_out[miopen_export.SLOW_FIRST] > 0 and made.entries == len(made.lines) - 1 > 0
+    written = {key: entries[0][0] for key, entries in records(made.lines[1:])}
+    fastest = selector.known["candidate"].to_pylist()
+    for problem in problems:
+        near = selector.evidence.nearest(selector.evidence_columns([problem]), 3)[0][0]
+        if (key := str(Key.of(problem))) in written:
+            assert {fastest[row].partition("_2d_")[2] for row in near} == {written[key]}
 
 
 def test_the_example_of_the_help_text_writes_a_file(solvers, tmp_path, monkeypatch, capsys):

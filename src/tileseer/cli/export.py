@@ -38,6 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--measured", action="store_true", help=meaning)
     options.add_layout(own)
     own.add_argument("--top", type=options.positive, default=4, help="most solvers of a problem (default: 4)")
+    meaning = "most workspace of a solver (default: 4)"
+    own.add_argument("--workspace", type=options.positive, default=4, metavar="GIB", help=meaning)
     own.add_argument("--build", default="", metavar="VERSION", help="refuse a --user of another build of MIOpen")
     own.epilog = "MIOpen takes the first solver of a record that it can run. See docs/amd.md on what to set."
 
@@ -53,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
     # MIOpenDriver takes tensors whose layout a line leaves open as NCHW.
     listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations], LAYOUTS[0])
     layout = (args.layout or "").replace("D", "")
-    settings = Settings(args.user, args.build, args.system, args.measured, layout, args.top, borrowed)
+    settings = Settings(
+        args.user, args.build, args.system, args.measured, layout, args.workspace << 30, args.top, borrowed
+    )
     export = miopen_export.export_models(models, list(listed.problems), settings)
     path = miopen_export.write_export(args.output, args.user.name, export)
     notes = (

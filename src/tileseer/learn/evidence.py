@@ -19,6 +19,7 @@ from tileseer.core.documents import Document
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn.cross_validation import LAYER_FOLDS, NO_FOLD, assign_folds
 from tileseer.learn.own_choice import grouping
+from tileseer.problems.implicit_gemm import tensor_elements
 from tileseer.problems.problem_rows import columns_of_frame
 
 EvidenceClass = Literal["inside", "edge", "outside"]
@@ -60,6 +61,8 @@ NOWHERE = EvidenceBounds(inside=0.0, edge=0.0)
 class Evidence:
     """m measured problems, and how far from them others may be."""
 
+    rows: np.ndarray
+    """Of the table that they are from, int64 [m]."""
     kinds: np.ndarray
     """int64 [m]."""
     places: np.ndarray
@@ -69,43 +72,45 @@ class Evidence:
     @classmethod
     def of(cls, columns: Columns, compared: np.ndarray, bounds: EvidenceBounds) -> Self:
         """Return the evidence of problems, on which ``compared`` candidates ran (int [P])."""
-        enough = compared >= LEAST_COMPARED
-        return cls(kinds_of(columns)[enough], places_of(columns)[enough], bounds)
+        rows = np.flatnonzero(compared >= LEAST_COMPARED)
+        return cls(rows, kinds_of(columns)[rows], places_of(columns)[rows], bounds)
 
-    def squared_distances(self, columns: Columns) -> np.ndarray:
-        """Return the square of the distance of n problems in steps, int64 [n]; ``FAR`` without enough of the kind.
+    def nearest(self, columns: Columns, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the measured problems of the same kind that are nearest to each of n, the nearest first.
 
-        A problem with the sizes of a measured one is at distance 0.
+        Their rows, int64 [n, count], and the squares of their distances in steps: -1 and ``FAR`` where there are fewer.
+        Of equal distances the earlier row goes first.
         """
         kinds, places = kinds_of(columns), places_of(columns)
-        found = np.full(len(kinds), FAR)
+        found, away = np.full((len(kinds), count), -1), np.full((len(kinds), count), FAR)
         for kind in np.unique(kinds):
-            measured = self.places[self.kinds == kind].astype(np.float64)
-            if not len(measured):
-                continue
-            # Sums of whole numbers are exact in float64.
-            lengths, last = (measured**2).sum(axis=1), min(NEAR_PROBLEMS, len(measured)) - 1
-            rows = np.flatnonzero(kinds == kind)
+            measured, rows = np.flatnonzero(self.kinds == kind), np.flatnonzero(kinds == kind)
             for part in np.split(rows, range(_PROBLEMS_AT_A_TIME, len(rows), _PROBLEMS_AT_A_TIME)):
-                own = places[part].astype(np.float64)
-                squares = (own**2).sum(axis=1)[:, None] + lengths - 2 * own @ measured.T
-                near = np.partition(squares, (0, last), axis=1).astype(np.int64)
-                found[part] = np.where(near[:, 0] == 0, 0, near[:, last] if last == NEAR_PROBLEMS - 1 else FAR)
-        return found
+                squares = _squared_distances(places[part], self.places[measured])
+                # Squares and places in one whole number: no two are equal.
+                keys = squares * len(measured) + np.arange(len(measured))
+                number = min(count, len(measured))
+                if number < len(measured):
+                    keys = np.partition(keys, number - 1, axis=1)[:, :number]
+                keys = np.sort(keys, axis=1).astype(np.int64)
+                found[part, :number] = self.rows[measured[keys % max(len(measured), 1)]]
+                away[part, :number] = keys // max(len(measured), 1)
+        return found, away
 
     def classes(self, columns: Columns) -> np.ndarray:
         """Return the place in ``EVIDENCE_CLASSES`` of n problems, int64 [n]."""
         return np.searchsorted(self.bounds.squares, self.squared_distances(columns), side="left")
 
-    def nearest(self, columns: Columns, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of the measured problems of one problem's kind that are nearest to it, and their octaves.
+    def squared_distances(self, columns: Columns) -> np.ndarray:
+        """Return the square of the distance of n problems in steps, int64 [n]; 0 with the sizes of a measured one."""
+        _, away = self.nearest(columns, NEAR_PROBLEMS)
+        return np.where(away[:, 0] == 0, 0, away[:, -1])
 
-        int64 and float64 [count], or fewer; the nearest first.
-        """
-        rows = np.flatnonzero(self.kinds == kinds_of(columns)[0])
-        squares = ((self.places[rows] - places_of(columns)[0]) ** 2).sum(axis=1)
-        near = np.argsort(squares, kind="stable")[:count]
-        return rows[near], np.sqrt(squares[near]) / STEPS_OF_AN_OCTAVE
+
+def _squared_distances(places: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the squares of the distances of [n, axes] from [m, axes], float64 [n, m]: sums of whole numbers, exact."""
+    own, far = places.astype(np.float64), others.astype(np.float64)
+    return np.asarray((own**2).sum(axis=1)[:, None] + (far**2).sum(axis=1) - 2 * own @ far.T)
 
 
 def kind_of(columns: Columns) -> Any:
@@ -117,15 +122,10 @@ def kind_of(columns: Columns) -> Any:
 def sizes_of(columns: Columns) -> list[Any]:
     """Return the sizes by which problems of one kind are compared, positive whole numbers; elements, the last one."""
     c = columns
-    inputs, outputs = c["Di"] * c["Hi"] * c["Wi"], 1
-    for axis, image, extent in zip("dhw", ("Di", "Hi", "Wi"), "ZYX", strict=True):
-        span = c[f"dilation_{axis}"] * (c[extent] - 1)
-        outputs = outputs * ((c[image] + 2 * c[f"pad_{axis}"] - span - 1) // c[f"stride_{axis}"] + 1)
-    filters = c["K"] * (c["C"] // c["G"]) * c["Z"] * c["Y"] * c["X"]
-    tensors = c["N"] * c["C"] * inputs, c["N"] * c["K"] * outputs, filters
+    inputs, filters, outputs = tensor_elements(c)
     steps = [c[f"{name}_{axis}"] for name in ("stride", "dilation") for axis in "dhw"]
     images = [c[name] for name in ("Di", "Hi", "Wi", "Z", "Y", "X")]
-    largest = np.maximum(np.maximum(tensors[0], tensors[1]), tensors[2])
+    largest = np.maximum(np.maximum(inputs, outputs), filters)
     return [c["N"], c["C"] // c["G"], c["K"] // c["G"], c["G"], *images, *steps, largest]
 
 

@@ -94,6 +94,15 @@ def gemm_columns(
     return table
 
 
+def tensor_elements(dims: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Return the elements of input, filter and output: whole numbers of arrays, symbols or one problem's dimensions."""
+    d, inputs, outputs = dims, dims["N"] * dims["C"], dims["N"] * dims["K"]
+    for image, extent, stride, pad, dilation in _AXES:
+        inputs = inputs * d[image]
+        outputs = outputs * ((d[image] + 2 * d[pad] - d[dilation] * (d[extent] - 1) - 1) // d[stride] + 1)
+    return inputs, d["K"] * (d["C"] // d["G"]) * d["Z"] * d["Y"] * d["X"], outputs
+
+
 def _axis(dims: Columns, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Extents and the factors of the input gradient along one axis; the formulas are the module's."""
     i, f, s, p, d = (dims[name] for name in names)

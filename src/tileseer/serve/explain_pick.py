@@ -1,5 +1,6 @@
 """Why a model picks a candidate: the ranking, what speaks for its first candidate, the nearest training problems."""
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.libraries import check_support, library_of_arch
 from tileseer.learn import explain, model_files
-from tileseer.learn.evidence import LEAST_COMPARED, NOWHERE, Evidence, EvidenceClass
+from tileseer.learn.evidence import LEAST_COMPARED, NOWHERE, STEPS_OF_AN_OCTAVE, Evidence, EvidenceClass
 from tileseer.learn.model import Model, read_out_of_fold, read_table
 from tileseer.learn.model_schema import Origin, same_origin
 from tileseer.measure.device import STATUSES
@@ -144,16 +145,16 @@ def _neighbours(selector: Selector, problem: Problem) -> list[dict[str, Any]]:
     picked = read_out_of_fold(selector.folder).set_index("problem_key")["efficiency"]
     training = _training_problems(selector.model, selector.folder, picked.index)
     measured = columns_of_frame(training), training["timed"].to_numpy()
-    rows, octaves = Evidence.of(*measured, NOWHERE).nearest(columns_of_frame(problem_frame([problem])), PROBLEMS_SHOWN)
+    rows, away = Evidence.of(*measured, NOWHERE).nearest(columns_of_frame(problem_frame([problem])), PROBLEMS_SHOWN)
     found = []
-    for row, away in zip(rows, octaves, strict=True):
+    for row, square in zip(rows[0][rows[0] >= 0], away[0], strict=False):
         near = training.iloc[row]
         layout = near.get("layout", "")
         reached = picked[near["problem_key"]]
         found.append(
             {
                 "problem": {name: int(near[name]) for name in DIMS} | ({"layout": layout} if layout else {}),
-                "octaves": round(float(away), 2),
+                "octaves": round(math.sqrt(square) / STEPS_OF_AN_OCTAVE, 2),
                 "fastest": str(near["fastest"]),
                 "out_of_fold_efficiency": round(100 * float(reached), 4),
             }

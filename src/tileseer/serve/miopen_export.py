@@ -1,48 +1,51 @@
 """A user find-db of MIOpen with the predictions of a model: MIOpen takes its entries without timing anything.
 
 A wrong entry is an error in the user's program, or a buffer that is too small. So only those solvers are written whose
-workspace is sure (``kernels.miopen.workspace``, or a line of MIOpen itself for the same key), with the algorithm that
-MIOpen writes for the solver in this direction, and only problems whose layout the model knows. Records of the file that
-the user has are measured: they stay as they are.
+workspace is sure (``kernels.miopen.workspace``, or a line of MIOpen itself for the same key) and small enough, with the
+algorithm that MIOpen writes for the solver in this direction. A record also stops MIOpen from searching, so a problem
+gets one only where problems like it were measured (``learn.evidence``). Records of the file that the user has are
+measured: they stay as they are.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
-from tileseer.config.operations import ELEMENT_BYTES
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.kernels.miopen.find_db import DIRECTION_OF_LETTER, Entry, FileName, Key, Measured, read_lines
+from tileseer.kernels.miopen.kernel import Solver
 from tileseer.kernels.miopen.library import MIOPEN
 from tileseer.kernels.miopen.solvers import algorithm_word
 from tileseer.kernels.miopen.workspace import workspace
 from tileseer.learn import model_files
-from tileseer.learn.model import Model, read_table
-from tileseer.problems.implicit_gemm import gemm_columns
+from tileseer.learn.evidence import NEAR_PROBLEMS
+from tileseer.learn.model import Model
+from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, LAYOUTS, Problem
+from tileseer.problems.problem import LAYOUTS, Problem, problem_frame
 from tileseer.serve.borrowing import Borrowed
 from tileseer.serve.selector import Ranked, Selector
 
 LETTER_OF_DIRECTION = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
 OLDEST_RELEASE = 3
 """Release of MIOpen whose solvers and form of records are those written here."""
-NEIGHBOURS = 5
-"""Measured problems whose speed is that of a problem which was not measured."""
 DIGITS_OF_A_TIME = 6
 """Of a time, as MIOpen writes it."""
 LEAST_RATIO_OF_TIMES = 1.00001
 """Least ratio of one time to the one before it: with so many digits they differ."""
 FALLBACK_SOLVERS = "ConvDirectNaiveConv"
-"""Slow solvers that run everything. They are written only in first place: without any entry MIOpen would search."""
+"""Slow solvers that run everything. They are written only in first place, and only where they were the fastest of all
+measured problems nearby: a record stops MIOpen from searching, without one it finds something better."""
+OUTSIDE = "outside of what was measured (docs/internals/learning.md, Evidence): without a record MIOpen decides"
+SLOW_FIRST = "the naive solver comes first, which was not the fastest of the measured problems nearby"
+NO_ENTRY = "no solver of the model runs it with a workspace that is sure and small enough"
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Settings:
     """Also write the keys that ``system`` or the model's own recording has measured."""
     layout: str = ""
     """Only problems of this one of ``LAYOUTS``."""
+    workspace: int = 4 << 30
+    """Most bytes of workspace of a solver."""
     top: int = 4
     """Most solvers of a key."""
     borrowed: Borrowed | None = None
@@ -142,21 +147,36 @@ class _Writer:
     def __init__(self, selector: Selector, own: Measured, system: Measured, settings: Settings) -> None:
         self._selector, self._own, self._system, self._settings = selector, own, system, settings
         self._letter = LETTER_OF_DIRECTION[Operation.parse(selector.spec.operation).variant]
-        self._times = _Times.of(selector)
+        self._flops_per_ms = selector.known["tflops"].to_numpy() * 1e9
+        self._fastest = selector.known["candidate"].to_pylist()
 
     def write(self, problems: Sequence[Problem], export: Export) -> None:
         """Add the lines of problems."""
+        selector = self._selector
         listed = self._to_rank(problems, export)
-        times = self._times.milliseconds(listed)
-        with Progress(self._selector.spec.operation, len(listed), "problems") as progress:
-            for problem, fastest in zip(listed, times.tolist(), strict=True):
+        if not listed:
+            return
+        nearest, _ = selector.evidence.nearest(selector.evidence_columns(listed), NEAR_PROBLEMS)
+        classes = selector.evidence_of(listed)
+        with Progress(selector.spec.operation, len(listed), "problems") as progress:
+            for problem, evidence, near in zip(listed, classes, nearest.tolist(), strict=True):
                 progress.add()
-                entries = self._entries(problem, fastest)
+                if evidence == "outside":
+                    export.left_out[OUTSIDE] += 1
+                    continue
+                ranked = self._ranked(problem)
+                if ranked and _is_fallback(ranked[0]) and not all(self._was_fastest(ranked[0], row) for row in near):
+                    export.left_out[SLOW_FIRST] += 1
+                    continue
+                entries = self._entries(problem, ranked, near)
                 if not entries:
-                    export.left_out["no solver of the model runs it with a workspace that is sure"] += 1
+                    export.left_out[NO_ENTRY] += 1
                     continue
                 export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
                 export.entries += len(entries)
+
+    def _was_fastest(self, row: Ranked, known: int) -> bool:
+        return known >= 0 and self._fastest[known] == row["candidate"]
 
     def _to_rank(self, problems: Sequence[Problem], export: Export) -> list[Problem]:
         """Return the distinct problems of one layout each that get a line."""
@@ -182,20 +202,24 @@ class _Writer:
                     kept[key] = one
         return list(kept.values())
 
-    def _entries(self, problem: Problem, fastest: float) -> list[Entry]:
-        """Return the entries of a problem, fastest first; ``fastest`` is the predicted time of the best candidate."""
-        ranked = self._ranked(problem)
+    def _entries(self, problem: Problem, ranked: Sequence[Ranked], near: Sequence[int]) -> list[Entry]:
+        """Return the entries of a problem, fastest first; ``near``: the known problems that are nearest to it.
+
+        The fastest is promised their median speed.
+        """
+        flops = implicit_gemm(problem_frame([problem]), problem.variant)["flops"].iloc[0]
+        fastest = flops / np.median(self._flops_per_ms[[row for row in near if row >= 0]])
         key, entries, before = str(Key.of(problem)), list[Entry](), 0.0
         for place, row in enumerate(ranked):
-            solver = row["kernel"].partition(f"_{problem.ndim}d_")[2]
-            if len(entries) == self._settings.top or (place and solver.startswith(FALLBACK_SOLVERS)):
+            solver = _solver(row)
+            if len(entries) == self._settings.top or (place and _is_fallback(row)):
                 continue
             algorithm = self._own.algorithms.get((solver, self._letter)) or self._system.algorithms.get(
                 (solver, self._letter), algorithm_word(solver, self._letter)
             )
             size = self._system.workspace(key, solver)
             size = workspace(solver, problem) if size is None else size
-            if algorithm is None or size is None:
+            if algorithm is None or size is None or size > self._settings.workspace:
                 continue
             before = max(fastest * row["predicted_time"] / 100, before * LEAST_RATIO_OF_TIMES)
             entries.append(Entry(solver, f"{before:.{DIGITS_OF_A_TIME}g}", str(size), algorithm))
@@ -209,38 +233,10 @@ class _Writer:
         return ahead + [row for row in ranked if row["candidate"] != measured]
 
 
-@dataclass(frozen=True)
-class _Times:
-    """Times of best candidates, from the speed of similar problems that were measured."""
-
-    operation: Operation
-    axes: np.ndarray
-    """float64 [n, 4]: log2 of the sizes of the matrix product."""
-    speed: np.ndarray
-    """float64 [n]: log2 of the TFLOPS."""
-
-    @classmethod
-    def of(cls, selector: Selector) -> Self:
-        """Return the measured problems of a model."""
-        operation = Operation.parse(selector.spec.operation)
-        table = read_table(selector.folder / model_files.KNOWN, (*DIMS, "tflops"))
-        rows = table[list(DIMS)].to_numpy(np.int64)
-        return cls(operation, _axes(operation, rows)[0], np.log2(table["tflops"].to_numpy(np.float64)))
-
-    def milliseconds(self, problems: Sequence[Problem]) -> np.ndarray:
-        """Return the predicted time of each problem's best candidate, float64 [n], by its neighbours' median speed."""
-        axes, flops = _axes(self.operation, np.array([one.dims for one in problems], np.int64).reshape(-1, len(DIMS)))
-        speed = np.empty(len(problems))
-        for row, own in enumerate(axes):
-            away = np.abs(self.axes - own).sum(axis=1)
-            near = np.argpartition(away, min(NEIGHBOURS, len(away)) - 1)[:NEIGHBOURS]
-            same = near[away[near] == 0]
-            speed[row] = np.median(self.speed[same if len(same) else near])
-        return flops / 2.0**speed * 1e-9
+def _solver(row: Ranked) -> str:
+    """Return MIOpen's name of a ranked candidate."""
+    return str(Solver.parse(row["kernel"]).solver)
 
 
-def _axes(operation: Operation, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return log2 of M, N, K and batch of the matrix products, [n, 4], and useful FLOP, [n]."""
-    columns = {name: rows[:, place] for place, name in enumerate(DIMS)}
-    sizes = gemm_columns(columns, operation.variant, ELEMENT_BYTES[operation.dtype])
-    return np.log2(np.stack([sizes[f"gemm_{name}"] for name in ("m", "n", "k", "batch")], axis=1)), sizes["flops"]
+def _is_fallback(row: Ranked) -> bool:
+    return _solver(row).startswith(FALLBACK_SOLVERS)

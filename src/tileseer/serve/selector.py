@@ -158,8 +158,11 @@ class Selector:
 
     def evidence_of(self, problems: Sequence[Problem]) -> list[EvidenceClass]:
         """Return how problems stand to what was measured; ``UserError`` for a layout that the model does not know."""
-        dims = np.concatenate([self._dims_of(problem) for problem in problems])
-        return [EVIDENCE_CLASSES[place] for place in self.evidence.classes(evidence_columns(dims))]
+        return [EVIDENCE_CLASSES[place] for place in self.evidence.classes(self.evidence_columns(problems))]
+
+    def evidence_columns(self, problems: Sequence[Problem]) -> dict[str, np.ndarray]:
+        """Return problems as the columns that evidence reads."""
+        return evidence_columns(np.concatenate([self._dims_of(problem) for problem in problems]))
 
     def fastest_measured(self, problem: Problem) -> str | None:
         """Return the candidate that was fastest when exactly this problem was measured."""

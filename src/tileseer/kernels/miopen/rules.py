@@ -5,7 +5,10 @@ import pandas as pd
 
 from tileseer.kernels.miopen.solvers import SOLVERS
 from tileseer.kernels.rules import OPERATION, Columns, Rule, Rules
+from tileseer.problems.implicit_gemm import tensor_elements
 
+TWO_GIB = 2**31
+"""Bytes that an offset of 32 bits with a sign does not reach."""
 _BOTH = ("kernel", "problem")
 _EVERY_RULE = (
     OPERATION,
@@ -18,10 +21,12 @@ _EVERY_RULE = (
     Rule("dilation", "the solver does not support dilation", _BOTH, lambda k, p: k["dilated"] | (p["dilation"] == 1)),
     Rule("layout", "the solver does not support the layout", _BOTH,
          lambda k, p: (k["nchw"] & (p["layout"] == 0)) | (k["nhwc"] & (p["layout"] == 1))),
+    Rule("offsets", "the solver counts in 32 bits, and a tensor has 2 GiB or more", _BOTH,
+         lambda k, p: (k["narrow"] == 0) | (p["largest_bytes"] < TWO_GIB)),
 )  # fmt: skip
 
 
-_FACTS = ("stride", "padded", "grouped", "dilated", "nchw", "nhwc")
+_FACTS = ("stride", "padded", "grouped", "dilated", "nchw", "nhwc", "narrow")
 
 
 def _read_of_kernels(candidates: pd.DataFrame, wave_size: int) -> dict[str, np.ndarray]:
@@ -35,6 +40,8 @@ def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | fl
     columns = {name: dims[name] for name in ("G", "Z", "Y", "X", "stride_h", "stride_w", "layout")}
     columns["padding"] = np.maximum(np.maximum(dims["pad_d"], dims["pad_h"]), dims["pad_w"])
     columns["dilation"] = np.maximum(np.maximum(dims["dilation_d"], dims["dilation_h"]), dims["dilation_w"])
+    inputs, filters, outputs = tensor_elements(dims)
+    columns["largest_bytes"] = np.maximum(np.maximum(inputs, filters), outputs) * element_size
     return columns
 
 

@@ -31,6 +31,9 @@ class Facts:
     nchw: bool = True
     nhwc: bool = False
     """Whether it takes tensors of these layouts, 3D ones too."""
+    narrow: bool = False
+    """Whether it was reported to count in 32 bits, so that it faults or is silently wrong where a tensor has 2 GiB or
+    more: ROCm/MIOpen 3076, ROCm/rocm-libraries 9568, 9768, 10020, 10043."""
 
 
 SOLVERS = {
@@ -130,35 +133,45 @@ SOLVERS = {
     "GemmFwd1x1_0_1": Facts(88, "gemm", "F", filter="1x1", stride=1, padded=False, grouped=False, dilated=False),
     "GemmFwd1x1_0_1_int8": Facts(89, "gemm", ""),
     "GemmFwd1x1_0_2": Facts(90, "gemm", "F", filter="1x1", stride=2, padded=False, grouped=False, dilated=False),
-    "GemmFwdRest": Facts(91, "gemm", "F"),
+    "GemmFwdRest": Facts(91, "gemm", "F", narrow=True),
     "GemmBwd1x1_stride2": Facts(95, "gemm", "B", filter="1x1", stride=2, padded=False, grouped=False, dilated=False),
     "GemmBwd1x1_stride1": Facts(96, "gemm", "B", filter="1x1", stride=1, padded=False, dilated=False),
-    "GemmBwdRest": Facts(97, "gemm", "B"),
+    "GemmBwdRest": Facts(97, "gemm", "B", narrow=True),
     "ConvMlirIgemmFwd": Facts(98, "implicit_gemm", "", nhwc=True),
     "ConvMlirIgemmBwd": Facts(99, "implicit_gemm", "", nhwc=True),
     "ConvMlirIgemmWrW": Facts(100, "implicit_gemm", "", nhwc=True),
     "GemmWrw1x1_stride1": Facts(101, "gemm", "W", filter="1x1", stride=1, padded=False, dilated=False),
-    "GemmWrwUniversal": Facts(102, "gemm", "W"),
+    "GemmWrwUniversal": Facts(102, "gemm", "W", narrow=True),
     "ConvMlirIgemmFwdXdlops": Facts(103, "implicit_gemm", "F", nhwc=True),
     "ConvMlirIgemmBwdXdlops": Facts(104, "implicit_gemm", "B", nhwc=True),
     "ConvMlirIgemmWrWXdlops": Facts(105, "implicit_gemm", "W", nhwc=True),
-    "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC": Facts(107, "implicit_gemm", "F", grouped=False, nhwc=True),
-    "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC": Facts(108, "implicit_gemm", "B", grouped=False, nhwc=True),
-    "ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC": Facts(110, "implicit_gemm", "W", grouped=False, nhwc=True),
+    "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC": Facts(
+        107, "implicit_gemm", "F", grouped=False, nhwc=True, narrow=True
+    ),
+    "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC": Facts(
+        108, "implicit_gemm", "B", grouped=False, nhwc=True, narrow=True
+    ),
+    "ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC": Facts(
+        110, "implicit_gemm", "W", grouped=False, nhwc=True, narrow=True
+    ),
     "ConvCkIgemmFwdV6r1DlopsNchw": Facts(114, "implicit_gemm", "F", grouped=False),
     "ConvAsmImplicitGemmGTCDynamicFwdDlopsNCHWC": Facts(127, "implicit_gemm", ""),
     "ConvHipImplicitGemmFwdXdlops": Facts(128, "implicit_gemm", "F", nchw=False, nhwc=True),
     "ConvHipImplicitGemmBwdXdlops": Facts(129, "implicit_gemm", "B", nchw=False, nhwc=True),
-    "ConvHipImplicitGemmGroupFwdXdlops": Facts(137, "implicit_gemm", "", nhwc=True),
-    "ConvHipImplicitGemm3DGroupFwdXdlops": Facts(138, "implicit_gemm", "", nhwc=True),
+    "ConvHipImplicitGemmGroupFwdXdlops": Facts(137, "implicit_gemm", "", nhwc=True, narrow=True),
+    "ConvHipImplicitGemm3DGroupFwdXdlops": Facts(138, "implicit_gemm", "", nhwc=True, narrow=True),
     "ConvWinoFuryRxS<2-3>": Facts(139, "winograd", ""),
-    "ConvHipImplicitGemm3DGroupWrwXdlops": Facts(140, "implicit_gemm", "W", grouped=False, dilated=False, nhwc=True),
-    "ConvHipImplicitGemm3DGroupBwdXdlops": Facts(141, "implicit_gemm", "B", grouped=False, dilated=False, nhwc=True),
+    "ConvHipImplicitGemm3DGroupWrwXdlops": Facts(
+        140, "implicit_gemm", "W", grouped=False, dilated=False, nhwc=True, narrow=True
+    ),
+    "ConvHipImplicitGemm3DGroupBwdXdlops": Facts(
+        141, "implicit_gemm", "B", grouped=False, dilated=False, nhwc=True, narrow=True
+    ),
     "ConvHipImplicitGemmF16F8F16FwdXdlops": Facts(149, "implicit_gemm", "", nchw=False, nhwc=True),
     "ConvHipImplicitGemmF16F8F16BwdXdlops": Facts(150, "implicit_gemm", "", nchw=False, nhwc=True),
     "ConvHipImplicitGemmF16F8F16WrwXdlops": Facts(151, "implicit_gemm", "", nchw=False, nhwc=True),
-    "ConvHipImplicitGemmGroupBwdXdlops": Facts(155, "implicit_gemm", "", nhwc=True),
-    "ConvHipImplicitGemmGroupWrwXdlops": Facts(156, "implicit_gemm", "", nhwc=True),
+    "ConvHipImplicitGemmGroupBwdXdlops": Facts(155, "implicit_gemm", "", nhwc=True, narrow=True),
+    "ConvHipImplicitGemmGroupWrwXdlops": Facts(156, "implicit_gemm", "", nhwc=True, narrow=True),
 }
 """By name."""
 _NAME_OF_DIRECTION = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import prod
 
 from tileseer.config.operations import ELEMENT_BYTES
+from tileseer.problems.implicit_gemm import tensor_elements
 from tileseer.problems.problem import LAYOUTS, Problem
 
 ALIGNMENT = 256
@@ -41,9 +42,7 @@ def workspace(solver: str, problem: Problem) -> int | None:
 
 def _tensors(problem: Problem) -> tuple[int, int, int]:
     """Return the elements of input, filter and output."""
-    image = problem.N * problem.C * problem.Di * problem.Hi * problem.Wi
-    filters = problem.K * (problem.C // problem.G) * problem.Z * problem.Y * problem.X
-    return image, filters, problem.N * problem.K * prod(problem.output)
+    return tensor_elements(vars(problem))
 
 
 def _size(problem: Problem) -> int:
