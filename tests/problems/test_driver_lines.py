@@ -6,6 +6,7 @@ import random
 import pytest
 
 from tileseer.cli import main
+from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.problems import driver_lines
 from tileseer.problems.problem import DIMS, Problem
@@ -31,17 +32,22 @@ PROBLEMS = [
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_line_of_miopen_driver_names_the_layout(problem):
     line = driver_lines.lines_of(problem.with_layout("NHWC"))["MIOpenDriver"]
-    assert driver_lines.layout_of(line) == {2: "NHWC", 3: "NDHWC"}[problem.ndim]
-    assert driver_lines.layout_of(driver_lines._driver_line(problem)) == ""
+    assert driver_lines.parse_line(line).layout == {2: "NHWC", 3: "NDHWC"}[problem.ndim]
+    assert driver_lines.parse_line(driver_lines.lines_of(problem)["MIOpenDriver"]).layout == ""
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_every_line_gives_the_problem_back(problem):
     for line in driver_lines.lines_of(problem).values():
-        variant, dtype, dims = driver_lines.parse_line(line)
-        assert Problem.from_dims(variant, dtype, **dims) == problem, line
+        read = driver_lines.parse_line(line)
+        assert problem_of(read) == problem and not read.assumed, line
 
 
+def problem_of(line):
+    return Problem.from_dims(line.directions[0], line.dtype, **line.dims)
+
+
+FLAGS = "-n 128 -c 192 -H 71 -W 71 -k 256 -y 3 -x 3 -p 1 -q 1 -u 2 -v 2"
 RESNET = dict(zip(DIMS, (128, 192, 256, 1, 1, 71, 71, 1, 3, 3, 1, 2, 2, 0, 1, 1, 1, 1, 1), strict=True))
 
 
@@ -58,12 +64,65 @@ RESNET = dict(zip(DIMS, (128, 192, 256, 1, 1, 71, 71, 1, 3, 3, 1, 2, 2, 0, 1, 1,
         ("ckProfiler grouped_conv_fwd 2 1 1 1 0 1 2 1 128 256 192 3 3 71 71 2 2 1 1 1 1 1 1", ("forward", "bf16")),
         ("ckProfiler grouped_conv_bwd_weight 5 2 1 1 0 1 2 1 128 256 192 3 3 71 71 2 2 1 1 1 1 1 1 4",
          ("bwd_weight", "bf16")),
+        ("ckProfiler grouped_conv_bwd_weight 5 2 1 1 0 1 2 1 128 256 192 3 3 71 71 2 2 1 1 1 1 1 1 -1",
+         ("bwd_weight", "bf16")),
+        # As people paste them.
+        (f"C:\\rocm\\bin\\MIOpenDriver.exe convbfp16 {FLAGS} -F 1", ("forward", "bf16")),
+        (f"'./bin/MIOpenDriver conv {FLAGS} --conv_stride_d 0 --dilation_d 0 -F 2'", ("bwd_data", "fp32")),
+        (f"$ MIOPEN_FIND_ENFORCE=4 MIOPEN_LOG='a b' ./MIOpenDriver conv {FLAGS} -F 4 2>&1 | tee log",
+         ("bwd_weight", "fp32")),
+        (f"MIOpenDriver conv {FLAGS} -F 1 -V 0 -t 1 -i 100 -w 1 --gpualloc 1 -m conv -z default;", ("forward", "fp32")),
+        (f"it's ./MIOpenDriver conv {FLAGS} -F 1", ("forward", "fp32")),
+        (f"MIOpenDriver conv {FLAGS} -F 1 \\\n -t 1", ("forward", "fp32")),
     ],
 )  # fmt: skip
 def test_lines_that_others_write_are_read(line, operation):
-    variant, dtype, dims = driver_lines.parse_line(line)
-    assert (variant, dtype) == operation
-    assert Problem.from_dims(variant, dtype, **dims) == Problem.from_dims(variant, dtype, **RESNET)
+    read = driver_lines.parse_line(line)
+    assert (read.directions, read.dtype) == ((operation[0],), operation[1])
+    assert problem_of(read) == Problem.from_dims(*operation, **RESNET)
+
+
+@pytest.mark.parametrize(
+    ("flags", "dims", "assumed"),
+    [
+        ("-n 8 -c 64 -k 64 -H 28 -W 28", {"N": 8, "C": 64, "K": 64, "Hi": 28, "Wi": 28, "Y": 3, "X": 3}, "-y 3 -x 3"),
+        (
+            "-y 1 -x 1 -g 0",
+            {"N": 100, "C": 3, "K": 32, "Hi": 32, "Wi": 32, "Y": 1, "X": 1, "G": 1},
+            "-n 100 -c 3 -k 32 -H 32 -W 32",
+        ),
+        (
+            "--spatial_dim 3 -n 1 -c 8 -k 8 -H 16 -W 16 -y 3 -x 3 --fil_d 1",
+            {"N": 1, "C": 8, "K": 8, "Di": 32, "Hi": 16, "Wi": 16, "Y": 3, "X": 3},
+            "-! 32",
+        ),
+    ],
+)
+def test_what_a_line_leaves_out_is_what_the_driver_takes(flags, dims, assumed):
+    read = driver_lines.parse_line(f"MIOpenDriver conv {flags} -F 1")
+    assert problem_of(read) == Problem.from_dims("forward", "fp32", **dims) and read.assumed == assumed
+
+
+@pytest.mark.parametrize(
+    ("flags", "pads"),
+    [
+        ("-z same -y 3 -x 5", (1, 2)),
+        ("-z same -y 3 -x 5 -H 32 -u 2", (0, 2)),
+        ("-z same -y 3 -x 5 -H 31 -u 2", (1, 2)),
+        ("-z valid -p 2 -q 2", (0, 0)),
+        ("-z default -p 2 -q 1", (2, 1)),
+        ("-z same -p 2 -q 2 -l 2", (2, 2)),  # with a dilation the driver keeps the pads
+    ],
+)
+def test_a_padding_mode_gives_the_pads_of_the_driver(flags, pads):
+    dims = driver_lines.parse_line(f"MIOpenDriver conv {flags}").dims
+    assert (dims["pad_h"], dims["pad_w"]) == pads
+
+
+@pytest.mark.parametrize(("sum_of_bits", "names"), [(0, "FBW"), (1, "F"), (3, "FB"), (5, "FW"), (6, "BW"), (7, "FBW")])
+def test_a_line_may_be_of_several_directions(sum_of_bits, names):
+    letters = dict(zip("FBW", VARIANTS, strict=True))
+    assert driver_lines.parse_line(f"MIOpenDriver conv -F {sum_of_bits}").directions == tuple(map(letters.get, names))
 
 
 @pytest.mark.parametrize(
@@ -71,12 +130,17 @@ def test_lines_that_others_write_are_read(line, operation):
     [
         ("conv2d -n 8", "a line of 'conv2d': use one of miopendriver, ckprofiler"),
         ("MIOpenDriver convint8 -n 8", "MIOpenDriver 'convint8': use one of conv, convfp16, convbfp16"),
-        ("MIOpenDriver conv -n eight", "-n 'eight': this is no whole number"),
+        ("MIOpenDriver conv -n eight", "--batchsize 'eight': this is no whole number"),
+        ("MIOpenDriver conv -n 8 --fast 1", "MIOpenDriver has no flag '--fast'"),
+        ("MIOpenDriver conv -F 8", "MIOpenDriver -F '8'"),
+        ("MIOpenDriver conv -m trans", "--mode 'trans': use one of conv"),
+        ("MIOpenDriver conv -z circular", "--pad_mode 'circular': use one of default, same, valid"),
+        ("MIOpenDriver conv -r 1", "--pad_val '1': only 0 is a problem here"),
         ("MIOpenDriver conv -n 8 -c", "-c has no value"),
         ("ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 1 128", "10 numbers fit no 2D or 3D convolution"),
         ("ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 1 8 8 8 3 3 9 9 2 2 1 1 1 1 1 2", "pad_w is 1 on the left and 2"),
         ("MIOpenDriver conv -n 8 -c 8 -k 8 -H 9 -W 9 --in_d 1 --fil_d 1 --spatial_dim 3", "a 3D problem without depth"),
-        ("MIOpenDriver conv -n 8 -c 8 -k 8 -H 9 -W 9 -_ 3", "a 3D problem without depth"),
+        ("MIOpenDriver conv -n 8 -c 8 -k 8 -H 9 -W 9 -_ 3 -! 1 -@ 1", "a 3D problem without depth"),
         (
             "ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 3 1 8 8 8 1 3 3 1 9 9 1 1 1 1 1 1 0 1 1 0 1 1",
             "a 3D problem without depth",

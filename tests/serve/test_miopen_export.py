@@ -292,15 +292,16 @@ def test_lines_that_are_no_problem_are_counted_by_their_reason(tmp_path):
         "\n".join([
             LINE.format(n=5, f=0), LINE.format(n=5, f=4), LINE.format(n=5, f=1).replace("-m conv", "-m trans"),
             LINE.format(n=5, f=1).replace("Driver conv ", "Driver bnorm "), f"{LINE.format(n=5, f=1)} --in_layout NHWC",
-            LINE.format(n=5, f=1).replace("-k 64 ", ""), LINE.format(n=5, f=1).replace("-c 64", "-c '64"), "nothing",
+            LINE.format(n=5, f=1).replace("-k 64 ", ""), LINE.format(n=6, f=1).replace("-c 64", "-c '64"), "nothing",
         ])
     )  # fmt: skip
     read = read_problem_lists([tmp_path / "log"], [Operation.parse(one) for one in OPERATIONS], "NCHW")
-    assert [problem.variant for problem in read.problems] == ["forward", "bwd_data"]
+    assert [(one.variant, one.N, one.K) for one in read.problems] == [
+        ("forward", 5, 64), ("bwd_data", 5, 64), ("forward", 5, 32), ("forward", 6, 64)
+    ]  # fmt: skip
     assert {problem.layout for problem in read.problems} == {"NCHW"}
-    assert read.refused.total() == 6
+    assert read.notes == ["assumed in 1 lines, which do not say it: -k 32"] and read.refused.total() == 4
     assert any("no model of bwd_weight in fp32" in reason for reason in read.refused)
-    assert any("without K" in reason for reason in read.refused)
     (tmp_path / "empty").write_text("nothing\n")
     with pytest.raises(UserError, match="empty"):
         read_problem_lists([tmp_path / "empty"], [])

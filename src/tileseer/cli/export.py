@@ -60,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
     )
     export = miopen_export.export_models(models, list(listed.problems), settings)
     path = miopen_export.write_export(args.output, args.user.name, export)
-    notes = (
-        [] if args.system else ["without --system, predictions also replace what only the installation has measured"]
-    )
+    notes = listed.notes
+    if not args.system:
+        notes.append("without --system, predictions also replace what only the installation has measured")
     content = {
         "file": path,
         "arch": index.arch,

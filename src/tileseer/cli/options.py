@@ -98,8 +98,14 @@ def problem(args: argparse.Namespace) -> Problem:
     dims: dict[str, int] = {}
     layout = getattr(args, "layout", None) or ""
     if args.problem and driver_lines.is_line(args.problem):
-        variant, dtype, dims = driver_lines.parse_line(args.problem)
-        layout = layout or ("layout" in args and driver_lines.layout_of(args.problem)) or ""
+        line = driver_lines.parse_line(args.problem)
+        variant, dtype, dims = line.directions[0], line.dtype, line.dims
+        layout = layout or ("layout" in args and line.layout) or ""
+        assumed = [line.assumed] if line.assumed else []
+        if len(line.directions) > 1 and not args.variant:
+            assumed.append(f"{variant} of {', '.join(line.directions)} (--variant)")
+        if assumed:
+            print(f"assumed, as --problem does not say it: {'; '.join(assumed)}", file=sys.stderr)
     elif args.problem:
         dims = _parse_dims(args.problem)
     dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}

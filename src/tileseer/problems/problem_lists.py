@@ -5,6 +5,7 @@ lines of MIOpenDriver if ``MIOPEN_ENABLE_LOGGING_CMD=1`` is set.
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from tileseer.problems import driver_lines, layers, problem_csv
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 
-LINE = re.compile(r"\S*(?:MIOpenDriver|ckProfiler)\s.*")
+LINE = re.compile(r"\S*(?:MIOpenDriver|ckProfiler)(?:\.exe)?[\"']?\s.*", re.IGNORECASE)
 LAYOUT_WORDS = (*LAYOUTS, *DEEP_LAYOUTS.values())
 
 
@@ -29,6 +30,15 @@ class ProblemList:
     """In their order; one without a layout means every layout."""
     refused: Counter[str] = field(default_factory=Counter)
     """How many lines each reason refused."""
+    assumed: Counter[str] = field(default_factory=Counter)
+    """How many lines each text of defaults is of."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What was assumed of lines, in words."""
+        return [
+            f"assumed in {count:,} lines, which do not say it: {text}" for text, count in self.assumed.most_common()
+        ]
 
 
 def read_problems(path: Path, operations: Sequence[str]) -> dict[str, list[Problem]]:
@@ -37,6 +47,7 @@ def read_problems(path: Path, operations: Sequence[str]) -> dict[str, list[Probl
     ``UserError`` names file, line and value, or says that no problem is left.
     """
     read = read_problem_lists([path], list(map(Operation.parse, operations)))
+    print("".join(f"{note}\n" for note in read.notes), end="", file=sys.stderr)
     by_operation: dict[str, list[Problem]] = {operation: [] for operation in operations}
     for problem in read.problems:
         by_operation[f"{problem.variant}_{problem.dtype}"].append(problem)
@@ -56,13 +67,22 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
     for path in paths:
         with opened(path, LARGEST_TABLE) as stream:
             # A program logs a convolution each time that it runs.
-            lines = dict.fromkeys(match[0] for line in stream if (match := LINE.search(line.decode(errors="replace"))))
+            texts = (line.decode(errors="replace") for line in stream)
+            first = next(texts, "")
+            lines = dict.fromkeys(match[0] for text in (first, *texts) if (match := LINE.search(text)))
         if not lines:
+            if not {"N", "C"} & {word.strip().lstrip("\ufeff") for word in first.split(",")}:
+                raise UserError(
+                    f"{path}: has no line of MIOpenDriver or ckProfiler, and its first line is no header with columns "
+                    f"{', '.join(problem_csv.REQUIRED_DIMS)}"
+                )
             read.problems |= dict.fromkeys(_of_csv(path, operations))
         for one in lines:
             try:
-                read.problems |= dict.fromkeys(_of_line(one, operations, layout))
-            except (UserError, ValueError) as error:
+                line = driver_lines.parse_line(one)
+                read.problems |= dict.fromkeys(_of_line(line, operations, layout))
+                read.assumed.update([line.assumed] * bool(line.assumed))
+            except UserError as error:
                 read.refused[str(error).removeprefix("--problem: ")] += 1
     return read
 
@@ -92,14 +112,10 @@ def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
                     raise UserError(f"{path}, line {line}: {error}") from error
 
 
-def _of_line(line: str, operations: Sequence[Operation], layout: str) -> list[Problem]:
+def _of_line(line: driver_lines.Line, operations: Sequence[Operation], layout: str) -> list[Problem]:
     """Return the problems of a line, of those ``operations`` that it is for."""
-    variant, dtype, dims = driver_lines.parse_line(line)
-    missing = [name for name in problem_csv.REQUIRED_DIMS if name not in dims]
-    if missing:
-        raise UserError(f"a line without {', '.join(missing)}")
-    chosen = [one for one in operations if one.dtype == dtype and variant in (None, one.variant)]
+    chosen = [one for one in operations if one.dtype == line.dtype and one.variant in line.directions]
     if not chosen:
-        raise UserError(f"there is no model of {variant or 'any direction'} in {dtype}")
-    own = driver_lines.layout_of(line) or layout
-    return [Problem.from_dims(one.variant, dtype, **dims).with_layout(own) for one in chosen]
+        raise UserError(f"there is no model of {' or '.join(line.directions)} in {line.dtype}")
+    own = line.layout or layout
+    return [Problem.from_dims(one.variant, line.dtype, **line.dims).with_layout(own) for one in chosen]
