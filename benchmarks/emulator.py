@@ -62,7 +62,7 @@ def executed(library: abi.DriverLibrary, emulated: EmulatedDriver, name: str) ->
     emulated.opcodes.clear()
     kernel, index = parse(name), library.find_kernel(name.encode())
     options = abi.ConvOptions(**launch_options(Timing()))
-    for problem, split_k in supported_problems(kernel, tiny_problems(kernel)):
+    for problem, split_k, _ in supported_problems(kernel, tiny_problems(kernel)):
         numbers = abi.ConvProblem(*problem_numbers(vars(problem), problem.variant, split_k))
         library.verify(index, ctypes.byref(numbers), ctypes.byref(options), ctypes.byref(abi.ConvCheck()))
     return emulated.opcodes.total(), spent

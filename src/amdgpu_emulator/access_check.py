@@ -3,8 +3,9 @@
 Two accesses race if two waves touch a byte, at least one of them writes, and nothing orders the two. A barrier orders
 the waves of a workgroup. So the accesses of a wave belong to *epochs*, which its barriers separate. An access takes
 place at any time between its issue and the wait that completes it, and belongs to all epochs in between. Two accesses
-of one workgroup race if they share an epoch, two of different workgroups in any case. Atomic accesses do not race with
-each other. One order of the waves is enough, since what decides are epochs and not the order.
+of one workgroup race if they share an epoch, two of different workgroups unless one of them has published (module
+``publication``). Atomic accesses do not race with each other. One order of the waves is enough, since what decides are
+epochs and not the order.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from amdgpu_emulator.publication import AGENT_SCOPE, SC0, Event, Fence, Publication
 
 if TYPE_CHECKING:
     from amdgpu_emulator.memory import Allocation, Array, Touch
@@ -38,7 +41,7 @@ class Access:
     address: int
     """Of the instruction, in the code object."""
     what: str
-    """``load``, ``store`` or ``atomic``."""
+    """``load``, ``store``, ``atomic``, or ``atomic load`` and ``atomic store`` of agent scope."""
     source: str = ""
     """File and line, or empty."""
 
@@ -88,7 +91,7 @@ class UnwrittenLoad:
 
 
 @dataclass(slots=True)
-class _Record:
+class Record:
     """What one instruction of some waves touched in one allocation."""
 
     workgroup: tuple[int, int, int]
@@ -103,6 +106,12 @@ class _Record:
     """The first and the last one."""
     swaps: bool
     """Whether it stores only where memory is as expected."""
+    number: int = 0
+    """Accesses that its waves had issued before."""
+    order: int = 0
+    """Accesses of the launch that were done before."""
+    is_settled: bool = True
+    """Whether those of its waves to memory were done when it was issued."""
 
     def units(self, unit: int) -> tuple[Array, Array]:
         """Return the numbers of the units of so many bytes that it touched, and the wave of each."""
@@ -112,31 +121,41 @@ class _Record:
         """Return the offset behind the bytes of a lane that touched the one at an offset."""
         return int(self.at[(self.at <= offset) & (offset < self.at + self.size)].max()) + self.size
 
-    def races_with(self, other: _Record) -> bool:
+    def races_with(self, other: Record) -> bool:
         """Return whether nothing orders accesses of two waves to the same byte."""
         begin, end = max(self.epochs[0], other.epochs[0]), min(self.epochs[1], other.epochs[1])
-        is_harmless = self.what == other.what != "store"
+        kinds = {self.what, other.what}
+        is_harmless = kinds <= {"load", "atomic load"} or kinds <= {"atomic", "atomic load", "atomic store"}
         return not is_harmless and (self.workgroup != other.workgroup or begin <= end)
 
 
 class AccessCheck:
     """Watches the accesses of a launch."""
 
-    def __init__(self, kernel: str, source: Callable[[int], str], races: bool = True, memory: bool = True) -> None:
+    def __init__(
+        self, kernel: str, source: Callable[[int], str], races: bool = True, memory: bool = True, arch: str = ""
+    ) -> None:
         self._kernel, self._source = kernel, source
         """File and line of an address."""
+        # There a cache is in front of the memory that all workgroups share.
+        self._writes_back = arch != "gfx90a"
+        self._agent_bits = AGENT_SCOPE if self._writes_back else SC0
+        self._fences: list[Fence] = []
+        self._order = 0
         self.touched: list[Touch] = []
         """What the access touches that takes place at this moment; allocations append to it."""
         self._wants_races, self._wants_memory = races, memory
         self._unwritten: dict[tuple[str, int], UnwrittenLoad] = {}
-        self._local: list[_Record] = []
-        self._global: dict[Allocation, list[_Record]] = defaultdict(list)
+        self._local: list[Record] = []
+        self._global: dict[Allocation, list[Record]] = defaultdict(list)
         self._races: dict[tuple[object, ...], Race] = {}
 
     def note(self, w: Waves, transfer: Transfer) -> None:
         """Keep what an access has touched that was just completed."""
         for allocation, lanes, at, size, what in self.touched:
             waves, kind = w.waves_of(lanes), "atomic" if transfer.atomic else what.replace("unwritten", "load")
+            if transfer.scope & self._agent_bits and (kind == "load" or (kind == "store" and self._writes_back)):
+                kind = f"atomic {kind}"
             if what == "unwritten":
                 key = allocation.name, transfer.address
                 if self._wants_memory and key not in self._unwritten:
@@ -147,9 +166,18 @@ class AccessCheck:
             elif self._wants_races and allocation is not w.scratch:
                 epochs = transfer.epoch, w.epoch
                 swaps = transfer.atomic.startswith("CMPSWAP")
-                record = _Record(w.group.number, waves, at, size, transfer.address, kind, epochs, swaps)
+                record = Record(
+                    w.group.number, waves, at, size, transfer.address, kind, epochs, swaps,
+                    transfer.number, self._order, transfer.is_settled,
+                )  # fmt: skip
+                self._order += 1
                 (self._local if allocation is w.lds else self._global[allocation]).append(record)
         self.touched.clear()
+
+    def note_fence(self, w: Waves, writes_back: bool, epoch: int, number: int) -> None:
+        """Keep that a cache was written back or invalidated; ``epoch`` and ``number`` are those of its issue."""
+        waves = frozenset(w.numbers.tolist())
+        self._fences.append(Fence(writes_back, w.group.number, waves, (epoch, w.epoch), number, self._order))
 
     def unwritten(self) -> list[UnwrittenLoad]:
         """Return the loads of bytes that nothing has written; at most one for each instruction."""
@@ -157,7 +185,7 @@ class AccessCheck:
 
     def end_workgroup(self, lds: Allocation) -> None:
         """Look for races in the LDS of a workgroup that has ended."""
-        by_epoch: dict[int, list[_Record]] = defaultdict(list)
+        by_epoch: dict[int, list[Record]] = defaultdict(list)
         for record in self._local:
             for epoch in range(record.epochs[0], record.epochs[1] + 1):
                 by_epoch[epoch].append(record)
@@ -167,12 +195,13 @@ class AccessCheck:
 
     def races(self) -> list[Race]:
         """Return all races of the launch, those of the LDS first; at most one for each pair of instructions."""
+        published = Publication(self._global, self._fences, self._writes_back)
         for allocation, records in self._global.items():
-            self._report(allocation, _without_expectations(records))
+            self._report(allocation, _without_expectations(records), published)
         self._global.clear()
         return list(self._races.values())[:MOST_FINDINGS]
 
-    def _report(self, allocation: Allocation, records: list[_Record]) -> None:
+    def _report(self, allocation: Allocation, records: list[Record], published: Publication | None = None) -> None:
         """Note a race for each pair of instructions that touch the same byte, and that nothing orders."""
         places, unit = _contested(records, len(allocation.u8))
         touching: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -189,11 +218,20 @@ class AccessCheck:
             seen.add(key)
             for (one, first), (other, second) in combinations(accesses, 2):
                 pair = records[one], records[other]
-                if pair[0].races_with(pair[1]) and (pair[0].workgroup, first) != (pair[1].workgroup, second):
-                    self._note_race(allocation, place * unit, pair, (first, second))
+                if not pair[0].races_with(pair[1]) or (pair[0].workgroup, first) == (pair[1].workgroup, second):
+                    continue
+                if self._is_flag(pair) or (
+                    published and published.orders(Event(pair[0], first), Event(pair[1], second))
+                ):
+                    continue
+                self._note_race(allocation, place * unit, pair, (first, second))
+
+    def _is_flag(self, pair: tuple[Record, Record]) -> bool:
+        """Return whether a load of agent scope meets a store; without a cache to write back, stores have no scope."""
+        return not self._writes_back and {pair[0].what, pair[1].what} == {"store", "atomic load"}
 
     def _note_race(
-        self, allocation: Allocation, offset: int, records: tuple[_Record, _Record], waves: tuple[int, int]
+        self, allocation: Allocation, offset: int, records: tuple[Record, Record], waves: tuple[int, int]
     ) -> None:
         key = (allocation.name, *sorted((record.address, record.what) for record in records))
         if key not in self._races:
@@ -205,7 +243,7 @@ class AccessCheck:
             self._races[key] = Race(self._kernel, allocation.name, offset, size, first, second)
 
 
-def _without_expectations(records: list[_Record]) -> list[_Record]:
+def _without_expectations(records: list[Record]) -> list[Record]:
     """Return the records without loads of what their wave swaps later, which only say what it expects (bf16 sums)."""
     if not any(record.swaps for record in records):
         return records
@@ -224,7 +262,7 @@ def _without_expectations(records: list[_Record]) -> list[_Record]:
     return kept[::-1]
 
 
-def _contested(records: Sequence[_Record], size: int) -> tuple[Array, int]:
+def _contested(records: Sequence[Record], size: int) -> tuple[Array, int]:
     """Return the units that several waves touch and one of them writes, whatever their epochs, and the bytes of a unit.
 
     Atomic accesses are writes to all but each other.
@@ -237,7 +275,7 @@ def _contested(records: Sequence[_Record], size: int) -> tuple[Array, int]:
     touched: dict[str, tuple[Array, Array]] = {}
     for what in ("store", "atomic", "load"):
         parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        for record in (record for record in records if record.what == what):
+        for record in (record for record in records if record.what.partition(" ")[0] == what):
             units, waves = record.units(unit)
             parts.append((units, waves + (1 + _WAVE_NUMBERS * groups[record.workgroup])))
         touched[what] = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])

@@ -13,6 +13,8 @@ _LONGEST = 16
 _ENCODING = re.compile(r"_(E32|E64|SDWA|DPP16?)$")
 _VOP3P, _OLD_BF16, _MOVED = b"\xd3", range(0x63, 0x68), 6
 """The products of bf16 have other numbers on gfx90a (there ..._bf16_1k), in the same order."""
+_OLD_INVALIDATE, _INVALIDATE = (b"\xf8\xe0", b"\xfc\xe0"), b"\x00\x80\xa4\xe0"
+"""``buffer_wbinvl1`` and ``..._vol`` of gfx90a, and the instruction that does the same later: ``buffer_inv sc1``."""
 _OLD_NAMES = {"V_DOT2C_F32_BF16": "V_MAC_F32", "V_FMAMK_F32": "V_MADMK_F32", "V_FMAAK_F32": "V_MADAK_F32"}
 """What opcodes of later GPUs mean on gfx90a: a product and a sum, each rounded."""
 
@@ -34,6 +36,8 @@ def _decode(content: bytes, arch: str) -> Instruction:
 
     if arch == "gfx90a" and content[3:4] == _VOP3P and content[2] & 0x7F in _OLD_BF16:
         content = content[:2] + bytes([content[2] - _MOVED]) + content[3:]
+    if arch == "gfx90a" and content[2:4] in _OLD_INVALIDATE:
+        content = _INVALIDATE + content[4:]
     return decode_inst(content, "cdna")
 
 

@@ -75,14 +75,14 @@ class EmulatedGpu:
             )
         if min(dynamic_lds, seed) < 0:
             raise ValueError(f"dynamic_lds: {dynamic_lds}, seed: {seed}; both are at least 0")
-        watch = AccessCheck(kernel, code.source, "races" in check, "memory" in check) if check else None
+        watch = AccessCheck(kernel, code.source, "races" in check, "memory" in check, code.arch) if check else None
         sizes = _three("grid", grid), _three("block", block), dynamic_lds
         dispatch = Dispatch(machine_code, descriptor, _KERNARG, *sizes, watch, most_instructions)
         machine_code.begin_launch()
         buffers = {i: _bytes_of(one, i) for i, one in enumerate(arguments) if isinstance(one, np.ndarray)}
         if no_buffers := set(unwritten) - set(buffers):
             raise ValueError(f"unwritten: {sorted(no_buffers)}; the arguments that are buffers are {[*buffers]}")
-        addresses = {number: _BUFFERS + number * _STRIDE for number in buffers}
+        addresses = {number: _address(number, len(buffer)) for number, buffer in buffers.items()}
         values = [
             addresses[i].to_bytes(8, "little") if i in buffers else _value(one, i) for i, one in enumerate(arguments)
         ]
@@ -112,8 +112,13 @@ class EmulatedGpu:
             base, content = _CODE + len(self._loaded) * _STRIDE, np.zeros(len(code.image) + code.zeros, np.uint8)
             content[: len(code.image)] = np.frombuffer(code.image, np.uint8)
             self.memory.map(base, content, "the code object")
-            self._loaded[code] = MachineCode(code.image, base, code.arch, code.text)
+            self._loaded[code] = MachineCode(code.image, base, code.arch, code.text, code.source)
         return self._loaded[code]
+
+
+def _address(number: int, size: int) -> int:
+    """Return where a buffer begins, so that a multiple of 4 GiB lies in its middle: an address has two words."""
+    return _BUFFERS + (number + 1) * _STRIDE - (size // 2 // 256 * 256 or min(size // 2, 16))
 
 
 def _bytes_of(argument: Array, number: int) -> Array:

@@ -43,15 +43,16 @@ class Dispatch:
         """Execute all workgroups. With seed 0 waves run in lock step, and accesses wait as long as they may."""
         rng = np.random.default_rng(seed)
         count = int(np.prod(self.grid))
-        for number in rng.permutation(count) if seed else range(count):
+        for place, number in enumerate(rng.permutation(count) if seed else range(count)):
             x, rest = int(number) % self.grid[0], int(number) // self.grid[0]
-            self._run_workgroup((x, rest % self.grid[1], rest // self.grid[1]), memory, rng if seed else None)
+            group = (x, rest % self.grid[1], rest // self.grid[1])
+            self._run_workgroup(group, count - 1 - place, memory, rng if seed else None)
 
     def _run_workgroup(
-        self, number: tuple[int, int, int], memory: GlobalMemory, rng: np.random.Generator | None
+        self, number: tuple[int, int, int], not_run: int, memory: GlobalMemory, rng: np.random.Generator | None
     ) -> None:
         count = -(-int(np.prod(self.block)) // LANES)
-        group = Workgroup(number, count, self.most_instructions)
+        group = Workgroup(number, count, self.most_instructions, not_run)
         lds_bytes = self.kernel.lds_bytes + self.dynamic_lds
         lds = Allocation(_poison(lds_bytes), "the LDS of a workgroup", is_written=False)
         lds.touched = self.check.touched if self.check else None

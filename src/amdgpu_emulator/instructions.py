@@ -22,10 +22,17 @@ _MEMORY = {
 }
 _WITHOUT_EFFECT = frozenset(
     ("S_NOP", "S_SETPRIO", "S_SLEEP", "S_ICACHE_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_SETHALT", "S_INCPERFLEVEL",
-     "S_DECPERFLEVEL", "S_TTRACEDATA", "BUFFER_WBL2", "BUFFER_INV", "BUFFER_WBINVL1", "BUFFER_WBINVL1_VOL",
-     "BUFFER_INVL2", "V_NOP")
+     "S_DECPERFLEVEL", "S_TTRACEDATA", "V_NOP")
 )  # fmt: skip
 """Instructions without an effect on results: memory here is always coherent."""
+
+
+def polls_memory(inst: Instruction, name: str) -> bool:
+    """Return whether an instruction reads what other workgroups may write, as one does that waits for them."""
+    if type(inst).__name__ == "SMEM":
+        return "LOAD" in name and bool(inst.glc)
+    reads = "_LOAD_" in name or "_ATOMIC_" in name
+    return type(inst).__name__ in ("FLAT", "GLOBAL", "MUBUF") and reads and bool(inst.sc0 or inst.sc1)
 
 
 def accesses_memory(inst: Instruction) -> bool:

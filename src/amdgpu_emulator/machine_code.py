@@ -46,13 +46,22 @@ class BasicBlock:
     opcodes: list[str]
     jump: Jump
     """Sets the next address of the waves; says why they stop, if they do."""
+    polls: list[int]
+    """Addresses of the instructions that read what other workgroups may write."""
 
 
 class MachineCode:
     """The image of one code object, which lies in memory from the address ``base`` on."""
 
-    def __init__(self, image: bytes, base: int, arch: str, text: tuple[int, int] | None = None) -> None:
-        """``text``: first address of the image's machine code, and the one behind it; ``None``: all of the image."""
+    def __init__(
+        self, image: bytes, base: int, arch: str, text: tuple[int, int] | None = None,
+        source: Callable[[int], str] = lambda address: "",
+    ) -> None:  # fmt: skip
+        """``text``: first address of the image's machine code, and the one behind it; ``None``: all of the image.
+
+        ``source``: file and line of an address, or empty.
+        """
+        self._source = source
         self._image, self.base, self._arch = image, base, arch
         self._text = text or (0, len(image))
         self._blocks: dict[int, BasicBlock] = {}
@@ -104,7 +113,14 @@ class MachineCode:
             loop = [start for start, times in recent.items() if times > 1]
             blocks = loop or [w.pc]
             begin, end = min(blocks) - self.base, self._blocks[max(blocks)].addresses[-1] - self.base
-            where = f"the {'loop' if loop else 'code'} from {begin:#x} to {end:#x}"
+            source = self._source(begin)
+            where = f"the {'loop' if loop else 'code'} from {begin:#x} to {end:#x}" + (f" ({source})" if source else "")
+            polls = [address - self.base for start in loop for address in self._blocks[start].polls]
+            if polls and w.group.not_run:
+                raise UnsupportedInstruction(
+                    f"wave {wave} of workgroup {w.group.number} waits in {where}, by what it reads at {min(polls):#x}, "
+                    f"for one of the {w.group.not_run} workgroups that have not run: they run one after the other"
+                )
             raise EmulationHang(
                 f"wave {wave} of workgroup {w.group.number} does not end: it is in {where} when the waves of the "
                 "workgroup have executed all instructions that they may"
@@ -123,7 +139,7 @@ class MachineCode:
         return {address - self.base for start in runs for address in self._blocks[start].addresses}
 
     def _translate(self, start: int) -> BasicBlock:
-        block = BasicBlock([], [], [], lambda w: END)
+        block = BasicBlock([], [], [], lambda w: END, [])
         address = start
         while len(block.addresses) < _LONGEST_BLOCK:
             if not self._text[0] <= address - self.base < self._text[1] or address % 4:
@@ -139,6 +155,8 @@ class MachineCode:
             if jump is not None:
                 block.jump = jump
                 return block
+            if instructions.polls_memory(inst, name):
+                block.polls.append(address)
             try:
                 step = instructions.translate(inst, name)
                 block.steps.append(_at(address - self.base, step) if instructions.accesses_memory(inst) else step)

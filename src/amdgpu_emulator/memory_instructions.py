@@ -14,6 +14,7 @@ from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.memory import WORD_BYTES, Accesses, Array
 from amdgpu_emulator.operands import ACC, VGPR, operand_reader
+from amdgpu_emulator.publication import AGENT_SCOPE
 from amdgpu_emulator.vector_operations import bf16
 from amdgpu_emulator.wave import (
     LANES,
@@ -152,10 +153,11 @@ def translate_scratch(inst: Instruction, name: str) -> Step:
 
 def _load_or_store(inst: Instruction, name: str, locate: Locate) -> Step:
     kind, _, what = name.partition("_")[2].partition("_")
+    scope = inst.sc0 | inst.sc1 << 1
     if kind == "LOAD" and what in _LOADS:
-        return load_step(*_LOADS[what], vector_row(inst.vdst.offset, inst.acc), locate, _vm)
+        return load_step(*_LOADS[what], vector_row(inst.vdst.offset, inst.acc), locate, _vm, scope)
     if kind == "STORE" and what in _STORES:
-        return store_step(*_STORES[what], vector_row(inst.data.offset, inst.acc), locate, _vm)
+        return store_step(*_STORES[what], vector_row(inst.data.offset, inst.acc), locate, _vm, scope)
     raise UnsupportedInstruction(name)
 
 
@@ -164,17 +166,23 @@ def translate_buffer(inst: Instruction, name: str) -> Step:
     kind, _, what = name.partition("_")[2].partition("_")
     if inst.idxen:
         raise UnsupportedInstruction(f"{name} with an index")
-    locate, row = _locate_in_buffer(inst, name), vector_row(inst.vdata.offset, inst.acc)
+    if name in ("BUFFER_WBL2", "BUFFER_INV"):
+        return _cache_step(name, inst.sc0 | inst.sc1 << 1)
+    locate, row, scope = (
+        _locate_in_buffer(inst, name),
+        vector_row(inst.vdata.offset, inst.acc),
+        inst.sc0 | inst.sc1 << 1,
+    )
     if kind == "LOAD" and what in _LOADS:
         size, how = _LOADS[what]
         if not inst.lds:
-            return load_step(size, how, row, locate, _vm)
+            return load_step(size, how, row, locate, _vm, scope)
         if how == "words":
             return _load_to_lds(size, inst.offset, locate)
     if inst.lds:
         raise UnsupportedInstruction(f"{name} with LDS")
     if kind == "STORE" and what in _STORES:
-        return store_step(*_STORES[what], row, locate, _vm)
+        return store_step(*_STORES[what], row, locate, _vm, scope)
     if kind == "ATOMIC" and what in _ATOMICS:
         return atomic_step(what, row, row if inst.sc0 else None, locate, _vm)
     raise UnsupportedInstruction(name)
@@ -233,7 +241,7 @@ def vector_row(register: int, acc: bool) -> int:
     return register - VGPR + (ACC if acc else 0)
 
 
-def load_step(size: int, how: str, row: int, locate: Locate, queue: Queue) -> Step:
+def load_step(size: int, how: str, row: int, locate: Locate, queue: Queue, scope: int = 0) -> Step:
     """Load ``size`` bytes per lane to registers from ``row`` on; ``how`` as in ``_LOADS``."""
     nothing = UNWRITTEN_WORDS[: 0 if how in ("low", "high") else max(1, size // WORD_BYTES)]
 
@@ -244,12 +252,12 @@ def load_step(size: int, how: str, row: int, locate: Locate, queue: Queue) -> St
     def step(w: Waves) -> None:
         accesses = locate(w, size)
         w.write(row, nothing, accesses.lanes)
-        w.issue(queue(w), Transfer((accesses,), complete))
+        w.issue(queue(w), Transfer((accesses,), complete, scope=scope))
 
     return step
 
 
-def store_step(size: int, high: bool, row: int, locate: Locate, queue: Queue) -> Step:
+def store_step(size: int, high: bool, row: int, locate: Locate, queue: Queue, scope: int = 0) -> Step:
     """Store ``size`` bytes per lane from registers from ``row`` on; ``high``: of the upper half."""
 
     def complete(_: Waves, transfer: Transfer) -> None:
@@ -260,9 +268,28 @@ def store_step(size: int, high: bool, row: int, locate: Locate, queue: Queue) ->
         values = w.v[row : row + max(1, size // WORD_BYTES), accesses.lanes]
         if high:
             values >>= np.uint32(16)
-        w.issue(queue(w), Transfer((accesses,), complete, values))
+        w.issue(queue(w), Transfer((accesses,), complete, values, scope=scope))
 
     return step
+
+
+def _cache_step(name: str, scope: int) -> Step:
+    """Write back or invalidate caches. Memory here is coherent: it only orders accesses for the check of races."""
+    is_agent = scope & AGENT_SCOPE
+
+    def written_back(w: Waves, transfer: Transfer) -> None:
+        if w.check is not None and is_agent:
+            w.check.note_fence(w, True, transfer.epoch, transfer.number)
+
+    def write_back(w: Waves) -> None:
+        # As an access of no lane, for which waits wait.
+        w.issue(w.vm, Transfer((Accesses(w.memory, w.every[:0], w.every[:0]),), written_back))
+
+    def invalidate(w: Waves) -> None:
+        if w.check is not None and is_agent:
+            w.check.note_fence(w, False, w.epoch, w.issued)
+
+    return write_back if name == "BUFFER_WBL2" else invalidate
 
 
 def atomic_step(operation: str, row: int, back: int | None, locate: Locate, queue: Queue) -> Step:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,6 +41,12 @@ class Transfer:
     """Of the instruction, in the code object."""
     epoch: int = 0
     """Of its issue."""
+    scope: int = 0
+    """Bits ``sc0`` and ``sc1`` of a load or store."""
+    number: int = 0
+    """Accesses that its waves had issued before."""
+    is_settled: bool = True
+    """Whether those of them to global memory were done."""
 
     def of_waves(self, which: Sequence[int]) -> Transfer:
         """Return the part of some waves, by their place among those that issued it."""
@@ -49,7 +55,7 @@ class Transfer:
         lanes = np.searchsorted(which, waves[kept]) * LANES + self.places[0].lanes[kept] % LANES
         places = tuple(place.of_lanes(kept, lanes) for place in self.places)
         data = self.data[:, kept] if self.data.size else self.data
-        return Transfer(places, self.complete, data, self.atomic, self.address, self.epoch)
+        return replace(self, places=places, data=data)
 
 
 Pending = deque[Transfer]
@@ -63,6 +69,8 @@ class Workgroup:
     waves: int = 1
     left: int = sys.maxsize
     """Instructions that its waves may still execute."""
+    not_run: int = 0
+    """Workgroups of the launch that begin after this one."""
     recent: dict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     """By wave: how often it has executed each basic block, since few instructions are left."""
 
@@ -82,6 +90,8 @@ class Waves:
         self.group, self.check = group or Workgroup(), check
         self.epoch = 0
         """Barriers that are behind the waves."""
+        self.issued = 0
+        """Accesses to memory that the waves have issued."""
         self.at = 0
         """Address in the code object of the access that is issued, or that takes place."""
         self.every = np.arange(self.count * LANES)
@@ -112,6 +122,7 @@ class Waves:
                 self.numbers[which].tolist(), self.memory, self.lds, self.scratch, self.eager, self.group, self.check
             )
             part.epoch, part.pc, part.scc = self.epoch, target, [self.scc[wave] for wave in which]
+            part.issued = self.issued
             part.v[:] = self.v.reshape(REGISTER_ROWS, self.count, LANES)[:, which].reshape(REGISTER_ROWS, -1)
             part.s_by_wave[:] = self.s_by_wave[which]
             part.refresh_exec()
@@ -158,6 +169,8 @@ class Waves:
     def issue(self, queue: Pending, transfer: Transfer) -> None:
         """Do an access to memory, now or at the wait for it."""
         transfer.address, transfer.epoch = self.at, self.epoch
+        transfer.number, transfer.is_settled = self.issued, not self.vm
+        self.issued += 1
         if self.eager:
             self._complete(transfer)
         else:

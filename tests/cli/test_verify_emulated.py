@@ -36,7 +36,7 @@ def test_a_larger_sample_has_the_smaller_one(tmp_path, monkeypatch, capsys):
     executed = []
 
     def verdicts(workshop, kernels, jobs):
-        executed.append((workshop.arch, workshop.fewest, {kernel.name for kernel in kernels}))
+        executed.append((workshop.arch, workshop.few, {kernel.name for kernel in kernels}))
         return [KernelVerdict(kernel.name, "ok") for kernel in kernels]
 
     monkeypatch.setattr("tileseer.serve.emulation.verdicts", verdicts)
@@ -46,7 +46,7 @@ def test_a_larger_sample_has_the_smaller_one(tmp_path, monkeypatch, capsys):
         assert main.main(["verify", str(path), "--emulate", "--arch", "gfx942", "--sample", sample, "--quick"]) == 0
     assert "8 kernels executed on an emulated gfx942, 0 failed" in capsys.readouterr().out
     (few, many) = (names for _, _, names in executed)
-    assert [(arch, most) for arch, most, _ in executed] == [("gfx942", 1)] * 2
+    assert [(arch, is_quick) for arch, is_quick, _ in executed] == [("gfx942", True)] * 2
     assert len(few) == 5 and len(many) == 8 and few < many
 
 

@@ -7,33 +7,49 @@ import math
 import pytest
 
 from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.measure.emulated_problems import REDUCTION_STEPS, tiny_problems
+from tileseer.measure.emulated_problems import GRIDS, REDUCTION_STEPS, SLICES, TALL, WIDE, tiny_problems
 from tileseer.measure.harness.supervisor import Request, Supervisor
 from tileseer.problems.problem import Problem
 
 
+def sizes(kernel, pair):
+    """Rows, columns and steps of the implicit GEMM of a group, in tiles; those at the edges may be parts."""
+    p = pair.problem
+    pixels, taps = p.N * math.prod(p.output), p.Z * p.Y * p.X
+    m, n, k = {
+        "forward": (pixels, p.K // p.G, p.C // p.G * taps),
+        "bwd_data": (p.N * p.Di * p.Hi * p.Wi, p.C // p.G, p.K // p.G * taps),
+        "bwd_weight": (p.K // p.G, p.C // p.G * taps, pixels),
+    }[kernel.variant]
+    return m / kernel.tile_m, n / kernel.tile_n, k / kernel.tile_k / pair.split_k
+
+
 @pytest.mark.parametrize("variant", ["fwd", "bwd_data", "bwd_weight"])
 @pytest.mark.parametrize("shape", ["nhwgc_2d", "ndhwgc_3d"])
-def test_tiny_problems_reach_the_corners(variant, shape):
-    kernel = parse(f"grouped_conv_{variant}_bf16_{shape}_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32")
+@pytest.mark.parametrize("tile", ["64x64x64_2x2x1_16x16x32", "16x64x64_1x4x1_16x16x16", "256x32x16_4x1x1_32x32x16"])
+@pytest.mark.parametrize("more", ["", "_vec1_1_1", "_gm2"])
+def test_tiny_problems_reach_the_corners(variant, shape, tile, more):
+    kernel = parse(f"grouped_conv_{variant}_bf16_{shape}_mem_cshuffle_intrawave_{tile}{more}")
     pairs = tiny_problems(kernel)
-    problems = [problem for problem, _ in pairs]
+    problems = [pair.problem for pair in pairs]
     assert all(isinstance(p, Problem) and p.variant == kernel.variant and p.ndim == kernel.ndim for p in problems)
-    assert {split for _, split in pairs} == {1, 2}
-    depth = {"fwd": lambda p: p.C, "bwd_data": lambda p: p.K, "bwd_weight": lambda p: p.N * p.Di * p.Hi * p.Wi}[variant]
-    assert [depth(p) // 64 for p in problems[: len(REDUCTION_STEPS)]] == list(REDUCTION_STEPS)
-    slices = [depth(p) / 64 / split for p, split in pairs if split > 1 and p.Y * p.X == 1]
-    assert slices == list(REDUCTION_STEPS)
-    deep = [p for p in problems if p.G > 1 and (p.stride_h > 1 or p.dilation_h > 1) and p.Y * p.X in (3, 4, 5)]
-    taps = {"fwd": lambda p: p.C * p.Y * p.X, "bwd_data": lambda p: p.K * p.Y * p.X}
-    steps = [
-        taps[variant](p) // p.G / 64 if variant in taps else p.N * math.prod(p.output) / 64
-        for p in deep
-    ]  # fmt: skip
-    assert steps == [3, 4, 5]
+    for split_k in (1, SLICES):
+        own = [pair for pair in pairs if pair.split_k == split_k]
+        # Each number of steps alone, and with grids of both forms, with parts of tiles at both edges and along k.
+        assert [sizes(kernel, pair)[2] for pair in own[: len(REDUCTION_STEPS)]] == list(REDUCTION_STEPS)
+        for words, (rows, columns) in zip(GRIDS, (TALL, WIDE), strict=True):
+            grids = [sizes(kernel, pair) for pair in own if pair.shows == words]
+            assert {(math.ceil(m), math.ceil(n)) for m, n, _ in grids} == {(rows, columns)}
+            assert {math.ceil(k) for _, _, k in grids} == set(REDUCTION_STEPS)
+            assert all(m % 1 and n % 1 for m, n, _ in grids) and any(k % 1 for *_, k in grids)
+            assert min(rows, columns) >= 3 and (rows > columns) == (words == GRIDS[0])
+        groups = [pair for pair in own if pair.shows == "a column of tiles, groups"]
+        assert {pair.problem.G for pair in groups} == {2 * kernel.num_groups_to_merge}
+    deep = [sizes(kernel, pair)[2] for pair in pairs if pair.shows.startswith("deep")]
+    assert [round(steps) for steps in deep] == [3, 4, 5]
     for corner in (
-        lambda p: p.pad_h, lambda p: p.stride_h > 1, lambda p: p.dilation_h > 1 or p.dilation_d > 1, lambda p: p.G > 1,
-        lambda p: p.Y * p.X == 1, lambda p: p.Y > 1 and not p.pad_h,
+        lambda p: p.pad_h, lambda p: p.stride_h > 1, lambda p: p.dilation_h > 1 or p.dilation_d > 1, lambda p: p.G > 2,
+        lambda p: p.Y * p.X == 1, lambda p: p.stride_h > 1 and p.G > 1,
     ):  # fmt: skip
         assert any(corner(p) for p in problems)
     assert kernel.ndim == 2 or any(p.Z > 1 and p.stride_d > 1 for p in problems)

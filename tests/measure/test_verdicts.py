@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,8 @@ from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.emitter import LACK
 from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
-from tileseer.measure.harness.supervisor import Outcome
+from tileseer.measure.emulated_problems import GRIDS, tiny_problems
+from tileseer.measure.harness.supervisor import Outcome, problem_numbers
 
 FIRST, SECOND, THIRD = (a_kernel(pipeline=pipeline) for pipeline in ("basic_v1", "compv3", "mem"))
 HARDWARE = Path(__file__).parents[2] / "config/hardware.yaml"
@@ -88,35 +90,32 @@ def test_a_verdict_is_kept_for_code_and_problems(machine):
     assert len(machine.executed) == 3 * whole.right
 
 
-def test_one_problem_is_drawn_by_the_seed_and_by_kernel(machine):
-    drawn = {(kernel, seed): verdict(machine, kernel, f"{kernel.pipeline} {seed}", fewest=1, seed=seed)
-             for kernel in (FIRST, SECOND) for seed in range(8)}  # fmt: skip
-    assert all(found.right == 1 for found in drawn.values())
-    by_seed = [problem for kernel, problem in machine.executed if kernel == FIRST.name]
-    of_other = [problem for kernel, problem in machine.executed if kernel == SECOND.name]
-    assert len(set(by_seed)) > 3 and by_seed != of_other
-    again = len(machine.executed)
-    verdict(machine, FIRST, "other code", fewest=1, seed=3)
-    assert machine.executed[again:] == [(FIRST.name, by_seed[3])]
-
-
 NAMES = [
     f"kernelLb{loop}ELNS_10TailNumberE{tail}E_memory_operation_enumE{adds}"
     for loop, tail, adds in ((0, 1, 0), (1, 10, 0), (1, 9, 1))
 ]
 
 
-def test_few_problems_launch_every_instance(machine):
-    # The kernel refuses the first problem; the third and the fifth launch what the ones before did not.
-    machine.launches = [], [NAMES[0]], [NAMES[1]], [NAMES[0]], [NAMES[1], "second stage"], *[[NAMES[0]]] * 40
+def test_each_instance_is_executed_with_grids_of_both_forms(machine):
+    pairs = emulated_kernels.supported_problems(FIRST, tiny_problems(FIRST))
+    by_numbers = {problem_numbers(vars(one.problem), FIRST.variant, one.split_k): one.shows for one in pairs}
+    refused = next(number for number, one in enumerate(pairs) if one.shows in GRIDS)
+    # Two instances in turn, and one more with the last problem alone.
+    launches = [[NAMES[number % 2]] for number in range(len(pairs))]
+    machine.launches = [*launches[:refused], [], *launches[refused + 1 : -1], ["second stage", NAMES[0]]]
     machine.instances = {NAMES[0]: (50, 100), NAMES[1]: (100, 100), "second stage": (10, 100), NAMES[2]: (0, 100)}
-    found = verdict(machine, fewest=1)
-    assert found.right == 3 == len(machine.executed)
+    found = verdict(machine, few=True)
+    assert found.right == 2 * len(GRIDS) + 1 == len(machine.executed)
+    shown = Counter(by_numbers[problem] for _, problem in machine.executed)
+    assert {words: shown[words] for words in GRIDS} == dict.fromkeys(GRIDS, 2)
     assert (found.instances, found.launched, found.executed) == (4, 3, 0.4)
     assert found.not_launched == "loop, tail empty, adds to the result"
     assert emulated_kernels.coverage_text(found) == "3 of 4 instances, 40% of their instructions"
     machine.executed.clear()
-    assert verdict(machine, fewest=4).right == 4
+    every = Counter(by_numbers[problem] for _ in [verdict(machine)] for _, problem in machine.executed)
+    assert {words: every[words] for words in GRIDS} == dict.fromkeys(GRIDS, 2)
+    # Whatever else a problem is for, once for each instance, and nothing for what it does not launch.
+    assert set(every) > set(GRIDS) and max(every.values()) == 2
 
 
 @pytest.mark.parametrize("status", ["hang", "run_timeout", "not_executable"])
@@ -153,7 +152,8 @@ def test_an_interrupted_chunk_goes_on(machine, tmp_path):
         execute_chunk(machine, tmp_path, files)
     machine.stops_after = 0
     table = execute_chunk(machine, tmp_path, files)
-    assert [kernel for kernel, _ in machine.executed] == [FIRST.name, SECOND.name, THIRD.name, THIRD.name]
+    executed = [FIRST, FIRST, SECOND, SECOND, SECOND, THIRD, THIRD]
+    assert [kernel for kernel, _ in machine.executed] == [kernel.name for kernel in executed]
     assert table["status"].to_pylist() == ["ok"] * 3
 
 
@@ -173,8 +173,8 @@ def test_the_table_of_an_arch_has_every_kernel_and_no_time(machine, tmp_path):
     found = stage.merge_chunks([chunk], [files[2]])
     assert [row["kernel"] for row in found] == sorted(kernel.name for kernel, _ in rows)
     told = {row["kernel"]: (row["status"], row["same_code_as"], row["right"], row["said"]) for row in found}
-    assert told[FIRST.name] == ("ok", "", 1, "")
-    assert told[SECOND.name] == ("ok", FIRST.name, 1, "")
+    assert told[FIRST.name] == ("ok", "", 2, "")
+    assert told[SECOND.name] == ("ok", FIRST.name, 2, "")
     assert told[THIRD.name][0] == "race"
     assert told[lost.name] == ("unsupported", "", 0, "no such header")
     assert told[late.name] == ("compile_error", "", 0, "too long")

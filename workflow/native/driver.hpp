@@ -253,7 +253,7 @@ class Driver
     {
         prepare_workspace(kernel, problem);
         blocks_[3] = Block{"the workspace", workspace_bytes_, false, nullptr};
-        lay_out(guarded_workspace_, &blocks_[3], &blocks_[4]);
+        lay_out(guarded_workspace_, &blocks_[3], &blocks_[4], problem.G > 1);
         ConvProblemC key = problem;
         key.split_k      = 1;
         if(checked_ && std::memcmp(&checked_->problem, &key, sizeof key) == 0 && checked_->dtype == kernel.dtype &&
@@ -268,7 +268,7 @@ class Driver
         blocks_[0]             = Block{"the operand a", static_cast<std::size_t>(sizes.a) * size, true, nullptr};
         blocks_[1]             = Block{"the operand b", static_cast<std::size_t>(sizes.b) * size, true, nullptr};
         blocks_[2]             = Block{"the output c", static_cast<std::size_t>(sizes.c) * size, false, nullptr};
-        lay_out(guarded_, &blocks_[0], &blocks_[3]);
+        lay_out(guarded_, &blocks_[0], &blocks_[3], problem.G > 1);
         for(std::size_t i = 0; i < 2; ++i)
         {
             const auto count = static_cast<std::int64_t>(blocks_[i].bytes / size);
@@ -283,8 +283,10 @@ class Driver
         checked_ = Prepared{key, kernel.dtype, options.seed, 1};
     }
 
-    // Blocks one after the other, each with a band before and a band behind it; everything is poison.
-    void lay_out(Buffer<Runtime>& buffer, Block* first, Block* last)
+    // Blocks one after the other, each with a band before and a band behind it; everything is poison. Where addresses are
+    // free, a multiple of 4 GiB is behind the first 16 bytes of a block with groups, else in its middle: the distances of
+    // groups are added to the address, and may be as small as that.
+    void lay_out(Buffer<Runtime>& buffer, Block* first, Block* last, bool has_groups)
     {
         std::size_t total = 0;
         for(const Block* block = first; block != last; ++block)
@@ -298,8 +300,9 @@ class Driver
         }
         for(Block* block = first; block != last; ++block)
         {
-            block->at = at + Runtime::band_bytes;
-            at        = block->at + aligned(block->bytes) + Runtime::band_bytes;
+            const std::size_t middle = block->bytes / 2 / alignment * alignment;
+            block->at = Runtime::placed(at, block->bytes, has_groups || middle == 0 ? 16 : middle);
+            at += Runtime::band_bytes + aligned(block->bytes) + Runtime::band_bytes;
         }
     }
 

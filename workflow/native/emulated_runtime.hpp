@@ -6,6 +6,10 @@
 #include "emulated_device.hpp"
 #include "host_runtime.hpp"
 
+#include <map>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 namespace tileseer {
@@ -18,8 +22,51 @@ class EmulatedRuntime : public HostRuntime
     static void* stream() { return nullptr; }
 
     // A kernel sees of the memory what is shared with it, and nothing around that: a band costs no more than addresses.
-    static constexpr std::size_t band_bytes = std::size_t{1} << 24;
+    static constexpr std::size_t far_bytes  = std::size_t{1} << 32;
+    static constexpr std::size_t band_bytes = far_bytes + (std::size_t{1} << 24);
     static constexpr bool checks_bands      = false;
+
+    // With bands it is only addresses, until `placed` takes some of them.
+    static void* allocate(std::size_t bytes)
+    {
+        if(bytes < band_bytes)
+        {
+            return HostRuntime::allocate(bytes);
+        }
+        void* memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if(memory == MAP_FAILED)
+        {
+            throw OutOfMemory("no addresses for " + std::to_string(bytes) + " bytes");
+        }
+        reserved()[memory] = bytes;
+        return memory;
+    }
+
+    static void release(void* memory)
+    {
+        const auto found = reserved().find(memory);
+        if(found == reserved().end())
+        {
+            HostRuntime::release(memory);
+            return;
+        }
+        munmap(memory, found->second);
+        reserved().erase(found);
+    }
+
+    // Where the tensor behind a band begins: a multiple of 4 GiB is so many bytes behind that.
+    static char* placed(char* band, std::size_t bytes, std::size_t below)
+    {
+        const std::size_t behind = reinterpret_cast<std::size_t>(band) + (std::size_t{1} << 24);
+        const std::size_t at     = (behind + below + far_bytes - 1) / far_bytes * far_bytes - below;
+        const std::size_t page   = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        const std::size_t begin  = at / page * page;
+        if(mprotect(reinterpret_cast<void*>(begin), at + bytes - begin, PROT_READ | PROT_WRITE) != 0)
+        {
+            throw OutOfMemory("no memory for " + std::to_string(bytes) + " bytes");
+        }
+        return reinterpret_cast<char*>(at);
+    }
 
     void share(void* memory, std::size_t bytes, const char* name, bool is_input)
     {
@@ -59,6 +106,13 @@ class EmulatedRuntime : public HostRuntime
     }
 
     private:
+    // Bytes of what `allocate` took of addresses. The driver gives them back at the very end: it outlives all.
+    static std::map<void*, std::size_t>& reserved()
+    {
+        static auto* const sizes = new std::map<void*, std::size_t>;
+        return *sizes;
+    }
+
     std::vector<void*> shared_;
 };
 

@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     emulated.add_argument("--arch", default="gfx950", help="GPU target (default: gfx950)")
     emulated.add_argument("--sample", type=options.positive, metavar="N", help="only N kernels")
     emulated.add_argument(
-        "--quick", action="store_true", help="as few tiny problems as launch every instance of a kernel"
+        "--quick", action="store_true", help="every instance of a kernel with grids of many tiles alone"
     )
     emulated.add_argument("--jobs", type=options.positive, default=1, help="processes (default: 1)")
     parser.epilog = (
@@ -89,7 +89,7 @@ def _emulated(args: argparse.Namespace) -> int:
     workshop = emulation.Workshop(
         args.arch, find_file(args.config / "ck_api.yaml"), find_file(Path("workflow/templates")),
         find_file(native.NATIVE_SOURCES), hardware.product_of_arch(find_file(args.config / "hardware.yaml"), args.arch),
-        {"compile": {"toolchain": library_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
+        {"compile": {"toolchain": library_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, args.quick,
     )  # fmt: skip
     verdicts = []
     with Progress("emulate", len(kernels), "kernels") as progress:

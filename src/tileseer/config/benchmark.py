@@ -55,15 +55,14 @@ class Timing:
     """Relative change of the sentinel's time that counts as drift."""
     recovery_s: float = 2.0
     """Pause before a batch is measured again after drift, throttling or contention."""
-    emulated_problems: int = 0
-    """Tiny problems per kernel that the emulated device executes at least, drawn by ``benchmark.seed``, and more until
-    every instance is launched that some problem launches; 0: all."""
+    emulated_few: bool = False
+    """Whether the emulated device executes each instance of a kernel with grids of many tiles alone, if it can."""
 
 
 TIMINGS = {
     "quick": Timing(
         min_time_ms=1.0, min_samples=3, max_samples=100, budget_ms=100.0, sample_ms=0.1, verify_millions=2000,
-        hopeless_factor=2.0, sentinel_every=256, emulated_problems=1,
+        hopeless_factor=2.0, sentinel_every=256, emulated_few=True,
     ),
     "standard": Timing(),
     "thorough": Timing(

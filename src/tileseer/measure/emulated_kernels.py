@@ -11,18 +11,17 @@ from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
 from tileseer.config.benchmark import Timing
 from tileseer.core import cache as caches
-from tileseer.core import content_hash
 from tileseer.core.code_digest import digest_of_code
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.kernels.libraries import check_support
-from tileseer.measure.emulated_problems import tiny_problems
+from tileseer.measure.emulated_problems import GRIDS, TinyProblem, tiny_problems
 from tileseer.measure.harness.emulated_driver import instance_text
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
-from tileseer.problems.problem import DIMS, Problem, problem_frame
+from tileseer.problems.problem import DIMS, problem_frame
 
-_VERDICT_FORMAT = "verdict-4"
+_VERDICT_FORMAT = "verdict-5"
 # What is executed is the same in every try.
 _WORKER_LIMITS = WorkerLimits(pair_s=900.0, tries=1)
 VERDICT_STATUSES = (
@@ -69,10 +68,8 @@ class Emulation:
     libraries: Libraries
     gpu: Hardware
     """Product that cycles are counted for."""
-    fewest: int = 0
-    """Problems to execute of each kernel at least, drawn by the seed, and more until all instances are launched that
-    any problem launches; 0: all problems."""
-    seed: int = 1
+    few: bool = False
+    """Whether each instance is executed with grids of many tiles alone, and with others only if none launch it."""
 
     def build_and_execute(self, units: Sequence[CompileUnit]) -> list[KernelVerdict]:
         """Compile kernels together, or one by one where that fails, and execute them."""
@@ -91,49 +88,45 @@ class Emulation:
         kernel = unit.kernel
         assert isinstance(kernel, GemmKernel)
         pairs = supported_problems(kernel, tiny_problems(kernel))
-        if self.fewest:
-            pairs.sort(key=lambda pair: content_hash.of_name(f"{self.seed} {kernel.name} {_dims_text(*pair)}"))
-        settings = [self.gpu.model_dump_json(), str(self.fewest), *(_dims_text(*pair) for pair in pairs)]
+        settings = [self.gpu.model_dump_json(), str(self.few), *(f"{dims_text(pair)} {pair.shows}" for pair in pairs)]
         code = digest_of_code("amdgpu_emulator", "tileseer/compile/instructions.py")
         key = caches.key(_VERDICT_FORMAT, code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)
 
         def execute() -> bytes:
-            return json.dumps(asdict(execute_kernel(kernel, driver, module, pairs, self.gpu, self.fewest))).encode()
+            return json.dumps(asdict(execute_kernel(kernel, driver, module, pairs, self.gpu, self.few))).encode()
 
         return KernelVerdict(**json.loads(self.libraries.cache.made_once(key, execute)))
 
 
-def supported_problems(kernel: GemmKernel, pairs: Sequence[tuple[Problem, int]]) -> list[tuple[Problem, int]]:
-    """Return those problems, with their split-K, that our support rules let pass."""
-    table = type(kernel).frame([kernel])
-    return [
-        (problem, split_k)
-        for problem, split_k in pairs
-        if not check_support(problem_frame([problem]), table.assign(split_k=split_k), kernel.variant).any()
-    ]
+def supported_problems(kernel: GemmKernel, pairs: Sequence[TinyProblem]) -> list[TinyProblem]:
+    """Return those problems that our support rules let pass."""
+    table, problems = type(kernel).frame([kernel]), problem_frame([pair.problem for pair in pairs])
+    refused = {
+        split_k: check_support(problems, table.assign(split_k=split_k), kernel.variant).reshape(-1) != 0
+        for split_k in {pair.split_k for pair in pairs}
+    }
+    return [pair for number, pair in enumerate(pairs) if not refused[pair.split_k][number]]
 
 
 def execute_kernel(
-    kernel: GemmKernel, driver: Path, module: Path, pairs: Sequence[tuple[Problem, int]], gpu: Hardware, fewest: int = 0
+    kernel: GemmKernel, driver: Path, module: Path, pairs: Sequence[TinyProblem], gpu: Hardware, few: bool = False
 ) -> KernelVerdict:
-    """Execute a kernel on problems that its own checks do not refuse: all of them, or few (``Emulation.fewest``)."""
+    """Execute a kernel on the problems that show something new of an instance, or on few (``Emulation.few``)."""
     counts: Counter[str] = Counter()
     opcodes: Counter[str] = Counter()
     instances: dict[str, tuple[int, int]] = {}
     failure = ("", "")
     # A worker of its own: what a kernel reads beside its tensors is the same in every run.
     with Supervisor(str(driver.resolve()), limits=_WORKER_LIMITS) as supervisor:
-        requests = [_request(kernel, module, *pair) for pair in pairs]
-        chosen = (
-            _chosen([supervisor.instances(request) for request in requests], fewest) if fewest else [*range(len(pairs))]
-        )
-        for number in chosen:
+        requests = [_request(kernel, module, pair) for pair in pairs]
+        launched = [supervisor.instances(request) for request in requests]
+        for number in chosen_problems(pairs, launched, few):
             outcome = supervisor.measure(requests[number])
             counts[outcome.status] += 1
             opcodes.update(outcome.reply.get("opcodes", {}))
             instances.update(outcome.reply.get("instances", {}))
             if outcome.status not in ("ok", "unsupported") and not failure[0]:
-                failure = (outcome.status, f"{outcome.error} ({_dims_text(*pairs[number])})")
+                failure = (outcome.status, f"{outcome.error} ({dims_text(pairs[number])})")
             if outcome.status in _LAST:
                 break
     status = failure[0] or ("ok" if counts["ok"] else "unsupported")
@@ -148,19 +141,29 @@ def execute_kernel(
     )  # fmt: skip
 
 
-def _request(kernel: GemmKernel, module: Path, problem: Problem, split_k: int) -> Request:
-    numbers = problem_numbers(vars(problem), problem.variant, split_k)
+def _request(kernel: GemmKernel, module: Path, pair: TinyProblem) -> Request:
+    numbers = problem_numbers(vars(pair.problem), pair.problem.variant, pair.split_k)
     return Request((str(module.resolve()),), kernel.name, numbers, launch_options(Timing()))
 
 
-def _chosen(launched: Sequence[Sequence[str]], fewest: int) -> list[int]:
-    """Return the problems to execute, by the instances that each launches: the first ones, and those with a new one."""
+def chosen_problems(pairs: Sequence[TinyProblem], launched: Sequence[Sequence[str]], few: bool) -> list[int]:
+    """Return the numbers of the problems to execute, by the instances that each launches.
+
+    A problem is left out if all that it shows was shown of its instances. ``few``: as ``Emulation.few``.
+    """
     chosen: list[int] = []
+    shown: set[tuple[str, str]] = set()
     seen: set[str] = set()
-    for number, names in enumerate(launched):
-        if names and (len(chosen) < fewest or not seen.issuperset(names)):
+    numbers = [number for number, names in enumerate(launched) if names]
+    if few:
+        numbers.sort(key=lambda number: pairs[number].shows not in GRIDS)
+    for number in numbers:
+        names, shows = launched[number], pairs[number].shows
+        is_new, is_asked = not seen.issuperset(names), shows in GRIDS if few else bool(shows)
+        if is_new or (is_asked and not shown.issuperset((shows, name) for name in names)):
             chosen.append(number)
             seen.update(names)
+            shown.update((shows, name) for name in names)
     return chosen
 
 
@@ -169,8 +172,9 @@ def coverage_text(verdict: KernelVerdict) -> str:
     return f"{verdict.launched} of {verdict.instances} instances, {verdict.executed:.0%} of their instructions"
 
 
-def _dims_text(problem: Problem, split_k: int) -> str:
+def dims_text(pair: TinyProblem) -> str:
     """Return the dimensions other than those of a 1x1 convolution of one image, as ``--problem`` reads them."""
     plain = {"pad_d": 0, "pad_h": 0, "pad_w": 0}
-    dims = [f"{name}={getattr(problem, name)}" for name in DIMS if getattr(problem, name) != plain.get(name, 1)]
-    return ",".join(dims) + (f" split-K {split_k}" if split_k > 1 else "")
+    values = {name: getattr(pair.problem, name) for name in DIMS}
+    dims = [f"{name}={value}" for name, value in values.items() if value != plain.get(name, 1)]
+    return ",".join(dims) + (f" split-K {pair.split_k}" if pair.split_k > 1 else "")

@@ -1,72 +1,125 @@
-"""Tiny convolutions that reach the corners of a kernel: every tail of its loop, partial tiles, every kind of filter."""
+"""Small convolutions that reach the corners of a kernel: each instance with grids of many tiles, and with one."""
 
-from typing import Any
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.problems.problem import Problem
 
-REDUCTION_STEPS = (1, 2, 3, 4, 5, 6, 7, 8)
-"""Steps of the main loop along k, also of each slice of split-K: no loop at all, then each tail after a loop."""
-DEEP = {3: (1, 3), 4: (2, 2), 5: (1, 5)}
-"""Steps of the main loop with groups, stride, padding or dilation: rows and columns of the filter."""
+REDUCTION_STEPS = tuple(range(1, 17))
+"""Steps of the main loop along k, also of each slice of split-K: no loop at all, then each tail after a loop, of which
+a pipeline has up to eight."""
+EVERY_STEP = 8
+"""Numbers of steps up to this one are executed even if they launch no other instance than those before."""
+TALL, WIDE = (6, 3), (3, 4)
+"""Rows and columns of tiles. Kernels map workgroups to tiles in groups of four rows, and in eight parts of a grid that
+differ in length: the two grids have whole and partial groups, and longer and shorter parts."""
 SLICES = 2
+GRIDS = ("many rows of tiles", "many columns of tiles")
+"""What ``quick`` executes for each instance, besides what launches it at all."""
 
 
-def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
-    """Return the problems with their split-K, among them some that the kernel refuses."""
-    vector, merged = max(kernel.vectors), getattr(kernel, "num_groups_to_merge", 1)
-    few, more = max(2, merged), max(4, merged)
-    common: dict[str, Any] = {"N": 1, "C": 64, "K": 64, "Hi": 6, "Wi": 6}
-    filtered = {"Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
-    shapes = [
-        *(_along_k(kernel, steps) for steps in REDUCTION_STEPS),
-        common | filtered,
-        common | {"Y": 3, "X": 3, "Hi": 9, "Wi": 7},
-        common | filtered | {"stride_h": 2, "stride_w": 2, "Hi": 9, "Wi": 7},
-        common | filtered | {"dilation_h": 2, "dilation_w": 2, "pad_h": 2, "pad_w": 2},
-        common | {"Y": 2, "X": 3, "Hi": 11, "Wi": 11, "C": 3 * vector, "K": 9 * vector, "N": 2},
-        common | {"C": vector, "K": vector},
-        common | filtered | {"G": few, "C": few * vector, "K": 2 * few * vector, "N": 2},
-        common | filtered | {"G": more, "C": more * vector, "K": more * vector},
-        common | {"G": more, "C": 16 * more, "K": 16 * more},
+class TinyProblem(NamedTuple):
+    """A problem, and why it is executed."""
+
+    problem: Problem
+    split_k: int
+    shows: str
+    """It is executed if it launches an instance that no other problem with these words has launched; without words, if
+    no other problem has launched it at all."""
+
+
+def tiny_problems(kernel: GemmKernel) -> list[TinyProblem]:
+    """Return problems in the order in which they are to be executed, among them some that the kernel refuses."""
+    return [
+        TinyProblem(Problem.from_dims(kernel.variant, kernel.dtype, **dims), split_k, shows)
+        for split_k in (1, SLICES)
+        for shows, dims in _shapes(kernel, split_k)
     ]
+
+
+def _shapes(kernel: GemmKernel, split_k: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    slices = f", {split_k} slices" if split_k > 1 else ""
+    merged = getattr(kernel, "num_groups_to_merge", 1)
+    for steps in REDUCTION_STEPS:
+        yield (f"{steps} steps{slices}" if steps <= EVERY_STEP else ""), _gemm(kernel, steps * split_k, G=merged)
+    # Where a kernel refuses a remainder along k, there is the same without.
+    for remainder in (True, False):
+        for steps in REDUCTION_STEPS:
+            for name, (rows, columns) in zip(GRIDS, (TALL, WIDE), strict=True):
+                yield name, _gemm(kernel, steps * split_k, rows, columns, remainder, N=2, G=merged)
+            yield "a column of tiles, groups", _gemm(kernel, steps * split_k, 3, 1, remainder, G=2 * merged)
+    vector, few, more = max(kernel.vectors), max(2, merged), max(4, merged)
+    common = {"Hi": 6, "Wi": 6} | ({"Di": 2} if kernel.ndim == 3 else {})
+    filtered = {"Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    if split_k > 1:
+        yield "padding, slices", common | filtered | {"C": 64, "K": 64}
+        return
+    yield "smallest", common | {"C": vector, "K": vector}
+    yield "stride", common | filtered | {"C": 64, "K": 64, "stride_h": 2, "stride_w": 2, "Hi": 9, "Wi": 7}
+    yield "dilation", common | filtered | {"C": 64, "K": 64, "dilation_h": 2, "dilation_w": 2, "pad_h": 2, "pad_w": 2}
+    yield "groups", common | filtered | {"G": few, "C": few * vector, "K": 2 * few * vector, "N": 2}
+    yield "many groups", common | {"G": more, "C": 16 * more, "K": 16 * more}
     if getattr(kernel, "specialization", "") == "filter3x3":
         # They take one input channel a group.
-        shapes.append(common | filtered | {"G": more, "C": more, "K": more * vector})
+        for rows in (1, 7):
+            pixels = {"Hi": 6 * rows, "Wi": kernel.tile_m // 12 + 1}
+            yield f"{rows} channels", common | filtered | pixels | {"G": more, "C": more, "K": more * vector}
+    if kernel.variant == "bwd_data":
+        # A strided gradient is several GEMMs. The instance is that for all of the filter's four taps.
+        for steps in REDUCTION_STEPS:
+            strided = common | {"Hi": 9, "Wi": 7, "Y": 2, "X": 2, "stride_h": 2, "stride_w": 2}
+            channels = max(vector, steps * kernel.tile_k // 4 // vector * vector)
+            yield "several GEMMs", strided | {"G": merged, "C": 64 * merged, "K": channels * merged}
     if kernel.ndim == 3:
         deep = {"Di": 4, "Z": 3, "pad_d": 1}
-        shapes[len(REDUCTION_STEPS) :] = [
-            common | filtered | deep,
-            common | filtered | deep | {"stride_d": 2, "stride_h": 2, "Di": 5},
-            common | {"Di": 3, "Z": 2, "Y": 2, "dilation_d": 2},
-            common | {"G": few, "C": 32 * few, "K": 32 * few, "Di": 3, "Z": 3, "pad_d": 1},
-            common | {"Di": 2, "C": vector, "K": vector},
-        ]
-    shapes += [_deep(kernel, steps, few) for steps in DEEP]
-    problems = [Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in shapes]
-    slices = (_along_k(kernel, SLICES * steps) for steps in REDUCTION_STEPS)
-    split = [
-        *(Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in slices),
-        problems[len(REDUCTION_STEPS)],
-    ]
-    return [(problem, 1) for problem in problems] + [(problem, SLICES) for problem in split]
+        yield "depth", common | filtered | deep | {"C": 64, "K": 64}
+        yield "depth, stride", common | filtered | deep | {"C": 64, "K": 64, "stride_d": 2, "stride_h": 2, "Di": 5}
+        yield "depth, dilation", common | {"C": 64, "K": 64, "Di": 3, "Z": 2, "Y": 2, "dilation_d": 2}
+    for columns in DEEP_FILTERS:
+        yield f"deep, {columns}", _deep(kernel, columns, few)
 
 
-def _along_k(kernel: GemmKernel, steps: int) -> dict[str, Any]:
-    """Return a 1x1 convolution whose implicit GEMM is so many steps deep, of as many groups as the kernel merges."""
-    depth, groups = steps * kernel.tile_k, getattr(kernel, "num_groups_to_merge", 1)
+def _gemm(
+    kernel: GemmKernel, steps: int, rows: int = 1, columns: int = 1, remainder: bool = False, *, G: int, N: int = 1
+) -> dict[str, Any]:
+    """Return a 1x1 convolution whose implicit GEMM has, in each group, so many tiles and steps along k.
+
+    Grids of several tiles have a part of a tile at both edges, and with ``remainder`` a part of a step at the end.
+    """
+    vector = max(kernel.vectors)
+    m, n = (_extent(tile, count, vector) for tile, count in ((kernel.tile_m, rows), (kernel.tile_n, columns)))
+    if rows * columns == 1:
+        m, n = 25, 64
+    k = steps * kernel.tile_k
+    if remainder:
+        k -= max(vector, kernel.tile_k // 2 // vector * vector) % kernel.tile_k
+    depth = {"N": 1, "Di": 2} if kernel.ndim == 3 else {"N": N}
+    images = math.prod(depth.values())
     if kernel.variant == "bwd_weight":
-        pixels = {"Di": 2, "Hi": 4} if kernel.ndim == 3 else {"Hi": 8}
-        return {"N": 1, "G": groups, "C": 64 * groups, "K": 64 * groups, "Wi": depth // 8, **pixels}
+        m = 64 if rows * columns == 1 else m
+        width = 8 // images
+        return depth | {"G": G, "K": m * G, "C": n * G, "Hi": -(-k // (width * images)), "Wi": width}
     first, other = ("C", "K") if kernel.variant == "forward" else ("K", "C")
-    channels = {"G": groups, first: depth * groups, other: 64 * groups}
-    return {"N": 1, "Hi": 5, "Wi": 5, **channels, **({"Di": 2} if kernel.ndim == 3 else {})}
+    width = 3 if rows * columns > 1 else 5
+    return depth | {"G": G, first: k * G, other: n * G, "Hi": -(-m // (width * images)), "Wi": width}
+
+
+def _extent(tile: int, count: int, vector: int) -> int:
+    """Return the size of so many tiles, of which the last is about a third full."""
+    part = max(vector, tile // 3 // vector * vector)
+    return tile * (count - 1) + min(part, tile)
+
+
+DEEP_FILTERS = {3: (1, 3), 4: (2, 2), 5: (1, 5)}
+"""Steps of the main loop with groups, stride, padding or dilation: rows and columns of the filter."""
 
 
 def _deep(kernel: GemmKernel, steps: int, groups: int) -> dict[str, Any]:
     """Return a convolution with groups, and with stride, padding or dilation, whose GEMM is so many steps deep."""
     special = getattr(kernel, "specialization", "")
-    rows, columns = (1, 1) if special.startswith("filter1x1") else DEEP[steps]
+    rows, columns = (1, 1) if special.startswith("filter1x1") else DEEP_FILTERS[steps]
     changes = {"Y": rows, "X": columns, "pad_w": columns // 2}
     if rows == 2:
         changes |= {"pad_h": 1, "dilation_h": 2, "dilation_w": 2}

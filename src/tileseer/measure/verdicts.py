@@ -57,7 +57,7 @@ def execute_chunk(
     benchmark = BenchmarkSettings.of(settings, "benchmark")
     emulation = Emulation(
         Libraries(*registry.builder_parts(settings, arch, native)), products.product_of_arch(hardware, arch),
-        benchmark.parameters.emulated_problems, benchmark.seed,
+        benchmark.parameters.emulated_few,
     )  # fmt: skip
     verdicts = []
     with Progress("execute", len(rows), "kernels") as progress:

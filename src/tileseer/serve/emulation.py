@@ -26,8 +26,8 @@ class Workshop:
     native: Path
     gpu: Hardware
     settings: dict[str, dict[str, object]]
-    fewest: int = 0
-    """As ``Emulation.fewest``."""
+    few: bool = False
+    """As ``Emulation.few``."""
 
     def libraries(self) -> Libraries:
         """Return what compiles for this arch; ``UserError`` where this machine cannot."""
@@ -42,7 +42,7 @@ class Workshop:
         )[0]
         if unit.lack:
             return KernelVerdict(kernel.name, "unsupported", said=unit.lack)
-        (verdict,) = Emulation(self.libraries(), self.gpu, self.fewest).build_and_execute([unit])
+        (verdict,) = Emulation(self.libraries(), self.gpu, self.few).build_and_execute([unit])
         return verdict
 
 

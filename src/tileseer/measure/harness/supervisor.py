@@ -149,10 +149,14 @@ class Supervisor(AbstractContextManager["Supervisor"]):
 
         None if the kernel refuses the problem; where it is not clear, an empty name.
         """
+        # Nothing is compared, so that hardly anything of the reference is computed.
+        options = {**request.options, "verify_millions": 1}
         try:
-            return list(self._ask({"do": "launches", **vars(request)}, request.modules).get("instances", []))
+            answer = self._ask({"do": "launches", **vars(request), "options": options}, request.modules)
         except Fault:
             return [""]
+        self._require_kernel(answer, request)
+        return list(answer.get("instances", []))
 
     def measure(self, request: Request) -> Outcome:
         """Measure one pair. After a device was lost, the next call is a ``UserError``."""
@@ -197,12 +201,15 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         return answer
 
     def _outcome(self, answer: dict[str, Any], request: Request, faults: tuple[str, ...]) -> Outcome:
-        if answer["code"] == abi.NO_KERNEL:
-            raise UserError(f"{(self._driver, *request.modules)[-1]}: {answer['error']}; build the kernels again")
+        self._require_kernel(answer, request)
         status, error = _classified(answer)
         if status == "crash":
             self._given_up[request.kernel] += 1
         return Outcome(status, error, {} if status == "crash" else answer, faults)
+
+    def _require_kernel(self, answer: Mapping[str, Any], request: Request) -> None:
+        if answer["code"] == abi.NO_KERNEL:
+            raise UserError(f"{(self._driver, *request.modules)[-1]}: {answer['error']}; build the kernels again")
 
     def _healthy(self, request: Request) -> bool:
         """Return whether the device computes again; if not, the next call of ``measure`` reports it."""

@@ -111,6 +111,8 @@ class WorkerSession:
             reply = self._measure(request)
         finally:
             self._emulated.is_dry = False
+        if reply["code"] == abi.NO_KERNEL:
+            return reply
         # A kernel that does not refuse the problem counts, whatever it launches.
         names = sorted(self._emulated.bound) or [""] * (reply["code"] == abi.OK)
         return self._outcome(abi.OK) | {"instances": names}

@@ -1,0 +1,122 @@
+"""What orders the accesses of different workgroups: one releases at agent scope, and another one acquires.
+
+A wave releases by an atomic access, or a store, when its earlier accesses are done and, on gfx942 and gfx950, the cache
+was written back (``buffer_wbl2 sc1``). A wave acquires by an atomic access, or a load of that scope, that takes what
+was released, and invalidates its cache after that (``buffer_inv sc1``, on gfx90a ``buffer_wbinvl1_vol``). A barrier
+passes both on within a workgroup: its waves share the first cache. This is the memory model of LLVM's guide.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from amdgpu_emulator.access_check import Record
+    from amdgpu_emulator.memory import Allocation
+
+SC0, AGENT_SCOPE = 1, 2
+"""Bits of loads, stores and cache instructions: ``sc0`` and ``sc1``. gfx90a has the first one alone."""
+
+
+class Event(NamedTuple):
+    """A record, and the wave of which it is meant."""
+
+    record: Record
+    wave: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A cache was written back or invalidated."""
+
+    writes_back: bool
+    workgroup: tuple[int, int, int]
+    waves: frozenset[int]
+    epochs: tuple[int, int]
+    """Of its issue and of its end."""
+    number: int
+    """Accesses that its waves had issued before."""
+    order: int
+    """Accesses of the launch that were done before."""
+
+
+class Publication:
+    """What the workgroups of a launch have published to each other."""
+
+    def __init__(
+        self, records: Mapping[Allocation, Sequence[Record]], fences: Sequence[Fence], writes_back: bool
+    ) -> None:
+        """``writes_back``: whether a release has to write back a cache; then stores have a scope, too."""
+        self._writes_back = writes_back
+        self._fences: dict[tuple[int, int, int], list[Fence]] = defaultdict(list)
+        for fence in fences:
+            self._fences[fence.workgroup].append(fence)
+        # Nothing is acquired where nothing is invalidated.
+        invalidates = any(not fence.writes_back for fence in fences)
+        self._passed = [pair for own in records.values() for pair in self._passed_in(own)] if invalidates else []
+
+    def orders(self, first: Event, second: Event) -> bool:
+        """Return whether one of two accesses of different workgroups is behind the other one."""
+        return self._is_before(first, second) or self._is_before(second, first)
+
+    def _is_before(self, first: Event, second: Event) -> bool:
+        reached = [pair for pair in self._passed if self._is_released(first, pair[0])]
+        for _, acquire in reached:
+            if self._is_acquired(acquire, second):
+                return True
+            # What was acquired is passed on. The list grows.
+            reached += [
+                pair for pair in self._passed if pair not in reached and self._is_acquired(acquire, pair[0])
+            ]  # fmt: skip
+        return False
+
+    def _passed_in(self, records: Sequence[Record]) -> list[tuple[Event, Event]]:
+        """Return each release with an acquire that has read from it, or from what others made of its number."""
+        read = {at for one in records if one.what in ("atomic", "atomic load") for at in one.at.tolist()}
+        published: dict[int, list[Event]] = defaultdict(list)
+        pairs: dict[tuple[object, ...], tuple[Event, Event]] = {}
+        for record in records:
+            if record.what == "load" or (record.what == "store" and self._writes_back):
+                continue
+            for at, wave in zip(record.at.tolist(), record.waves.tolist(), strict=True):
+                if at not in read:
+                    continue
+                event = Event(record, wave)
+                for release in published[at] if record.what in ("atomic", "atomic load") else ():
+                    if release.record.workgroup != record.workgroup:
+                        key = id(release.record), release.wave, record.workgroup, wave
+                        pairs.setdefault(key, (release, event))
+                if record.what in ("store", "atomic store"):
+                    published[at] = []
+                if record.what != "atomic load" and record.is_settled:
+                    published[at].append(event)
+        return list(pairs.values())
+
+    def _is_released(self, access: Event, release: Event) -> bool:
+        (one, wave), (record, other) = access, release
+        if one.workgroup != record.workgroup:
+            return False
+        if not self._writes_back:
+            return (wave == other and one.number < record.number) or one.epochs[0] < record.epochs[0]
+        return any(
+            ((wave == own and one.number < fence.number) or one.epochs[0] < fence.epochs[0])
+            and ((other == own and fence.number < record.number) or fence.epochs[1] < record.epochs[0])
+            for fence in self._fences[one.workgroup]
+            if fence.writes_back
+            for own in fence.waves
+        )
+
+    def _is_acquired(self, acquire: Event, access: Event) -> bool:
+        (record, other), (one, wave) = acquire, access
+        if one.workgroup != record.workgroup:
+            return False
+        return any(
+            ((other == own and record.order < fence.order) or record.epochs[1] < fence.epochs[0])
+            and ((wave == own and fence.number <= one.number) or fence.epochs[1] < one.epochs[0])
+            for fence in self._fences[one.workgroup]
+            if not fence.writes_back
+            for own in fence.waves
+        )

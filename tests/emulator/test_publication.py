@@ -1,0 +1,83 @@
+"""Workgroups that publish by release and acquire are ordered; each part of that which is missing is a race."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from amd_instructions import encode
+from tinygrad.runtime.autogen.amd.cdna import ins
+
+from amdgpu_emulator import EmulationHang, UnsupportedInstruction, decoder, load
+
+NOP = encode("SOPP", ins.SOPPOp.S_NOP)
+THREADS, GROUPS = 256, 3
+
+
+def code_of(arch):
+    return load(Path(__file__).with_name(f"publish_{arch}.co"))
+
+
+def run(code, kernel, **options):
+    data, flag, out = (
+        np.full(THREADS * GROUPS, -1, np.int32),
+        np.zeros(1, np.int32),
+        np.zeros(THREADS * GROUPS, np.int32),
+    )
+    done = code.launch(kernel, [GROUPS], [THREADS], [data, flag, out], **options)
+    return out.reshape(GROUPS, THREADS), [race.memory for race in done.races]
+
+
+def without(code, kernel, name, number=0):
+    """The code without one of its instructions of a name, counted from the end."""
+    descriptor, places = code.kernels[kernel], []
+    at = descriptor.entry
+    while at < descriptor.entry + descriptor.code_bytes:
+        inst = decoder.decode(code.image, at, code.arch)
+        if inst.op.name == name:
+            places.append((at, inst.size()))
+        at += inst.size()
+    at, size = places[::-1][number]
+    return replace(code, image=code.image[:at] + NOP * (size // 4) + code.image[at + size :])
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_what_is_released_and_acquired_is_no_race(arch):
+    out, races = run(code_of(arch), "publish")
+    assert races == [] and (out[1:] == np.arange(THREADS) + 7).all()
+    for seed in range(4):
+        out, races = run(code_of(arch), "last_adds", seed=seed)
+        assert races == [] and (out[0] == 3 * np.arange(THREADS) + 3).all()
+
+
+@pytest.mark.parametrize(("arch", "kernel", "name", "number"), [
+    # The acquire, and what the barriers pass on; in the first kernel's code the consumer comes first.
+    ("gfx90a", "publish", "BUFFER_INV", 0),
+    ("gfx90a", "publish", "S_BARRIER", 0),
+    ("gfx90a", "publish", "S_BARRIER", 1),
+    ("gfx942", "publish", "BUFFER_INV", 0),
+    ("gfx942", "publish", "S_BARRIER", 0),
+    ("gfx942", "publish", "S_BARRIER", 1),
+    # The release, with the wait for it.
+    ("gfx942", "publish", "BUFFER_WBL2", 0),
+    ("gfx942", "publish", "S_WAITCNT", 0),
+    ("gfx90a", "last_adds", "S_BARRIER", 1),
+    ("gfx942", "last_adds", "S_BARRIER", 1),
+])  # fmt: skip
+def test_each_missing_part_is_a_race(arch, kernel, name, number):
+    assert "argument 0" in run(without(code_of(arch), kernel, name, number), kernel)[1]
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_a_wait_for_a_workgroup_that_has_not_run_is_not_executable(arch):
+    code = replace(code_of(arch), lines=((0, "publish.hip:20"),))
+    said = r"wave 0 of workgroup \(0, 0, 0\) waits in the loop from 0x\w+ to 0x\w+ \(publish.hip:20\), by what it reads"
+    with pytest.raises(UnsupportedInstruction, match=said + " at .*, for one of the 2 workgroups that have not run"):
+        run(code, "wait_for_last", most_instructions=20_000)
+    # Nobody is left to wait for.
+    data, flag, out = (np.zeros(THREADS * 2, np.int32) for _ in range(3))
+    kernel = without(code, "publish", "GLOBAL_STORE_DWORD")
+    with pytest.raises(EmulationHang, match=r"does not end: it is in the loop from .* \(publish.hip:20\)"):
+        kernel.launch("publish", [2], [THREADS], [data, flag, out], most_instructions=20_000)
