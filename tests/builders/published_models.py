@@ -66,7 +66,7 @@ def evaluation(origin, **changed):
         "first": good, "interval": {name: [98.0, 99.5] for name in ("mean", "median", "p10")},
         "best_of_2": good, "best_of_3": good, "within_2_percent": 90.0, "by_time": 99.0, "by_kind": {},
         "by_evidence": {}, "evidence": NOWHERE.model_dump(),
-        "networks": [], "worst": [layer], "libraries": [], "picks": {},
+        "networks": [], "worst": [layer], "libraries": [], "harm": {}, "picks": {},
         "baselines": {"best_single_kernel": {"meaning": "one kernel", "efficiency": alone.model_dump()}},
         "noise_floor": {"basis": "spread", "perfect_selector": good.model_dump()},
     }  # fmt: skip

@@ -118,28 +118,31 @@ def test_another_candidate_takes_a_lead_that_is_larger_than_the_margin():
 def test_each_kind_has_the_margin_that_gains_most_where_nothing_is_harmed(measured, monkeypatch):
     data, own = measured[0], own_choice.library_choices(measured[0])
     monkeypatch.setattr(own_choice, "LEAST_LAYERS", 1)
-    sure = np.full((len(data.problems), len(data.candidates)), -np.inf)
+    sure, inside = np.full((len(data.problems), len(data.candidates)), -np.inf), np.ones(len(data.problems), bool)
     ok = data.status == 0
     sure[data.problem[ok], data.candidate[ok]] = np.log(data.tflops[ok])
-    assert own_choice.margins(data, sure, own) == [0.0] * len(own_choice.MARGIN_KINDS)
+    assert own_choice.margins(data, sure, own, inside) == [0.0] * len(own_choice.MARGIN_KINDS)
     # Who names the worst plan of grouped problems first, by far, is believed of the others alone.
     kind, grouped = own_choice.margin_kind(data.problems), own_choice.MARGIN_KINDS.index("grouped")
     wrong = np.where((kind == grouped)[:, None] & np.isfinite(sure), -sure, sure)
-    found = own_choice.margins(data, wrong, own)
+    found = own_choice.margins(data, wrong, own, inside)
     assert found[grouped] == own_choice.NEVER and sum(found) == own_choice.NEVER
     # A plan that never ran is not picked, whatever its score.
     barred = np.flatnonzero(np.bincount(data.candidate[ok], minlength=len(data.candidates)) == 0)
     sure[:, barred] = 1000.0
-    assert len(barred) and own_choice.margins(data, sure, own) == [0.0] * len(own_choice.MARGIN_KINDS)
+    assert len(barred) and own_choice.margins(data, sure, own, inside) == [0.0] * len(own_choice.MARGIN_KINDS)
     # One pick that is six percent slower than the own choice has to be kept, whatever the others gain.
     one = np.flatnonzero((kind == 0) & (own != own_choice.NONE))[0]
     slow = np.flatnonzero((data.problem == one) & ok & (data.tflops < data.tflops[ok].max() * 0.9))
     believed = sure.copy()
     believed[one, data.candidate[slow[data.tflops[slow].argmin()]]] = sure[one].max() + 0.5
-    assert own_choice.margins(data, believed, own)[0] > 0.4
+    assert own_choice.margins(data, believed, own, inside)[0] > 0.4
+    # It does no harm where the problem is outside of what was measured.
+    inside[one] = False
+    assert own_choice.margins(data, believed, own, inside)[0] == 0.0
     # Of few layers nothing can be said.
     monkeypatch.setattr(own_choice, "LEAST_LAYERS", len(data.problems) + 1)
-    assert own_choice.margins(data, sure, own) == [own_choice.NEVER] * len(own_choice.MARGIN_KINDS)
+    assert own_choice.margins(data, sure, own, inside) == [own_choice.NEVER] * len(own_choice.MARGIN_KINDS)
 
 
 def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):
@@ -219,6 +222,10 @@ def test_a_program_gets_the_plan_that_python_gets(measured, trained, published, 
         assert len(ranked) <= 3
         assert shortlist(dims, ["eng0_k99=1", *plans[listed]], library, 2) == [(0, -math.inf)]
     assert 0 < moved < len(own)
+    # Where nothing like the layer was measured, the model decides nothing.
+    far = Problem.from_dims("bwd_weight", "bf16", N=100_000, C=2, K=2, Hi=64, Wi=64, Y=7, X=7)
+    assert choose([getattr(far, name) for name in DIMS], plans[listed].tolist(), library) == OWN_CHOICE
+    assert published[1].choose(far, plans[listed], library) == NO_CANDIDATE
     # Of another version nothing is known: the library's own choice, and one warning.
     for _ in range(2):
         assert choose(dims, plans[listed].tolist(), "cudnn 90100") == OWN_CHOICE

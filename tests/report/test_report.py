@@ -100,6 +100,7 @@ def evaluated_picks(about: dict, picks: dict[str, Pick]) -> Evaluation:
             "random_supported": {"meaning": "any", "efficiency": figures_of(33.5)},
             "hand_rule": {"meaning": "reuse", "efficiency": figures_of(55.5)},
         },
+        harm={},
         libraries=[{"library": "cuDNN", "layers": 1400, "speed": 1.0625, "slower": 12.5}],
         picks=picks,
     )  # fmt: skip

@@ -29,8 +29,10 @@ class CrossValidation:
 
     picks: pd.DataFrame
     """Of each training problem ``problem_key`` and ``efficiency`` (0..1) of the pick, by key."""
-    margins: list[float] | None
-    """The margins of the library's own choice; None where no library chooses."""
+    scores: np.ndarray
+    """Of the tried pairs, by models that have not seen their fold, float64 [P, Q]."""
+    fold: np.ndarray
+    """int [P], ``NO_FOLD`` of a problem without pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +55,15 @@ class Prepared:
 
 
 def cross_validate(prepared: Prepared) -> CrossValidation:
-    """Cross-validate small models, which do more harm than the published one: margins that hold for them hold for it.
-
-    Scores are those of candidates that the published model offers.
-    """
+    """Cross-validate small models; the picks are among the candidates that the published model offers."""
     pairs, settings = prepared.pairs, prepared.recipe.settings
-    scores = out_of_fold(prepared, deal(pairs, settings.folds, settings.seed), prepared.recipe.small)
+    fold = deal(pairs, settings.folds, settings.seed)
+    scores = out_of_fold(prepared, fold, prepared.recipe.small)
     offered = np.where(prepared.recipe.offers(pairs), scores, -np.inf)
     rows = np.flatnonzero(np.isfinite(offered).any(axis=1))
     reached = pairs.grid(rows)[np.arange(len(rows)), offered[rows].argmax(axis=1)]
     picks = pd.DataFrame({"problem_key": pairs.problems["problem_key"].to_numpy()[rows], "efficiency": reached})
-    own = own_choice.library_choices(pairs)
-    return CrossValidation(
-        picks.sort_values("problem_key", ignore_index=True),
-        None if own is None else own_choice.margins(pairs, scores, own),
-    )
+    return CrossValidation(picks.sort_values("problem_key", ignore_index=True), scores, fold)
 
 
 def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: int) -> np.ndarray:

@@ -39,6 +39,11 @@ def interval_of_mean(values: np.ndarray) -> Interval:
     return _interval(_resampled(values, lambda x: x.mean(axis=1)))
 
 
+def share_of_draws(values: np.ndarray, most: np.ndarray) -> float:
+    """Return the share (0..1) of the draws in which no column of ``values`` [n, k] has a mean above ``most`` [k]."""
+    return float((_resampled(values, lambda x: x.mean(axis=1)) <= most).all(axis=1).mean())
+
+
 def _resampled(values: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     draw = np.random.default_rng(SEED)
     rows = max(_VALUES_AT_A_TIME // values.size, 1)

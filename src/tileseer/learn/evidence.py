@@ -24,6 +24,7 @@ from tileseer.problems.problem_rows import columns_of_frame
 
 EvidenceClass = Literal["inside", "edge", "outside"]
 EVIDENCE_CLASSES: tuple[EvidenceClass, ...] = get_args(EvidenceClass)
+INSIDE = EVIDENCE_CLASSES.index("inside")
 LEAST_COMPARED = 2
 """Candidates that ran on a problem which says something of a choice."""
 NEAR_PROBLEMS = 3

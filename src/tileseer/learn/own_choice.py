@@ -86,18 +86,19 @@ def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray
     return scores
 
 
-def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray) -> list[float]:
+def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray, inside: np.ndarray) -> list[float]:
     """Return the margin of each of ``MARGIN_KINDS``: of those that do little harm, the one that gains most.
 
-    ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. ``NEVER`` where nothing
-    is gained, or too few problems of the kind were measured.
+    ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. Problems that are not
+    ``inside`` (bool [P]) of what was measured keep the own choice. ``NEVER`` where nothing is gained, or too few
+    problems of the kind were measured.
     """
     # What never ran, or was wrong once, is in no model's pool.
     scores = np.where(dataset.proven, scores, -np.inf)
     rows = np.flatnonzero((own != NONE) & np.isfinite(scores).any(axis=1))
     achieved = dataset.grid(rows)
     scored, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
-    lead = np.where(scored, scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
+    lead = np.where(scored & inside[rows], scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
     gain = np.log(
         np.maximum(achieved[at, scores[rows].argmax(axis=1)], EFFICIENCY_OF_A_FAILED_PICK) / achieved[at, own[rows]]
     )

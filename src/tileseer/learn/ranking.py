@@ -15,6 +15,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn import own_choice
 from tileseer.learn.cross_validation import NO_FOLD
+from tileseer.learn.evidence import INSIDE, calibrated_bounds, held_out_classes
 from tileseer.learn.model import Model
 from tileseer.problems.problem import DIMS
 
@@ -103,16 +104,17 @@ class Scored:
     @cached_property
     def picked(self) -> np.ndarray:
         """Efficiency of the picks, float64 [R]."""
-        return self._reached(self.picks)
+        return self.reached(self.picks)
 
     def fastest_of(self, count: int) -> np.ndarray:
         """Return the efficiency of the fastest of the first ``count`` candidates and what runs untimed, [R]."""
         order = np.argsort(np.where(self.pool, -self.scores, np.inf), axis=1, kind="stable")[:, :count]
         known = self.pool & np.isfinite(self.scores)
         reached = np.take_along_axis(np.where(known, self.achieved, 0.0), order, axis=1)
-        return np.maximum(reached.max(axis=1), self._reached(self.untimed))
+        return np.maximum(reached.max(axis=1), self.reached(self.untimed))
 
-    def _reached(self, candidate: np.ndarray) -> np.ndarray:
+    def reached(self, candidate: np.ndarray) -> np.ndarray:
+        """Return the efficiency of a candidate for each problem (int [R]), float64 [R]; 0 where it was not offered."""
         rows = np.arange(len(self.rows))
         return np.where((candidate >= 0) & self.pool[rows, candidate], self.achieved[rows, candidate], 0.0)
 
@@ -158,7 +160,7 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.nd
 
     Measured candidates outside the model's pool are not offered; ``UserError`` when the pool has one that was not
     measured. Where a library offers the candidates, its own choice is one of them, and comes first unless the model is
-    sure.
+    sure, and layers like it were measured.
     """
     problems, rows = dataset.problems, validation_rows(dataset)
     rows = rows[has_pick(dataset)[rows]]
@@ -170,7 +172,10 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.nd
     scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, threads, of_rows)
     if own is None or model.spec.own_margins is None:
         return score_ranking(dataset, scores, offered, picks=picks)
+    fold = np.where(dataset.held_out, 0, NO_FOLD)
+    inside = held_out_classes(dataset, rows, fold, calibrated_bounds(dataset)) == INSIDE
     margins = np.array(model.spec.own_margins)[own_choice.margin_kind(problems.iloc[rows])]
+    margins = np.where(inside, margins, own_choice.NEVER)
     kept = own_choice.kept(scores[rows], own[rows], margins)
     # A model that does not know the own choice cannot rank the others beside it.
     scores[rows[~np.isfinite(scores[rows, own[rows]])]] = -np.inf

@@ -13,8 +13,9 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.libraries import library_of_arch
-from tileseer.learn import efficiency, features, model_files
-from tileseer.learn.cross_validation import CrossValidation, Prepared, cross_validate
+from tileseer.learn import efficiency, features, model_files, own_choice
+from tileseer.learn.cross_validation import NO_FOLD, CrossValidation, Prepared, cross_validate
+from tileseer.learn.evidence import INSIDE, calibrated_bounds, held_out_classes
 from tileseer.learn.learner import Recipe, learner_of
 from tileseer.learn.model import Model, OutsideModel, spec_of, write_table
 from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest, Origin, RealityCheck, Summary
@@ -144,9 +145,23 @@ def train(
         spec = spec_of(pairs, recipe.features, recipe.settings)
         learnt = OutsideModel(spec, "", pairs.candidates, recipe.features.gpu, recipe.threads, learnt)
     own = pairs.candidates["candidate"].isin(dataset.candidates["candidate"]).to_numpy()
-    model = learnt.with_margins(crossed.margins).with_pool(recipe.offers(pairs) & own)
+    model = learnt.with_margins(own_margins(dataset, pairs, crossed)).with_pool(recipe.offers(pairs) & own)
     checks = [reality_check(model, each, recipe.threads) for each in recorded]
     return Trained(dataset, prepared, crossed, model, [each for each in checks if each is not None])
+
+
+def own_margins(dataset: Dataset, pairs: Dataset, crossed: CrossValidation) -> list[float] | None:
+    """Return the margins of the library's own choice; None where no library chooses.
+
+    Models of cross-validation are smaller than the published one and do more harm, so what holds for them holds for it.
+    ``pairs`` are those that trained; ``dataset`` bounds what is inside of them.
+    """
+    own = own_choice.library_choices(pairs)
+    if own is None:
+        return None
+    rows, inside = np.flatnonzero(crossed.fold != NO_FOLD), np.zeros(len(pairs.problems), bool)
+    inside[rows] = held_out_classes(pairs, rows, crossed.fold, calibrated_bounds(dataset)) == INSIDE
+    return own_choice.margins(pairs, crossed.scores, own, inside)
 
 
 def reality_check(model: Model, recorded: Dataset, threads: int = 1) -> RealityCheck | None:

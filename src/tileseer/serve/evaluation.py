@@ -35,6 +35,7 @@ from tileseer.learn.ranking import Scored, dims_text
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS
 from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.serve.harm import Harm, harm_by_kind
 from tileseer.serve.selector import Selector
 
 SERVED = "layers of networks that no model was trained on; picks of the served model"
@@ -183,6 +184,8 @@ class Evaluation(Origin):
     baselines: dict[str, Baseline]
     noise_floor: NoiseFloor
     libraries: list[LibraryComparison]
+    harm: dict[str, Harm]
+    """Of all layers and by kind of layer; empty where no library offers the candidates."""
     picks: dict[str, Pick]
     """By problem key."""
 
@@ -297,6 +300,7 @@ def evaluate_picks(
     each = [(name, classes == place) for place, name in enumerate(EVIDENCE_CLASSES)]
     evidence = [(name, rows, by_time(rows)) for name, rows in each if rows.any()]
     kinds = layer_kinds(evaluated)
+    own = own_choice.library_choices(dataset)
     return Evaluation(
         **dict(Origin.of(dataset)),
         basis=basis,
@@ -325,6 +329,9 @@ def evaluate_picks(
             **{name: Summary.of(values) for name, values in floor.items()},
         ),
         libraries=[one for name in context.libraries if (one := _beside(str(name), context.libraries[name], taken))],
+        harm={}
+        if own is None
+        else harm_by_kind(scored.reached(own[scored.rows]), scored.picked, scored.picks != own[scored.rows], kinds),
         picks={
             key: Pick(candidate=name, efficiency=efficiency.percent(value))
             for key, name, value in sorted(zip(evaluated.index, chosen.tolist(), scored.picked, strict=True))

@@ -285,7 +285,8 @@ class Selector:
     def choose(self, problem: Problem, offered: Sequence[str], library: str) -> int:
         """Return the row of the candidate to run of those that the library offers, by its own names in its order.
 
-        ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster.
+        ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster, or the
+        problem is not inside of what was measured.
         ``library`` is what offers them, with its version (``cudnn 91900``); another than was measured keeps its own
         choice, with a warning. A tuned choice that is offered goes first. The header's ``choose`` gives the same.
         """
@@ -296,7 +297,7 @@ class Selector:
         names = list(dict.fromkeys(f"{prefix}{name}" for name in offered))
         if (tuned := self.tuned(problem)) and tuned.candidate in names:
             return self._row[tuned.candidate]
-        if names[0] not in self._row:
+        if names[0] not in self._row or self.evidence_of([problem]) != ["inside"]:
             return NO_CANDIDATE
         rows = np.array([self._row[name] for name in names if name in self._row], np.int64)
         score = self._scores(self._frame(self._dims_of(problem)), rows)
