@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
         "file": path,
         "arch": index.arch,
         "borrowed": borrowed and borrowed.record(),
+        "taken": export.taken,
         "problems": len(listed.problems),
         "kept": export.kept,
         "written": len(export.lines) - export.kept,
@@ -78,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
     lines = [
         f"{path}: {content['written']:,} records with {export.entries:,} solvers, behind {export.kept:,} of --user",
         *(borrowed.lines if borrowed else ()),
+        *dict.fromkeys(line for taken in export.taken.values() for line in options.taken_lines(taken)),
         *(f"left out {count:,}: {reason}" for reason, count in export.left_out.most_common()),
         *(f"refused {count:,} lines: {reason}" for reason, count in listed.refused.most_common()),
         *(f"note: {note}" for note in notes),

@@ -13,6 +13,7 @@ import pydantic_core
 
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError, shown
+from tileseer.dataset.provenance import Taken
 from tileseer.problems import driver_lines
 from tileseer.problems.problem import DIMS, EXAMPLE, LAYOUTS, Problem
 
@@ -162,6 +163,11 @@ def evidence_line(evidence: str) -> str:
         "outside": "nothing like it was measured, so the order is a guess",
     }
     return f"evidence: {evidence} ({meaning[evidence]})"
+
+
+def taken_lines(taken: Taken | None) -> list[str]:
+    """Return with what the times of a model were taken, in a line; none where nothing of it is known."""
+    return [f"times taken with: {taken}"] if taken else []
 
 
 def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable[str], status: int = 0) -> int:

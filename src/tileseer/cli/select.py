@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(_ways_out(args.models, selector)), file=sys.stderr)
     shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in ranked[: args.top]]
     fastest, tuned = (None, None) if args.no_known else (selector.fastest_measured(problem), selector.tuned(problem))
-    origin = {name: getattr(selector.spec, name) for name in (*Origin.model_fields, "source")}
+    origin = {name: getattr(selector.spec, name) for name in (*Origin.model_fields, "source", "taken")}
     dims: dict[str, int | str] = {name: getattr(problem, name) for name in DIMS}
     if problem.layout:
         dims["layout"] = problem.layout
@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     lines.append(f"problem: {options.word_of(problem)}" + (f", layout {problem.layout}" if problem.layout else ""))
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
+    lines += options.taken_lines(selector.spec.taken)
     if tuned is not None:
         lines.append("tuned on {device} ({device_kind}), best of {timed}: {candidate}".format(**content["tuned"]))
     if fastest is not None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
+from tileseer.dataset.provenance import Taken
 from tileseer.dataset.tables import CODE, MAKE_AGAIN, read_tables
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels import candidates as candidate_tables
@@ -67,6 +68,8 @@ class Dataset:
 
     source: str | None = None
     """Whose times these are, where others published them."""
+    taken: Taken | None = None
+    """Library, date and driver of the times."""
     library: str | None = None
     """Library that offered the candidates, and its version."""
     between_runs: float | None = None
@@ -110,6 +113,7 @@ class Dataset:
             # Samples of one worker that agree with each other say nothing of the next worker.
             relative_error=within if between is None else np.fmax(within, between),
             source=recording.provenance.get("source"),
+            taken=recording.taken,
             library=recording.library,
             between_runs=between,
             sentinel=pairs["sentinel"].to_numpy(np.float64),

@@ -21,6 +21,20 @@ class BetweenRuns(StrictModel):
     """The runs, and where their log is."""
 
 
+class Taken(StrictModel):
+    """With what times were taken that changes from release to release, as far as it is known."""
+
+    library: str | None = None
+    """Library that ran the candidates, with its version."""
+    date: str | None = None
+    """Of the measurement, or of what it is known by."""
+    driver: str | None = None
+    """Version of the GPU's driver."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value or 'not known'}" for name, value in self)
+
+
 class Recording(Document):
     """The content of ``recording.json``."""
 
@@ -33,6 +47,8 @@ class Recording(Document):
     operations: Annotated[list[OperationName], Field(min_length=1)]
     library: Library | None = None
     """Library that offered the candidates, and its version."""
+    taken: Taken | None = None
+    """Absent where nothing of it is known."""
     latency: str
     """What a time is."""
     provenance: dict[str, str]
@@ -47,4 +63,5 @@ class Recording(Document):
 
     def description(self) -> dict[str, str]:
         """Return everything that explains the times."""
-        return {"times": self.latency, **self.provenance}
+        taken = {"taken with": str(self.taken)} if self.taken else {}
+        return {"times": self.latency, **taken, **self.provenance}

@@ -13,15 +13,13 @@ from tileseer.core.atomic import building
 from tileseer.core.errors import UserError
 from tileseer.core.seal import file_digest
 from tileseer.dataset.find_db import Database
-from tileseer.dataset.provenance import Recording
+from tileseer.dataset.provenance import Recording, Taken
 from tileseer.dataset.tables import FILE
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.problems.problem import DIMS, Problem
 
 REFUSED = "refused.tsv"
-LATENCY = (
-    "what MIOpen's find step measured, one time a solver; only the fastest solver of each algorithm is in a database"
-)
+LATENCY = "what MIOpen's find step measured, one time a solver; a database has four solvers of a problem at most"
 PROBLEM_COLUMNS = pa.schema([(name, pa.int32()) for name in DIMS])
 """The rest of a problem follows from these, the operation, and a column ``layout`` if there are several layouts."""
 LAYOUT = pa.field("layout", pa.string())
@@ -42,7 +40,12 @@ def digests(paths: Sequence[Path]) -> str:
 
 
 def write_solver_recording(
-    folder: Path, database: Database, arch: str, device: str, provenance: Mapping[str, str]
+    folder: Path,
+    database: Database,
+    arch: str,
+    device: str,
+    provenance: Mapping[str, str],
+    taken: Taken | None = None,
 ) -> Recording:
     """Write a recording of ``arch`` (gfx942_miopen) into a new folder, whole or not at all.
 
@@ -55,7 +58,12 @@ def write_solver_recording(
         times = of_operation.setdefault(f"{problem.variant}_{problem.dtype}", {})
         times[problem, solver] = milliseconds
     recording = Recording(
-        arch=arch, device=device, operations=sorted(of_operation), latency=LATENCY, provenance=dict(provenance)
+        arch=arch,
+        device=device,
+        operations=sorted(of_operation),
+        taken=taken,
+        latency=LATENCY,
+        provenance=dict(provenance),
     )
     with building(folder) as made:
         for operation, times in of_operation.items():

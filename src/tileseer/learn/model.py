@@ -306,6 +306,7 @@ def spec_of(dataset: Dataset, features: Features, settings: TrainingParameters) 
         target="relative",
         target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
         source=dataset.source,
+        taken=dataset.taken,
         library=dataset.library,
         layouts=_layouts(dataset),
         params=settings.model_dump(mode="json"),

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, RootModel
 from tileseer.config.names import Arch, Library, OperationName, Product
 from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
+from tileseer.dataset.provenance import Taken
 from tileseer.learn import efficiency
 from tileseer.learn.features import feature_sets
 from tileseer.learn.formula import FormulaPrior
@@ -115,6 +116,8 @@ class FeatureSpec(Document):
     """Of the problems (``problem.LAYOUTS``, ``DEEP_LAYOUTS``); None: that of the library's kernels."""
     source: str | None = None
     """Whose times these are, where others published them."""
+    taken: Taken | None = None
+    """As of the recording."""
     training_rows: int | None = None
     trees: int | None = None
     params: dict[str, Scalar]

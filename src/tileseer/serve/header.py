@@ -81,6 +81,7 @@ def render_header(template: Path, selector: Selector) -> str:
         "namespace": f"{model.spec.operation}_{model.spec.arch}",
         "content": CONTENT,
         "library": model.spec.library,
+        "taken": str(model.spec.taken or ""),
         "own_margins": [literal(margin) for margin in model.spec.own_margins or ()],
         "few_channels": CHANNELS_OF_FEW,
         "dims": dims,

@@ -17,6 +17,7 @@ import numpy as np
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
+from tileseer.dataset.provenance import Taken
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.kernels.miopen.find_db import DIRECTION_OF_LETTER, Entry, FileName, Key, Measured, read_lines
@@ -79,6 +80,8 @@ class Export:
     """The first lines: those of the file that was there."""
     entries: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    taken: dict[str, Taken | None] = field(default_factory=dict)
+    """With what the times of each operation were taken."""
 
 
 def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
@@ -127,7 +130,9 @@ def export_models(models: Path, problems: Sequence[Problem], settings: Settings)
         if str(operation) not in index.operations:
             export.left_out[f"no model of {operation}"] += len(listed)
             continue
-        _Writer(Selector.read(models, str(operation)), own, system, settings).write(listed, export)
+        selector = Selector.read(models, str(operation))
+        export.taken[str(operation)] = selector.spec.taken
+        _Writer(selector, own, system, settings).write(listed, export)
     return export
 
 
