@@ -153,7 +153,7 @@ def test_the_folder_has_the_sources_and_a_selector_of_exactly_the_set(results, t
 
 
 def test_solvers_of_a_library_are_not_compiled(tmp_path, capsys):
-    models = published(tmp_path / "results", "forward_fp16", 16, "gfx942_miopen", "gfx942_mi300x")
+    models = published(tmp_path / "results", "forward_fp16", 120, "gfx942_miopen", "gfx942_mi300x")
     out = tmp_path / "out"
     assert main.main(["ship", str(models), "--max-loss", "5%", "--output", str(out)]) == 0
     assert "nothing to compile; `tileseer export miopen`" in capsys.readouterr().out

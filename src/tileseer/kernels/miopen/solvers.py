@@ -1,7 +1,7 @@
 """MIOpen's convolution solvers: number, algorithm, and what a problem must be for each.
 
 Names and numbers are MIOpen's own (its registry at 2d1fd997a6fc), which keeps them from release to release. A limit
-is listed if every row of five published databases keeps it (config/recorded/gfx942_miopen/SOURCE.md) and the
+is listed if every row of six published databases keeps it (config/recorded/gfx942_miopen/SOURCE.md) and the
 solver's name or MIOpen's documentation says the same of it. MIOpen refuses more than these limits do.
 """
 
@@ -130,7 +130,7 @@ SOLVERS = {
     "ConvDirectNaiveConvFwd": Facts(85, "direct", "F", nhwc=True),
     "ConvDirectNaiveConvBwd": Facts(86, "direct", "B", nhwc=True),
     "ConvDirectNaiveConvWrw": Facts(87, "direct", "W", nhwc=True),
-    "GemmFwd1x1_0_1": Facts(88, "gemm", "F", filter="1x1", stride=1, padded=False, grouped=False, dilated=False),
+    "GemmFwd1x1_0_1": Facts(88, "gemm", "F", filter="1x1", stride=1, padded=False, dilated=False),
     "GemmFwd1x1_0_1_int8": Facts(89, "gemm", ""),
     "GemmFwd1x1_0_2": Facts(90, "gemm", "F", filter="1x1", stride=2, padded=False, grouped=False, dilated=False),
     "GemmFwdRest": Facts(91, "gemm", "F", narrow=True),
@@ -158,7 +158,7 @@ SOLVERS = {
     "ConvAsmImplicitGemmGTCDynamicFwdDlopsNCHWC": Facts(127, "implicit_gemm", ""),
     "ConvHipImplicitGemmFwdXdlops": Facts(128, "implicit_gemm", "F", nchw=False, nhwc=True),
     "ConvHipImplicitGemmBwdXdlops": Facts(129, "implicit_gemm", "B", nchw=False, nhwc=True),
-    "ConvHipImplicitGemmGroupFwdXdlops": Facts(137, "implicit_gemm", "", nhwc=True, narrow=True),
+    "ConvHipImplicitGemmGroupFwdXdlops": Facts(137, "implicit_gemm", "F", nhwc=True, narrow=True),
     "ConvHipImplicitGemm3DGroupFwdXdlops": Facts(138, "implicit_gemm", "", nhwc=True, narrow=True),
     "ConvWinoFuryRxS<2-3>": Facts(139, "winograd", ""),
     "ConvHipImplicitGemm3DGroupWrwXdlops": Facts(
@@ -170,8 +170,8 @@ SOLVERS = {
     "ConvHipImplicitGemmF16F8F16FwdXdlops": Facts(149, "implicit_gemm", "", nchw=False, nhwc=True),
     "ConvHipImplicitGemmF16F8F16BwdXdlops": Facts(150, "implicit_gemm", "", nchw=False, nhwc=True),
     "ConvHipImplicitGemmF16F8F16WrwXdlops": Facts(151, "implicit_gemm", "", nchw=False, nhwc=True),
-    "ConvHipImplicitGemmGroupBwdXdlops": Facts(155, "implicit_gemm", "", nhwc=True, narrow=True),
-    "ConvHipImplicitGemmGroupWrwXdlops": Facts(156, "implicit_gemm", "", nhwc=True, narrow=True),
+    "ConvHipImplicitGemmGroupBwdXdlops": Facts(155, "implicit_gemm", "B", nhwc=True, narrow=True),
+    "ConvHipImplicitGemmGroupWrwXdlops": Facts(156, "implicit_gemm", "W", nhwc=True, narrow=True),
 }
 """By name."""
 _NAME_OF_DIRECTION = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
