@@ -139,7 +139,9 @@ def test_scores_are_of_the_layout_and_what_no_model_knows_has_none(published, tm
 
 def test_a_model_of_one_layout_starts_from_one_of_both(published, tmp_path):
     start = {"prior": str(published[2] / "training"), "min_child_samples": 5}
-    _, trained = train_on_recording(tmp_path / "d.parquet", "gfx942_mi300x", OPERATION, 16, "gfx942_miopen/earlier", **start)
+    _, trained = train_on_recording(
+        tmp_path / "d.parquet", "gfx942_mi300x", OPERATION, 16, "gfx942_miopen/earlier", **start
+    )
     with pytest.raises(UserError, match="knows NCHW, NCDHW only, but problems have the layout NHWC"):
         trained.model.predict(problem_frame([LAYER.with_layout("NHWC")]))
     assert trained.model.spec.feature_set == "miopen_layouts" and trained.model.layouts == ["NCHW", "NCDHW"]
