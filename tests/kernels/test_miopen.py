@@ -25,7 +25,7 @@ from tileseer.kernels.miopen import find_db as find_db_format
 from tileseer.kernels.miopen.find_db import Key, UnusableError
 from tileseer.kernels.miopen.kernel import Solver
 from tileseer.kernels.miopen.rules import RULES
-from tileseer.kernels.miopen.solvers import SOLVERS, algorithm_word
+from tileseer.kernels.miopen.solvers import SOLVERS, algorithm_word, facts_of
 from tileseer.kernels.miopen.workspace import ALIGNMENT, workspace
 from tileseer.kernels.names import read_kernel_name
 from tileseer.learn import features
@@ -34,7 +34,6 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem, problem_frame
 
 ARCH = "gfx942_miopen"
-KNOWN = frozenset(SOLVERS)
 FORWARD = "64-56-56-3x3-128-28-28-8-1x1-2x2-1x1-0-NCHW-FP16-F"
 GRADIENT = "128-28-28-3x3-64-56-56-8-1x1-2x2-1x1-0-NCHW-FP16-B_g2"
 DEEP = "32-8-28-28-3x1x1-64-8-28-28-2-1x0x0-1x1x1-1x1x1-0-NCDHW-FP32-W"
@@ -56,7 +55,7 @@ def read(tmp_path):
     def of(text, name="gfx942130.HIP.fdb.txt"):
         path = tmp_path / name
         path.write_bytes(bz2.compress(text.encode()) if name.endswith(".bz2") else text.encode())
-        return find_db.read_find_dbs([path], "gfx942", KNOWN)
+        return find_db.read_find_dbs([path])
 
     return of
 
@@ -72,8 +71,9 @@ def test_names_are_those_of_the_registry_with_the_operation_before_them():
     )
     with pytest.raises(UserError, match="columns direction and dtype"):
         read_kernel_name("fft", ARCH)
-    with pytest.raises(UserError, match=r"a solver .* is expected"):
-        read_kernel_name("miopen_conv_fwd_fp32_2d_ConvNone", ARCH)
+    assert read_kernel_name("miopen_conv_fwd_fp32_2d_ConvOfTomorrow", ARCH).kernel.solver == "ConvOfTomorrow"
+    with pytest.raises(UserError, match=r"a solver is expected"):
+        read_kernel_name("miopen_conv_fwd_fp32_2d_2", ARCH)
     assert len({facts.number for facts in SOLVERS.values()}) == len(SOLVERS)
 
 
@@ -120,7 +120,7 @@ def test_both_formats_are_read(read):
         (f"{FORWARD}=GemmFwdRest:nan,0,x", "the time is not between 1 ns and an hour"),
         (f"{FORWARD}=GemmFwdRest:fast,0,x", "the time is no number"),
         (f"{FORWARD}=GemmFwdRest", "the entry has another form"),
-        (f"{FORWARD}=ConvNobodyKnows:1,0,x", "unknown solver"),
+        (f"{FORWARD}=Conv of nobody:1,0,x", "a solver's name has another form"),
         (f"{FORWARD}=GemmFwdRest:1,0,x", "this problem and solver already have a time"),
     ],
 )
@@ -205,6 +205,67 @@ def test_the_import_is_a_recording_that_the_workflow_replays(tmp_path, capsys):
     assert "exists already" in capsys.readouterr().err
 
 
+def test_a_solver_that_nobody_knows_is_a_candidate_so_that_the_fastest_stays_it(tmp_path, capsys):
+    path, folder = tmp_path / "gfx942130.HIP.fdb.txt", tmp_path / "recorded"
+    known = "ConvDirectNaiveConvFwd:7.4,0,miopenConvolutionFwdAlgoDirect"
+    path.write_text(
+        f"{FORWARD}={known};ConvHipConv<2-3>:0.14,0,miopenConvolutionFwdAlgoDirect\n"
+        f"{FORWARD.replace('-8-', '-9-')}={known};a b:0.1,0,x\n"  # nothing is known of the fastest one
+    )
+    assert run(path, "--arch", "gfx942", "--output", folder, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["times"], told["refused"]) == (2, {"a solver's name has another form": 1})
+    data = Dataset.read(folder / "forward_fp16")
+    best = data.candidates["candidate"].iloc[data.candidate[data.efficiency.argmax()]]
+    assert best == "miopen_conv_fwd_fp16_2d_ConvHipConv<2-3>" and read_kernel_name(best, ARCH).kernel.name == best
+    assert (check_support(data.problems, data.candidates, "forward") == 0).all()
+    numbers = {name: facts_of(name).number for name in (*SOLVERS, "ConvHipConv<2-3>", "ConvDepthwiseFwd2D")}
+    assert len(set(numbers.values())) == len(numbers)
+    assert facts_of("TransposedConvWinoFuryRxS<2-3>").algorithm == "winograd"
+    assert algorithm_word("ConvHipConv<2-3>", "F") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "arch", "device", "units"),
+    [
+        ("gfx942130.HIP", "gfx942", "gfx942_miopen", "gfx942_mi300x", 304),
+        ("gfx94250.HIP.3_2_0_x", "gfx942", "gfx942_80_miopen", "gfx942_80", 80),  # MI308X
+        ("gfx942_38.HIP", "gfx942_cpx_miopen", "gfx942_cpx_miopen", "gfx942_38", 38),  # a partition
+        ("gfx942e4.HIP", "gfx942", "gfx942_228_miopen", "gfx942_228", 228),  # MI300A
+        ("gfx90a6e.HIP", "gfx90a", "gfx90a_110_miopen", "gfx90a_mi250x_gcd", 110),
+        ("gfx1201_32.HIP", "gfx1201", "gfx1201_miopen", "gfx1201_9070xt", 64),
+        ("gfx1030_36.HIP", "gfx1030", "gfx1030_72_miopen", "gfx1030_72", 72),
+    ],
+)
+def test_the_gpu_is_that_of_the_files_name(tmp_path, capsys, name, asked, arch, device, units):
+    path, folder = tmp_path / f"{name}.fdb.txt", tmp_path / "recorded"
+    path.write_text(NEW)
+    assert run(path, "--arch", asked, "--output", folder, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["arch"], told["device"]) == (arch, device)
+    is_new = (folder / "hardware.yaml").exists()
+    table = folder / "hardware.yaml" if is_new else CONFIG / "hardware.yaml"
+    product = hardware.read_hardware(table, device)
+    assert (product.compute_units, product.arch) == (units, hardware.target(asked))
+    assert is_new == (device not in hardware.read_products(CONFIG / "hardware.yaml"))
+    assert Dataset.read(folder / "forward_fp16").device == device
+
+
+def test_files_of_two_gpus_and_names_of_other_kernels_are_refused(tmp_path, capsys):
+    first, second = (tmp_path / f"{name}.HIP.fdb.txt" for name in ("gfx942130", "gfx94250"))
+    for path in (first, second):
+        path.write_text(NEW)
+
+    def told(*arguments):
+        assert run(*arguments, "--output", tmp_path / "recorded") == 2
+        return capsys.readouterr().err
+
+    assert "80 compute units, others of 304" in told(first, second, "--arch", "gfx942")
+    assert "--arch gfx942_cpx: give a target" in told(first, "--arch", "gfx942_cpx")
+    assert "has 304 compute units, but the files" in told(second, "--arch", "gfx942", "--device", "gfx942_mi300x")
+    assert not (tmp_path / "recorded").exists()
+
+
 def test_a_layer_in_two_layouts_is_imported_as_two_problems(tmp_path, capsys):
     path, folder = tmp_path / "gfx942130.HIP.fdb.txt", tmp_path / "recorded"
     last = FORWARD.replace("NCHW", "NHWC-NHWC-NHWC")
@@ -224,7 +285,7 @@ def test_a_layer_in_two_layouts_is_imported_as_two_problems(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "arch", "message"),
     [
-        ("gfx90a68.HIP.fdb.txt", NEW.encode(), "gfx942", "another GPU"),
+        ("gfx90a68.HIP.fdb.txt", NEW.encode(), "gfx942", "is of gfx90a, but --arch is of gfx942"),
         ("gfx942130.HIP.fdb.txt.bz2", bz2.compress(NEW.encode())[:-9], "gfx942", "damaged"),
         ("gfx942130.HIP.fdb.txt", b"BZh91AY&SY nothing", "gfx942", "damaged"),
         ("gfx942130.db.txt", b"\xff\xfe", "gfx942", "no text"),

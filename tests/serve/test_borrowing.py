@@ -8,6 +8,8 @@ from published_models import LAYER, WORD
 
 from tileseer.cli import main
 from tileseer.core.errors import UserError
+from tileseer.kernels.libraries import library_of_arch
+from tileseer.kernels.library import Loss
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.borrowing import borrow
 from tileseer.serve.selector import Selector
@@ -26,7 +28,9 @@ def own(models, tmp_path):
 def test_borrowed_picks_are_labelled_in_text_and_json(own, capsys):
     assert main.main(["select", str(own), "--like", "gfx950", "--problem", WORD, "--top", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "borrowed: gfx950_mi350x has no models; these are of gfx950 (gfx950_mi355x)"
+    assert lines[1] == (
+        "borrowed: gfx950_mi350x has no models; these are of gfx950 (gfx950_mi355x, 256 compute units, against 256)"
+    )
     assert lines[2].startswith("expected loss against models of its own: unknown")
     assert main.main(["select", str(own), "--like", "gfx950", "--problem", WORD, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["borrowed"]
@@ -59,3 +63,15 @@ def test_borrowed_picks_are_those_of_the_lender_until_the_gpu_has_timed_some(own
 def test_models_of_no_sibling_are_refused_with_the_reason(own, name, like, message):
     with pytest.raises(UserError, match=message):
         borrow(own.with_name(name), like)
+
+
+def test_what_borrowing_costs_follows_from_the_compute_units(own, monkeypatch):
+    library = library_of_arch("gfx950")
+    known = (Loss(1.5, "measured", 1.0, 2.0), Loss(4.0, "estimated", 5.0, 9.0))
+    monkeypatch.setitem(vars(library), "borrowed", known)
+    assert borrow(own.with_name("gfx950_300"), "gfx950")[1].loss == known[0]
+    assert borrow(own, "gfx950", units=64)[1].loss == known[1]
+    with pytest.raises(UserError, match="256 compute units, but gfx950_32 has 32: no model is lent"):
+        borrow(own.with_name("gfx950_32"), "gfx950")
+    unknown = borrow(own.with_name("gfx950_mi399"), "gfx950")[1]
+    assert unknown.loss is None and "a name such as gfx950_80" in unknown.lines[1]

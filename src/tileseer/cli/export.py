@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError
+from tileseer.kernels.miopen.find_db import FileName
 from tileseer.learn import model_files
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
         args.user, args.like = Path(args.like), None
     if args.user is None:
         raise UserError("--user is missing: give a user find-db that your MIOpen wrote below ~/.config/miopen")
-    models, borrowed = borrow(args.models, args.like) if args.like else (args.models, None)
+    units = FileName.parse(args.user).gpu.compute_units
+    models, borrowed = borrow(args.models, args.like, units) if args.like else (args.models, None)
     index = model_files.read_index(models)
     # MIOpenDriver takes tensors whose layout a line leaves open as NCHW.
     listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations], LAYOUTS[0])

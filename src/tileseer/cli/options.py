@@ -60,7 +60,7 @@ def add_like(parser: argparse._ActionsContainer) -> None:
     """Declare ``--like``."""
     meaning = (
         "borrow the models of this arch, of a GPU of the same generation; the last word of MODEL_DIR then names your "
-        "GPU, which has no models: .../gfx942_mi308x_miopen"
+        "GPU, which has no models: .../gfx942_80_miopen"
     )
     parser.add_argument("--like", metavar="ARCH", help=meaning)
 

@@ -8,7 +8,7 @@ from tileseer.config.operations import OPERATION_PATTERN
 
 _WORDS = "(?:_[a-z0-9]+)?" * 2
 ARCH_PATTERN = rf"gfx[0-9a-f]+{_WORDS}|sm_[0-9]+a?{_WORDS}"
-"""A GPU target; words behind it are a product, a library, or both: ``gfx950_mi355x``, ``gfx942_mi308x_miopen``."""
+"""A GPU target; words behind it are a product, a library, or both: ``gfx950_mi355x``, ``gfx942_80_miopen``."""
 ConfiguredArch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
 Arch = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)]
 """One in a file, where another family of kernels may have targets of its own."""

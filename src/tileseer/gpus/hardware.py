@@ -1,5 +1,6 @@
 """GPU products: facts of a device for the simulator, the features and the support rules."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -95,6 +96,34 @@ class _File(tables.StrictModel):
 def read_products(path: str | Path) -> dict[str, Hardware]:
     """Return every product of the table ``path`` by its key; ``UserError`` on a mistake in it."""
     return tables.read_yaml_table(path, _File).products
+
+
+def product_of_units(products: Mapping[str, Hardware], gpu: str, units: int) -> Hardware:
+    """Return the product of a target with so many compute units; one that the table lacks is made of the nearest.
+
+    Nearest is the one of the same target, or else of the likest name, whose number of units differs least. Units, dies
+    and bandwidths are in proportion; everything is assumed.
+    """
+    own = [one for one in products.values() if one.arch == gpu]
+    if exact := [one for one in own if one.compute_units == units]:
+        return exact[0]
+    alike = own or [max(products.values(), key=lambda one: _alike(one.arch, gpu))]
+    near = min(alike, key=lambda one: abs(math.log(one.compute_units / units)))
+    share = units / near.compute_units
+    counts = {name: max(1, round(getattr(near, name) * share)) for name in ("xcds", "shader_engines")}
+    rates = {
+        name: round(getattr(near, name) * share, 3)
+        for name in ("llc_mib", "l2_tb_per_s", "llc_tb_per_s", "hbm_tb_per_s")
+    }
+    about = {"name": f"{gpu}_{units}", "arch": gpu, "compute_units": units, "basis": {"default": "A"}}
+    return near.model_copy(update=about | counts | rates)
+
+
+def _alike(one: str, other: str) -> int:
+    """Return how many characters two names have in common at their beginning."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
 
 
 def product_of_arch(path: str | Path, arch: str) -> Hardware:

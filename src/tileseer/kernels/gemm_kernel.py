@@ -40,6 +40,8 @@ class Kernel:
     """A library may have several kinds; its models know that of ``KernelPart.KERNEL`` only."""
     short: ClassVar[str] = ""
     """Field that alone names a kernel where direction, data type and dimensionality are known; empty: none does."""
+    short_names: ClassVar[Sequence[str]] = ()
+    """The values of that field that are known as such names."""
     choices: ClassVar[Mapping[str, Sequence[Any]]]
     """Words and numbers that a field may have; every other number is at least 1."""
     patterns: ClassVar[Mapping[str, str]] = {}

@@ -23,9 +23,11 @@ Part = TypeVar("Part")
 
 
 class Loss(NamedTuple):
-    """What a GPU lost that was left out: points of efficiency of its own models less those of borrowed ones."""
+    """What a GPU loses by models of another one: points of efficiency of its own models less those of borrowed ones."""
 
-    measured: str
+    most_ratio: float
+    """Of the compute units of the two GPUs, the larger number over the smaller one."""
+    basis: str
     mean: float
     p10: float
 
@@ -88,8 +90,9 @@ class Library:
     """The way of its kernels from ``{folder}``, which ``tileseer ship`` wrote, into a program."""
     naming: str = ""
     """How another program finds the candidate of a name, a sentence of the page of models."""
-    borrowed: Loss | None = None
-    """What the models of a sibling GPU cost, where that was measured (``benchmarks/solver_transfer.py``)."""
+    borrowed: tuple[Loss, ...] = ()
+    """What the models of a sibling GPU cost, by rising distance in compute units (``benchmarks/solver_transfer.py``);
+    beyond the last one nothing is lent. Empty where nothing is known."""
 
     @property
     def prefix(self) -> str:

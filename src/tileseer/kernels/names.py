@@ -53,7 +53,7 @@ def read_kernel_name(text: str, arch: str, operation: Operation | None = None, n
     if any(name.startswith(other.prefix) for other in libraries.LIBRARIES if other is not library):
         raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {library.prefix}")
     kind = library.kernel
-    if kind.short and name in kind.choices[kind.short]:
+    if kind.short and name in kind.short_names:
         if operation is None:
             example = kind("forward", "fp16", 2, **{kind.short: name}).name
             raise UserError(

@@ -20,7 +20,7 @@ from tileseer.core.progress import Progress
 from tileseer.dataset.provenance import Taken
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.miopen.find_db import DIRECTION_OF_LETTER, Entry, FileName, Key, Measured, read_lines
+from tileseer.kernels.miopen.find_db import DIRECTION_OF_LETTER, Entry, FileGpu, FileName, Key, Measured, read_lines
 from tileseer.kernels.miopen.kernel import Solver
 from tileseer.kernels.miopen.library import MIOPEN
 from tileseer.kernels.miopen.solvers import algorithm_word
@@ -46,7 +46,9 @@ FALLBACK_SOLVERS = "ConvDirectNaiveConv"
 measured problems nearby: a record stops MIOpen from searching, without one it finds something better."""
 OUTSIDE = "outside of what was measured (docs/internals/learning.md, Evidence): without a record MIOpen decides"
 SLOW_FIRST = "the naive solver comes first, which was not the fastest of the measured problems nearby"
-NO_ENTRY = "no solver of the model runs it with a workspace that is sure and small enough"
+NO_ENTRY = "no solver that is about as fast as the pick has an algorithm and a workspace that are sure and small enough"
+SLOWEST_FIRST = 105.0
+"""Predicted time of the first solver of a record, in percent of the pick's, which may be one that cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,14 @@ class Export:
 def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
     """Raise a ``UserError`` unless the files are of the GPU, own or borrowing, and ``user`` of the build."""
     name = FileName.parse(settings.user)
-    gpu = target(settings.borrowed.by if settings.borrowed else arch)
-    if name.arch != gpu:
+    gpu, own = target(settings.borrowed.by if settings.borrowed else arch), name.gpu
+    if own.arch != gpu:
         who = f"{settings.borrowed.by} is" if settings.borrowed else "the model is of"
-        raise UserError(f"--user {settings.user}: is of {name.arch}, but {who} {gpu}")
-    if not settings.borrowed and name.compute_units != hardware.compute_units:
+        raise UserError(f"--user {settings.user}: is of {own.arch}, but {who} {gpu}")
+    if not settings.borrowed and own.compute_units != hardware.compute_units:
         raise UserError(
-            f"--user {settings.user}: is of a GPU with {name.compute_units} compute units, but the model is of "
-            f"{hardware.name} with {hardware.compute_units}; to borrow it, give .../{gpu}_{name.compute_units}_miopen "
+            f"--user {settings.user}: is of a GPU with {own.compute_units} compute units, but the model is of "
+            f"{hardware.name} with {hardware.compute_units}; to borrow it, give .../{gpu}_{own.compute_units}_miopen "
             f"--like {arch}"
         )
     if int(name.build.partition("_")[0]) < OLDEST_RELEASE:
@@ -103,10 +105,10 @@ def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
         )
     if settings.build and settings.build.replace(".", "_") != name.build:
         raise UserError(f"--user {settings.user}: is of build {name.build} of MIOpen, not of {settings.build}")
-    base = settings.user.name.partition(".HIP.")[0]
     for path in settings.system:
-        if path.name.startswith("gfx") and path.name.partition(".HIP.")[0] != base:
-            raise UserError(f"--system {path}: is of another GPU than --user: give {base}.HIP.fdb.txt, packed or not")
+        # Without a file of its own number of units, MIOpen takes that of another one of the same arch.
+        if (system := FileGpu.of(path.name)) and system.arch != own.arch:
+            raise UserError(f"--system {path}: is of {system.arch}, but --user of {own.arch}")
 
 
 def export_models(models: Path, problems: Sequence[Problem], settings: Settings) -> Export:
@@ -226,6 +228,8 @@ class _Writer:
             size = workspace(solver, problem) if size is None else size
             if algorithm is None or size is None or size > self._settings.workspace:
                 continue
+            if not entries and row["predicted_time"] > SLOWEST_FIRST:
+                break
             before = max(fastest * row["predicted_time"] / 100, before * LEAST_RATIO_OF_TIMES)
             entries.append(Entry(solver, f"{before:.{DIGITS_OF_A_TIME}g}", str(size), algorithm))
         return entries

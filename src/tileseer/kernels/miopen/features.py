@@ -6,7 +6,7 @@ import pandas as pd
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.features.library_problem import LIBRARY_PROBLEM, Tiles, fits, problem_columns
 from tileseer.kernels.features.table import Columns, Feature, FeatureSet, column, raw
-from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.kernels.miopen.solvers import facts_of
 
 SOLVER_TILES: Tiles = {
     "out_h": (2, 3, 4, 6),
@@ -46,7 +46,7 @@ _SOLVER_FEATURES = (Feature("solver", "code", "MIOpen's number of the solver", c
 
 def _solvers(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
     """Return what candidate features are made of, float64 [Q] by name."""
-    return {"number": np.array([SOLVERS[name].number for name in candidates["solver"]], np.float64)}
+    return {"number": np.array([facts_of(name).number for name in candidates["solver"]], np.float64)}
 
 
 _LAYOUT_FEATURE = raw("code", layout="0: NCHW, 1: NHWC, of all tensors and also with depth")

@@ -184,35 +184,59 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 MOST_UNITS_IN_DECIMAL = 64
-"""Compute units up to which file names have their number in decimal, behind an underscore; above, it is hexadecimal."""
+"""Units up to which file names have their number in decimal, behind an underscore; above, it is hexadecimal."""
+TWO_CU_UNITS = re.compile(r"gfx1(?!25)")
+"""Archs of which MIOpen counts workgroup processors, of two compute units each (RDNA)."""
+
+
+class FileGpu(NamedTuple):
+    """The GPU that the name of a database begins with: ``gfx942130``, ``gfx1201_32``."""
+
+    arch: str
+    features: str
+    compute_units: int
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        """Return the GPU of a file's name; None if it begins with none."""
+        match = _GPU_NAME.fullmatch(name.partition(".")[0])
+        units = match and (int(match["decimal"]) if match["decimal"] else int(match["hex"], 16))
+        if not match or not units or (units <= MOST_UNITS_IN_DECIMAL) != bool(match["decimal"]):
+            return None
+        each = 2 if TWO_CU_UNITS.match(match["arch"]) else 1
+        return cls(match["arch"], match["features"], units * each)
+
+
+_GPU_NAME = re.compile(
+    r"(?P<arch>gfx(?:1[0-9a-f]{3}|[0-9a-f]{3}))(?P<features>(?:_(?:no)?sramecc)?(?:_xnack)?)"
+    r"(?:_(?P<decimal>[1-9][0-9]*)|(?P<hex>[1-9a-f][0-9a-f]*))",
+    re.ASCII,
+)
 
 
 class FileName(NamedTuple):
     """Parts of ``gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt``."""
 
-    arch: str
-    features: str
-    compute_units: int
+    gpu: FileGpu
     build: str
 
     @classmethod
     def parse(cls, path: Path) -> Self:
         """Read the name of a user find-db; ``UserError`` if it is none."""
-        match = _UFDB_NAME.fullmatch(path.name)
-        units = match and (int(match["decimal"]) if match["decimal"] else int(match["hex"], 16))
-        if not match or not units or (units <= MOST_UNITS_IN_DECIMAL) != bool(match["decimal"]):
+        gpu, match = FileGpu.of(path.name), _UFDB_NAME.fullmatch(path.name)
+        if not match or gpu is None:
             raise UserError(
                 f"--user {path}: this is no name of a user find-db, such as gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt; "
                 "give a file that MIOpen wrote below ~/.config/miopen or MIOPEN_USER_DB_PATH"
             )
-        return cls(match["arch"], match["features"], units, match["build"])
+        return cls(gpu, match["build"])
 
 
 _UFDB_NAME = re.compile(
-    r"(?P<arch>gfx(?:1[0-9a-f]{3}|[0-9a-f]{3}))(?P<features>(?:_(?:no)?sramecc)?(?:_xnack)?)"
-    r"(?:_(?P<decimal>[1-9][0-9]*)|(?P<hex>[1-9a-f][0-9a-f]*))\.HIP\.(?P<build>[0-9]+_[0-9]+_[0-9]+_[^.]+)\.ufdb\.txt",
-    re.ASCII,
+    r"[a-z0-9_]+\.HIP\.(?P<build>[0-9]+_[0-9]+_[0-9]+(?:_[^.]*)?)(?:\.[A-Za-z0-9_]+)?\.ufdb\.txt", re.ASCII
 )
+"""Some builds have no hash, some not even the underscore before it; other databases than that of convolutions have a
+word behind it."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from tileseer.kernels.gemm_kernel import OPERATION_CHOICES, OPERATION_PARTS, Kernel
 from tileseer.kernels.grammar import Part
-from tileseer.kernels.miopen.solvers import SOLVERS, Facts
+from tileseer.kernels.miopen.solvers import SOLVER_NAME, SOLVERS, Facts, facts_of
 
 MIOPEN_PREFIX = "miopen_conv_"
 
@@ -24,7 +24,9 @@ class Solver(Kernel):
 
     kind: ClassVar[str] = "solver"
     short: ClassVar[str] = "solver"
-    choices: ClassVar[Mapping[str, Sequence[Any]]] = {**OPERATION_CHOICES, "solver": tuple(SOLVERS)}
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = OPERATION_CHOICES
+    patterns: ClassVar[Mapping[str, str]] = {"solver": SOLVER_NAME}
+    short_names: ClassVar[Sequence[str]] = tuple(SOLVERS)
     parts: ClassVar[Sequence[Part]] = (
         Part(MIOPEN_PREFIX, MIOPEN_PREFIX),
         *OPERATION_PARTS,
@@ -34,7 +36,7 @@ class Solver(Kernel):
     @property
     def facts(self) -> Facts:
         """Number, algorithm and limits."""
-        return SOLVERS[self.solver]
+        return facts_of(self.solver)
 
     @property
     def pipeline(self) -> str:

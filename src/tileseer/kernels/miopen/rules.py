@@ -1,9 +1,9 @@
-"""Which solvers can run which problems, as far as their limits are simple (``solvers.SOLVERS``)."""
+"""Which solvers can run which problems, as far as their limits are simple (``solvers.facts_of``)."""
 
 import numpy as np
 import pandas as pd
 
-from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.kernels.miopen.solvers import facts_of
 from tileseer.kernels.rules import OPERATION, Columns, Rule, Rules
 from tileseer.problems.implicit_gemm import tensor_elements
 
@@ -30,7 +30,7 @@ _FACTS = ("stride", "padded", "grouped", "dilated", "nchw", "nhwc", "narrow")
 
 
 def _read_of_kernels(candidates: pd.DataFrame, wave_size: int) -> dict[str, np.ndarray]:
-    facts = [SOLVERS[name] for name in candidates["solver"]]
+    facts = [facts_of(name) for name in candidates["solver"]]
     filters = np.array([[int(extent) for extent in (one.filter or "0x0").split("x")] for one in facts]).reshape(-1, 2)
     columns = {name: np.array([getattr(one, name) for one in facts]) for name in _FACTS}
     return columns | {"filter_h": filters[:, 0], "filter_w": filters[:, 1]}

@@ -2,9 +2,11 @@
 
 Names and numbers are MIOpen's own (its registry at 2d1fd997a6fc), which keeps them from release to release. A limit
 is listed if every row of six published databases keeps it (config/recorded/gfx942_miopen/SOURCE.md) and the
-solver's name or MIOpen's documentation says the same of it. MIOpen refuses more than these limits do.
+solver's name or MIOpen's documentation says the same of it. MIOpen refuses more than these limits do. Newer releases
+have more solvers: those are candidates by their names.
 """
 
+import zlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -174,6 +176,32 @@ SOLVERS = {
     "ConvHipImplicitGemmGroupWrwXdlops": Facts(156, "implicit_gemm", "W", nhwc=True, narrow=True),
 }
 """By name."""
+SOLVER_NAME = r"[A-Za-z][A-Za-z0-9_<>,-]{0,99}"
+"""How solvers are called."""
+FIRST_UNKNOWN, UNKNOWN_NUMBERS = 1024, 4096
+"""Number of the first solver that the table lacks, and how many there are."""
+_WORDS: tuple[tuple[str, Algorithm], ...] = (
+    ("Wino", "winograd"),
+    ("ImplicitGemm", "implicit_gemm"),
+    ("Igemm", "implicit_gemm"),
+    ("Gemm", "gemm"),
+    ("fft", "fft"),
+)
+"""What a word in a name says of the algorithm."""
+
+
+def facts_of(solver: str) -> Facts:
+    """Return what is known of a solver; of one that the table lacks what its name says: nothing refuses it.
+
+    Its number follows from its name, so that it is the same wherever it is met.
+    """
+    if solver in SOLVERS:
+        return SOLVERS[solver]
+    algorithm: Algorithm = next((algorithm for word, algorithm in _WORDS if word in solver), "direct")
+    number = FIRST_UNKNOWN + zlib.crc32(solver.encode()) % UNKNOWN_NUMBERS
+    return Facts(number, algorithm, "", nhwc=True)
+
+
 _NAME_OF_DIRECTION = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
 _ALGORITHMS = {"implicit_gemm": "ImplicitGEMM", "gemm": "GEMM", "fft": "FFT"}
 
@@ -185,7 +213,7 @@ def algorithm_prefix(direction: str) -> str:
 
 def algorithm_word(solver: str, direction: str) -> str | None:
     """Return what MIOpen writes for the algorithm of a solver in F, B or W; None if none of its lines has the two."""
-    facts = SOLVERS[solver]
+    facts = facts_of(solver)
     if direction not in facts.directions:
         return None
     word = _ALGORITHMS.get(facts.algorithm, facts.algorithm.capitalize())
