@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch_on_cpu import CpuChooser  # noqa: E402
 
 from tileseer.core.errors import UserError  # noqa: E402
 from tileseer.torch import choices, switch  # noqa: E402
@@ -273,8 +274,6 @@ def test_switches_of_pytorch_are_respected(enabled, compiled, image, layer):
 def test_what_the_model_does_not_know_is_said_once(
     enabled, compiled, image, layer, monkeypatch, kind, attribute, value, message
 ):
-    from conftest import CpuChooser
-
     dtype = value if kind == "dtype" else torch.bfloat16
     module, x = layer("Conv2d", 8, 8, 3, dtype=dtype), image(1, 8, 5, 5, dtype=dtype)
     if kind == "version":

@@ -1,0 +1,56 @@
+"""The switch of ``tileseer.torch`` on the CPU: a chooser for a library of plans that tests bring, and a model of it."""
+
+import json
+from pathlib import Path
+
+from tileseer.learn import model_files
+from tileseer.torch import chooser
+
+PLANS = Path(__file__).parents[1] / "pytorch" / "plans_on_cpu"
+OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
+
+
+class Selector:
+    """A model that knows three plans and prefers the first."""
+
+    library = "cudnn 91900"
+    order = ("eng1", "eng2", "eng0")
+
+    def __init__(self, operation):
+        self.kernels = [f"cudnn_conv_{operation}_{ndim}d_{name}" for ndim in (2, 3) for name in self.order]
+
+    @classmethod
+    def read(cls, models, operation):
+        return cls(operation)
+
+    def shortlist(self, problem, count, offered, library):
+        kernels = [name for name in self.kernels if f"_{problem.ndim}d_" in name and name.rpartition("_")[2] in offered]
+        return [{"kernel": kernel, "rank": rank} for rank, kernel in enumerate(kernels, 1)]
+
+    def choose(self, problem, offered, library):
+        return next(row for row, name in enumerate(self.kernels) if name.endswith(f"_{problem.ndim}d_eng1"))
+
+
+class CpuChooser(chooser.Chooser):
+    """Takes the CPU for an H200."""
+
+    device_type = "cpu"
+    capability = (9, 0)
+
+    def _capability(self, device):
+        return self.capability
+
+    def _devices(self):
+        return {-1: "NVIDIA H200"}
+
+
+def write_index(folder):
+    """Write the index of a model directory without models, which is all that is read of it beside them."""
+    operations = {name: {"folder": f"grouped_conv_{name}_sm_90_cudnn"} for name in OPERATIONS}
+    index = {
+        "format": model_files.FORMAT, "tileseer": model_files.READERS, "arch": "sm_90_cudnn", "device": "sm_90_h200",
+        "device_kind": "recorded", "sha256": {}, "operations": operations,
+    }  # fmt: skip
+    folder.mkdir()
+    (folder / "index.json").write_text(json.dumps(index))
+    return folder

@@ -1,0 +1,287 @@
+"""What programs do with convolutions goes on while the switch is on: the same results, and no module is touched."""
+
+import copy
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch_on_cpu  # noqa: E402
+from torch import nn  # noqa: E402
+from torch_on_cpu import PLANS  # noqa: E402
+
+from tileseer.core import cache  # noqa: E402
+from tileseer.torch import extension  # noqa: E402
+
+SHAPE = 2, 8, 9, 9
+
+
+@pytest.fixture
+def convolution(layer):
+    return layer("Conv2d", 8, 8, 3, padding=1)
+
+
+@pytest.fixture
+def x(image):
+    return image(*SHAPE)
+
+
+def close(one, other):
+    assert one.shape == other.shape and one.dtype == other.dtype
+    if other.numel():
+        assert (one - other).abs().double().norm() <= 0.02 * other.abs().double().norm()
+
+
+def as_without(enabled, offer, compute, planned=None):
+    """Check that a function of no arguments returns the same thing four times while plans are chosen and run."""
+    offer("eng0")  # it computes what it is given, always
+    expected = compute()
+    with enabled(verify=0) as chooser:
+        chooser._known_names = lambda selector, ndim: frozenset(["eng0"])
+        got = [compute() for _ in range(4)]
+        if planned is not None:
+            assert chooser.extension.counts()[1] == planned
+    for one in got:
+        torch.utils._pytree.tree_map(close, one, expected)
+    return got[-1]
+
+
+def test_padding_and_its_mode_may_be_set_at_any_time(enabled, offer, convolution, x):
+    module = copy.deepcopy(convolution).requires_grad_(False)
+
+    def compute():
+        module.padding = (1, 1)
+        results = [module(x)]
+        for mode in ("circular", "reflect"):
+            module.padding_mode = mode
+            module._reversed_padding_repeated_twice = [1, 1, 1, 1]
+            results.append(module(x))
+        module.padding, module.padding_mode = (2, 2), "zeros"
+        return [*results, module(x)]
+
+    as_without(enabled, offer, compute, planned=3)
+
+
+def test_forward_mode_functional_gradients_and_their_gradients(enabled, offer, convolution, x):
+    weights = {name: value.detach() for name, value in convolution.named_parameters()}
+
+    def loss(weight, one):
+        values = {**weights, "weight": weight}
+        return torch.func.functional_call(convolution, values, (one[None],)).float().square().sum()
+
+    def compute():
+        primal, tangent = torch.func.jvp(convolution, (x,), (torch.ones_like(x),))
+        assert tangent.abs().sum() > 0
+        gradient = torch.func.grad(loss)(weights["weight"], x[0])
+        each = torch.vmap(torch.func.grad(loss), (None, 0))(weights["weight"], x)
+        image = x.detach().requires_grad_()
+        (first,) = torch.autograd.grad(convolution(image).square().sum(), image, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), convolution.weight)
+        return [value.detach() for value in (primal, tangent, gradient, each, first, second)]
+
+    as_without(enabled, offer, compute)
+
+
+def test_a_pickled_model_runs_in_a_new_process(enabled, offer, convolution, x, tmp_path):
+    offer("eng0")
+    with enabled(verify=0), torch.no_grad():
+        for _ in range(3):
+            expected = convolution(x)
+        torch.save((convolution, x, expected), tmp_path / "model.pt")
+        copied = pickle.loads(pickle.dumps(convolution))
+        assert torch.equal(copied(x), expected) and type(copied) is nn.Conv2d
+    script = (
+        "import torch, sys; m, x, y = torch.load(sys.argv[1], weights_only=False); "
+        "torch.testing.assert_close(m(x), y, rtol=0.05, atol=0.05)"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path / "model.pt"], check=True)
+
+
+def test_wrong_arguments_have_pytorchs_message(enabled, convolution, x):
+    for options, message in [
+        ({"stride": 0}, "non-positive stride"),
+        ({"padding": -1}, "negative padding"),
+        ({"dilation": 0}, "dilation"),
+        ({"groups": 3}, "groups|divisible"),
+    ]:
+        with enabled(), pytest.raises(RuntimeError, match=message):
+            nn.functional.conv2d(x, convolution.weight, **options)
+
+
+def test_complex_and_float_weights_and_one_image(enabled, offer, convolution, x):
+    complex_layer = nn.Conv2d(8, 4, 3, dtype=torch.complex64)
+    line = nn.Conv1d(8, 4, 3).bfloat16()
+
+    def compute():
+        with torch.no_grad():
+            return [
+                complex_layer(x.to(torch.complex64)),
+                nn.functional.conv2d(x.float(), convolution.weight.float()),
+                convolution(x[0]),
+                convolution(x[:0]),
+                line(x[:, :, 0]),
+            ]
+
+    as_without(enabled, offer, compute)
+
+
+def test_parametrised_modules_and_copies_are_pytorchs_own(enabled, offer, convolution, x):
+    def compute():
+        module = nn.utils.parametrizations.weight_norm(copy.deepcopy(convolution))
+        average = torch.optim.swa_utils.AveragedModel(convolution)
+        average.update_parameters(convolution)
+        nn.utils.parametrize.remove_parametrizations(module, "weight")
+        assert type(module) is nn.Conv2d
+        return [module(x).detach(), average(x).detach()]
+
+    as_without(enabled, offer, compute)
+
+
+def test_traces_scripts_exports_and_fusion_see_the_module(enabled, offer, convolution, x):
+    network = nn.Sequential(convolution, nn.BatchNorm2d(8).bfloat16(), nn.ReLU()).eval()
+
+    def compute():
+        traced = torch.fx.symbolic_trace(network)
+        assert type(traced.get_submodule("0")) is nn.Conv2d
+        exported = torch.export.export(network, (x,))
+        assert torch.ops.aten.conv2d.default in {node.target for node in exported.graph.nodes}
+        fused = torch.ao.quantization.fuse_modules(copy.deepcopy(network), ["0", "1"])
+        file = io.BytesIO()
+        torch.jit.save(torch.jit.script(network), file)
+        file.seek(0)
+        models = traced, exported.module(), fused, torch.jit.load(file)
+        return [model(x).detach() for model in models]
+
+    as_without(enabled, offer, compute)
+
+
+def test_counters_modes_and_checkpoint_policies_see_pytorchs_operator(enabled, offer, convolution, x):
+    from torch.utils import checkpoint
+    from torch.utils.flop_counter import FlopCounterMode
+
+    kept = []
+
+    def policy(context, operation, *arguments, **options):
+        kept.append(operation)
+        return checkpoint.CheckpointPolicy.MUST_SAVE
+
+    def compute():
+        with FlopCounterMode(display=False) as counter:
+            convolution(x).sum().backward()
+        image = x.detach().requires_grad_()
+        contexts = lambda: checkpoint.create_selective_checkpoint_contexts(policy)  # noqa: E731
+        checkpoint.checkpoint(convolution, image, use_reentrant=False, context_fn=contexts).sum().backward()
+        assert torch.ops.aten.convolution.default in kept
+        return [torch.tensor(counter.get_total_flops()), image.grad]
+
+    as_without(enabled, offer, compute, planned=3)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_code_keeps_the_plans(enabled, offer, convolution, x, backend):
+    torch._dynamo.reset()
+    compiled = torch.compile(nn.Sequential(convolution, nn.ReLU(), convolution), backend=backend, fullgraph=True)
+
+    def compute():
+        image = x.detach().requires_grad_()
+        y = compiled(image)
+        (gradient,) = torch.autograd.grad(y.sum(), image)
+        return [y.detach(), gradient]
+
+    as_without(enabled, offer, compute)
+
+
+def test_autocast_runs_the_plans(enabled, offer, layer, x):
+    convolution = layer("Conv2d", 8, 8, 3, dtype=torch.float32)
+
+    def compute():
+        with torch.autocast("cpu", torch.bfloat16):
+            y = convolution(x.float())
+        (gradient,) = torch.autograd.grad(y.float().sum(), convolution.weight)
+        assert y.dtype == torch.bfloat16 and gradient.dtype == torch.float32
+        return [y.detach(), gradient]
+
+    as_without(enabled, offer, compute, planned=2)
+
+
+def test_frozen_parts_have_no_gradients_and_no_plans(enabled, compiled, convolution, x):
+    frozen = copy.deepcopy(convolution).requires_grad_(False)
+    with enabled() as chooser:
+        for _ in range(3):
+            convolution(frozen(x)).sum().backward()
+        operations = {key.operation for key in chooser.choices.plans}
+    assert operations == {"forward_bf16", "bwd_weight_bf16"}  # no gradient of the first input
+
+
+RANK = """
+import os, sys, torch, torch.distributed as dist
+sys.path.insert(0, {folder!r})
+import torch_on_cpu
+from tileseer.torch import extension, switch
+torch_on_cpu.chooser.Selector = torch_on_cpu.Selector
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(sys.argv[2]), world_size=2)
+torch.manual_seed(0)
+network = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(
+    *(torch.nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
+).bfloat16().to(memory_format=torch.channels_last))
+from pathlib import Path
+chooser = torch_on_cpu.CpuChooser(Path(sys.argv[3]), 0, Path(sys.argv[4]), extension.load(torch_on_cpu.PLANS))
+switch._turn_on(chooser)
+x = torch.randn(2, 8, 9, 9).bfloat16().to(memory_format=torch.channels_last)
+for _ in range(4):
+    network(x).float().square().mean().backward()
+assert chooser.extension.counts()[1] == 3, chooser.extension.counts()
+dist.destroy_process_group()
+"""
+
+
+def test_processes_of_a_distributed_training_share_a_file(model, compiled, offer, tmp_path):
+    offer("eng1")
+    script = RANK.format(folder=os.path.dirname(torch_on_cpu.__file__))
+    arguments = [str(tmp_path / "store"), "RANK", str(model), str(tmp_path / "choices.tsv")]
+    commands = [
+        [sys.executable, "-c", script, *(rank if word == "RANK" else word for word in arguments)] for rank in "01"
+    ]
+    processes = [subprocess.Popen(command) for command in commands]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    assert len((tmp_path / "choices.tsv").read_text().splitlines()) == 2 + 3
+
+
+def test_what_a_killed_compilation_left_keeps_nobody_waiting(monkeypatch, tmp_path, compiled):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = cache.default_folder() / "torch" / f"tileseer_{extension._digest(PLANS)}"
+    folder.mkdir(parents=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(f"""
+            import time
+            from pathlib import Path
+            from tileseer.core import locks
+            with locks.hold_folder(Path({str(folder)!r})):
+                Path({str(folder)!r}, "lock").touch()
+                print("held", flush=True)
+                time.sleep(600)
+            """)],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout.readline() == b"held\n"
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    made = []
+
+    def load(name, build_directory, **options):
+        assert not os.path.exists(os.path.join(build_directory, "lock"))
+        os.symlink(compiled.__file__, os.path.join(build_directory, f"{name}.so"))
+        made.append(name)
+
+    monkeypatch.setattr("torch.utils.cpp_extension.load", load)
+    monkeypatch.setattr(extension, "_import", lambda name, path: path)
+    for _ in range(2):
+        assert extension.load.__wrapped__(PLANS) == folder / f"{folder.name}.so"
+    assert len(made) == 1
