@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint types format docs environment toolchain cuda-toolchain compile-matrix emulated-matrix host-support lock rule-graph schema problems crawltest counts clean figures \
+.PHONY: models test lint types format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix host-support lock rule-graph schema problems crawltest counts clean figures \
     reproduce reproduce-update slurm-test container-test faults
 
 models: $(READY)
@@ -44,6 +44,11 @@ format: $(READY_DEV)
 # The documentation as a site of static pages, in site/: open site/index.html, no server is needed.
 docs: $(READY_DEV)
 	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
+
+# Packages to install elsewhere, in dist/: tileseer, and tileseer-models-sm90-cudnn with the models of cuDNN's plans.
+wheels: $(READY_DEV)
+	$(RUN) tileseer run results/models/sm_90_cudnn
+	$(RUN) python tools/wheels.py results/models/sm_90_cudnn --output dist
 
 environment: $(READY)
 

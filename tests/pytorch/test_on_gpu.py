@@ -149,9 +149,10 @@ def test_compiled_code_runs_the_plans(compiled, chooser, backend):
 
 def test_graphs_keep_their_plans_when_these_are_forgotten(compiled, chooser):
     module, x = layer("Conv2d", 16, 32, 3, padding=1), image(4, 16, 20, 20)
-    expected, graph = module(x), torch.cuda.CUDAGraph()
-    compiled.turn(True)
+    graph = torch.cuda.CUDAGraph()
     with torch.no_grad():
+        expected = module(x)
+        compiled.turn(True)
         for _ in range(3):
             module(x)
         torch.cuda.synchronize()
@@ -163,8 +164,17 @@ def test_graphs_keep_their_plans_when_these_are_forgotten(compiled, chooser):
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
             new(x)  # a new shape: PyTorch's own
     assert difference(y, expected) < 0.02 and len(chooser.calls) == 1
-    callable_ = torch.cuda.make_graphed_callables(module, (image(4, 16, 20, 20).requires_grad_(),))
-    assert difference(callable_(x.requires_grad_()), expected) < 0.02
+
+
+def test_graphed_callables_keep_the_plans(compiled, chooser):
+    module, x = layer("Conv2d", 16, 32, 3, padding=1), image(4, 16, 20, 20).requires_grad_()
+    with torch.no_grad():
+        expected = module(x)
+    compiled.turn(True)
+    graphed = torch.cuda.make_graphed_callables(module, (image(4, 16, 20, 20).requires_grad_(),))
+    y = graphed(x)
+    y.sum().backward()
+    assert difference(y, expected) < 0.02 and compiled.counts()[1] == 3
 
 
 def test_autocast_and_streams_and_threads(compiled, chooser):

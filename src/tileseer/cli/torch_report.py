@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise UserError(f"torch-report needs torch ({error}); install it with: {install('torch')}") from error
     report = predictions.report(args.network, args.model, args.dtype, trained=not args.inference)
-    rows = sorted(report.layers, key=lambda one: -one.saved_milliseconds)
+    default, benchmark = (report.gain(mode) for mode in (predictions.DEFAULT, predictions.BENCHMARK))
+    rows = sorted(report.layers, key=lambda one: -report.saved_milliseconds(one, predictions.DEFAULT))
     lines = [ROW_FORMAT.format("layer", "direction", "uses", "predicted gain", "plan")]
     lines += [
         ROW_FORMAT.format(
@@ -39,10 +40,16 @@ def run(args: argparse.Namespace) -> int:
         )
         for row in rows
     ]
-    lines += [f"left out: {count} convolutions: {reason}" for reason, count in sorted(report.left_out.items())]
-    worth = report.gain >= predictions.WORTH
-    verdict = "worth it" if worth else "not worth it"
-    lines.append(f"{verdict}: {report.gain:.2f} predicted (a whole step, over cuDNN's first plans)")
+    lines += [f"PyTorch's own: {count} calls: {reason}" for reason, count in sorted(report.left_out.items())]
+    lines.append(
+        f"gains are over cuDNN's first plan; plans listed by {report.version}, the model knows {report.known:.0%}"
+    )
+    worth = default >= predictions.WORTH
+    step = "inference" if args.inference else "a training step"
+    lines.append(
+        f"{'worth it' if worth else 'not worth it'} (from {predictions.WORTH}): {step} in {args.dtype}, channels last, "
+        f"is predicted {default:.2f} times as fast as PyTorch's default, {benchmark:.2f} times as its benchmark mode"
+    )
     layers = [
         {
             "layer": row.layer, "direction": row.problem.variant, "problem": row.problem.dims, "uses": row.occurrences,
@@ -50,6 +57,9 @@ def run(args: argparse.Namespace) -> int:
         }
         for row in rows
     ]  # fmt: skip
-    step = {"predicted_gain": round(report.gain, 4), "worth_it": worth}
-    content = {**step, "layers": layers, "left_out": report.left_out}
+    content = {
+        "dtype": args.dtype, "layout": "channels last", "cudnn": report.version, "known_plans": round(report.known, 4),
+        "predicted_gain": {"over_default": round(default, 4), "over_benchmark_mode": round(benchmark, 4)},
+        "worth_it": worth, "worth_it_from": predictions.WORTH, "layers": layers, "left_out": report.left_out,
+    }  # fmt: skip
     return options.answer(args, content, lines)

@@ -15,12 +15,12 @@ from tileseer.core import cache
 from tileseer.core.errors import UserError
 from tileseer.kernels.cudnn.engines import RUN_WORKSPACE_BYTES
 from tileseer.kernels.cudnn.library import CUDNN
+from tileseer.kernels.cudnn.versions import package_of_version
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.torch.choices import PYTORCH, Choices, Key
-from tileseer.torch.packages import cudnn_package
 from tileseer.torch.timing import fastest_in_turns
 
 FALLBACKS = 4
@@ -132,7 +132,7 @@ class Chooser:
         self._warn(
             f"the model is for {selector.library}, and this is {self.version}: it orders the plans that it knows, "
             f"{len(known)} of the {len(offered)} of the first shape, and the fastest that are timed stay; install "
-            f"{cudnn_package(selector.library, torch.version.cuda)} for all of them"
+            f"{package_of_version(selector.library, torch.version.cuda)} for all of them"
         )
 
     @functools.cache  # noqa: B019 - a chooser lives as long as the process
@@ -167,7 +167,7 @@ class Chooser:
             return ""
         return (
             f"{self.model} is for {measured}, and this is {self.version}: install "
-            f"{cudnn_package(measured, torch.version.cuda)}, or let plans be timed (verify=2)"
+            f"{package_of_version(measured, torch.version.cuda)}, or let plans be timed (verify=2)"
         )
 
     def _capability(self, device: int) -> tuple[int, int]:

@@ -52,7 +52,11 @@ class Cudnn:
         self.version = f"cudnn {self._library.cudnnGetVersion()}"
         self._made: list[ctypes.c_void_p] = []
         text = json.dumps(device).encode()
-        self._device = self._finalized(DEVICE, [(2702, CHAR, ctypes.create_string_buffer(text, len(text)))])
+        try:
+            self._device = self._finalized(DEVICE, [(2702, CHAR, ctypes.create_string_buffer(text, len(text)))])
+        except _CudnnError as error:
+            # From 9.28 on a part of the library needs that of the driver.
+            raise UserError(f"{self.version} lists no plans on a machine without a GPU's driver ({error})") from error
         self._kept, self._made = self._made, []
 
     def offered(self, problem: Problem) -> list[str]:

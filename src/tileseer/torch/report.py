@@ -1,11 +1,11 @@
-"""What a model's plans are predicted to gain for a network, layer by layer, on a machine without a GPU."""
+"""What the switch is predicted to gain for a network, call by call, on a machine without a GPU."""
 
 from __future__ import annotations
 
 import math
 import runpy
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,21 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.module_tracker import ModuleTracker
 
+from tileseer.config.operations import VARIANTS, Variant
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.cudnn.versions import package_of_version
 from tileseer.learn import model_files
-from tileseer.problems.crawl.observed import Observed, tabulate_layers
-from tileseer.problems.crawl.torch_record import META, record_torch
 from tileseer.problems.problem import DIMS, Problem
+from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.torch.chooser import check_cudnn
 from tileseer.torch.listing import Cudnn
 
+META = torch.device("meta")
 BYTES = 2
 """Of an element in bf16 and fp16."""
 OF_PEAK, OF_BANDWIDTH = 0.55, 0.75
@@ -32,6 +35,9 @@ OF_PEAK, OF_BANDWIDTH = 0.55, 0.75
 TILE = 16
 """Channels that the matrix units take at least."""
 WORTH = 1.01
+"""Gain of a step over PyTorch's default from which the switch is worth it."""
+FIRST, DEFAULT, BENCHMARK = "cuDNN's first plan", "PyTorch's default", "PyTorch's benchmark mode"
+"""What a model's evaluation compares its picks with."""
 
 
 @dataclass(frozen=True)
@@ -48,76 +54,165 @@ class Layer:
     pick: str
     """cuDNN's name of the plan; empty where PyTorch's own choice runs."""
 
-    @property
-    def saved_milliseconds(self) -> float:
-        """Of all occurrences, predicted."""
-        return self.occurrences * self.milliseconds * (self.gain - 1)
-
 
 @dataclass(frozen=True)
 class Report:
-    """The layers of a step, and what the step is predicted to gain."""
+    """The convolutions of a step, and what the step is predicted to gain."""
 
     layers: list[Layer]
     other_milliseconds: float
     """Of all that is no convolution, estimated."""
     left_out: Counter[str]
+    pytorch: dict[str, dict[str, float]]
+    """By operation and mode of PyTorch: its mean time over that of cuDNN's first plan, of the model's evaluation."""
+    version: str
+    """Of the cuDNN that listed the plans."""
+    known: float
+    """Share of the listed plans that the model knows."""
 
-    @property
-    def gain(self) -> float:
-        """Predicted time of a step with cuDNN's first plans over that with the picks."""
-        picks = self.other_milliseconds + sum(layer.occurrences * layer.milliseconds for layer in self.layers)
-        return (picks + self.saved_milliseconds) / picks if picks else 1.0
+    def gain(self, mode: str) -> float:
+        """Return the predicted time of a step in a mode of PyTorch over that with the switch."""
+        total = self.other_milliseconds + sum(layer.occurrences * layer.milliseconds for layer in self.layers)
+        return (total + sum(self.saved_milliseconds(layer, mode) for layer in self.layers)) / total if total else 1.0
 
-    @property
-    def saved_milliseconds(self) -> float:
-        """Of a step, predicted."""
-        return sum(layer.saved_milliseconds for layer in self.layers)
+    def saved_milliseconds(self, layer: Layer, mode: str) -> float:
+        """Return what all occurrences of a layer are predicted to save."""
+        operation = f"{layer.problem.variant}_{layer.problem.dtype}"
+        gain = layer.gain * self.pytorch[operation][mode] if layer.pick else 1.0
+        return layer.occurrences * layer.milliseconds * (gain - 1)
 
 
-class _Traffic(TorchDispatchMode):
-    """Counts the elements that all operators but convolutions read and write."""
+class _Calls(TorchDispatchMode):
+    """Records the convolutions that reach the dispatcher, and counts the elements that all others read and write."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: str) -> None:
         super().__init__()
-        self.elements = 0
+        self.dtype, self.elements = dtype, 0
+        self.problems: dict[Problem, tuple[str, int]] = {}
+        self.left_out: Counter[str] = Counter()
+        self.tracker = ModuleTracker()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.convolution.default:
+            x, w, transposed = args[0], args[1], args[6]
+            result = func(*args, **(kwargs or {}))
+            self._add("bwd_data" if transposed else "forward", result if transposed else x, w, args[3:], x)
+            return result
+        if func is torch.ops.aten.convolution_backward.default:
+            grad, x, w, _, *rest, mask = args
+            image, transposed = (grad, True) if rest[3] else (x, False)
+            directions: tuple[Variant, ...] = ("forward" if transposed else "bwd_data", "bwd_weight")
+            for needed, variant in zip(mask, directions, strict=False):
+                if needed:
+                    self._add(variant, image, w, rest, x)
+            return func(*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
-        views = any(value.alias_info and not value.alias_info.is_write for value in func._schema.returns)
-        if "convolution" not in str(func) and not views:
+        if not any(value.alias_info and not value.alias_info.is_write for value in func._schema.returns):
             tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
             self.elements += sum(tensor.numel() for tensor in tensors)
         return result
+
+    def _add(
+        self, variant: Variant, image: torch.Tensor, w: torch.Tensor, rest: Sequence[Any], like: torch.Tensor
+    ) -> None:
+        stride, padding, dilation, _, _, groups = rest[:6]
+        if reason := _not_chosen_for(image, w, like):
+            self.left_out[reason] += 1
+            return
+        problem = problem_of(variant, self.dtype, image.shape, w.shape, stride, padding, dilation, groups)
+        parents = sorted(self.tracker.parents - {"Global"}, key=len)
+        name, uses = self.problems.get(problem, (parents[-1].partition(".")[2] if parents else "", 0))
+        self.problems[problem] = name, uses + 1
+
+
+def _not_chosen_for(image: torch.Tensor, w: torch.Tensor, like: torch.Tensor) -> str:
+    """Return why a call stays PyTorch's whatever its data type becomes, or an empty string."""
+    if not like.is_floating_point():
+        return f"of {str(like.dtype).removeprefix('torch.')}"
+    if image.dim() not in (4, 5):
+        return f"{image.dim() - 2}D"
+    if image.dim() == 5 and image.shape[2] == w.shape[2] == 1:
+        return "3D without depth"
+    return "" if image.numel() and w.numel() else "empty"
+
+
+def problem_of(
+    variant: Variant, dtype: str, image: Sequence[int], w: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], groups: int,
+) -> Problem:  # fmt: skip
+    """Return the problem of a call, as the compiled kernels see it; sizes as PyTorch has them."""
+    ndim = len(image) - 2
+    absent = 3 - ndim
+    filters, ones, zeros = [*w[2:]], [1] * absent, [0] * absent
+    # A filter extent of 1 reads the same pixels whatever its dilation: one problem, one choice.
+    dilated = [d if extent > 1 else 1 for d, extent in zip(_of_axes(dilation, ndim), filters, strict=True)]
+    dims = [image[0], image[1], w[0], groups, *ones, *image[2:], *ones, *filters]
+    dims += [*ones, *_of_axes(stride, ndim), *zeros, *_of_axes(padding, ndim), *ones, *dilated]
+    return Problem.from_dims(variant, dtype, **dict(zip(DIMS, dims, strict=True)))
+
+
+def _of_axes(values: Sequence[int], ndim: int) -> list[int]:
+    """Return a value of each axis, where there may be one for all."""
+    return [*values] * (ndim if len(values) == 1 else 1)
 
 
 def report(network: Path, models: Path, dtype: str, trained: bool) -> Report:
     """Run ``network`` on the meta device, list the plans of its convolutions, and pick.
 
-    ``network`` is a Python file that defines ``model``, a module, and ``inputs``, a tensor or a tuple of them.
+    ``network`` is a Python file that defines ``model``, a module, and ``inputs``, a tensor or a tuple of them. All its
+    convolutions count as of ``dtype`` and channels last.
     """
-    index, cudnn = check_cudnn(models, model_files.read_index(models)), Cudnn()
+    index = check_cudnn(models, model_files.read_index(models))
+    calls = record(network, dtype, trained)
+    operations = {f"{problem.variant}_{dtype}" for problem in calls.problems}
+    if missing := sorted(operations - set(index.operations)):
+        raise UserError(f"{models}: there is no model of {missing[0]}")
+    folders = {name: models / index.operations[name].folder for name in operations}
+    selectors = {name: Selector.read(models, name) for name in operations}
+    cudnn = _lister([selector.library for selector in selectors.values()])
+    layers, listed, known = [], 0, 0
+    gpu = documents.read_document(
+        models / next(iter(index.operations.values())).folder / model_files.HARDWARE, Hardware
+    )
+    for problem, (name, uses) in sorted(calls.problems.items(), key=lambda one: VARIANTS.index(one[0].variant)):
+        selector = selectors[f"{problem.variant}_{dtype}"]
+        offered = cudnn.offered(problem)
+        names = {kernel.partition(f"_{problem.ndim}d_")[2] for kernel in selector.kernels}
+        ordered = [plan for plan in offered if plan in names]
+        listed, known = listed + len(offered), known + len(ordered)
+        gain, pick = _pick(selector, problem, offered, ordered)
+        layers.append(Layer(name, problem, uses, _milliseconds(problem, gpu), gain, pick))
+    other = 1e3 * calls.elements * BYTES / (gpu.hbm_tb_per_s * 1e12 * OF_BANDWIDTH)
+    pytorch = {name: _pytorch_over_first(folder) for name, folder in folders.items()}
+    return Report(layers, other, calls.left_out, pytorch, cudnn.version, known / listed if listed else 1.0)
+
+
+def record(network: Path, dtype: str, trained: bool) -> _Calls:
+    """Return the calls of a step of ``network`` on the meta device."""
     model, inputs = _defined(network)
-    traffic = _Traffic()
-
-    def feed(model: Any) -> None:
-        with traffic:
-            result = model(*inputs)
-            if trained:
-                sum(leaf.float().sum() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)).backward()
-
+    calls = _Calls(dtype)
     try:
-        observed = record_torch(model, feed, trained)
-    except Exception as error:
+        with calls.tracker, calls, torch.set_grad_enabled(trained):
+            outputs = [leaf for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, torch.Tensor)]
+            if trained:
+                sum(
+                    (leaf.float().sum() for leaf in outputs if leaf.requires_grad), torch.zeros((), device=META)
+                ).backward()
+    except Exception as error:  # the user's code may raise anything
         reason = str(error).partition("\n")[0]
         raise UserError(
             f"{network}: the model does not run on the meta device ({type(error).__name__}: {reason})"
         ) from error
-    folder = models / next(iter(index.operations.values())).folder
-    gpu = documents.read_document(folder / model_files.HARDWARE, Hardware)
-    layers, left_out = _layers(observed, models, index.operations, dtype, cudnn, gpu)
-    other = traffic.elements * BYTES / (gpu.hbm_tb_per_s * 1e12 * OF_BANDWIDTH)
-    return Report(layers, 1e3 * other, left_out)
+    return calls
+
+
+def _lister(libraries: Sequence[str | None]) -> Cudnn:
+    """Return the cuDNN that is installed; ``UserError`` names the package that lists the model's own plans."""
+    wanted = package_of_version(next(iter(libraries), "cudnn 91900"), torch.version.cuda)
+    try:
+        return Cudnn()
+    except UserError as error:
+        raise UserError(f"{error}; the model's own version is: pip install {wanted}") from error
 
 
 def _defined(network: Path) -> tuple[Any, tuple[Any, ...]]:
@@ -138,47 +233,31 @@ def _defined(network: Path) -> tuple[Any, tuple[Any, ...]]:
     return model.to(META), tuple(value.to(META) if isinstance(value, torch.Tensor) else value for value in tensors)
 
 
-def _layers(
-    observed: list[Observed], models: Path, operations: Mapping[str, Any], dtype: str, cudnn: Cudnn, gpu: Hardware
-) -> tuple[list[Layer], Counter[str]]:
-    table, left_out = tabulate_layers("", "", [conv for conv in observed if not conv.transposed])
-    left_out["a transposed convolution"] += sum(conv.transposed for conv in observed)
-    selectors: dict[str, Selector] = {}
-    layers = []
-    for row in table:
-        for variant in row.directions:
-            operation = f"{variant}_{dtype}"
-            if operation not in operations:
-                raise UserError(f"{models}: there is no model of {operation}")
-            if operation not in selectors:
-                selectors[operation] = _of_version(Selector.read(models, operation), cudnn.version, models)
-            problem = Problem.from_dims(variant, dtype, **dict(zip(DIMS, row.dims, strict=True)))
-            gain, pick = _pick(selectors[operation], problem, cudnn)
-            layers.append(Layer(row.layer, problem, row.occurrences, _milliseconds(problem, gpu), gain, pick))
-    return layers, +left_out
-
-
-def _of_version(selector: Selector, version: str, models: Path) -> Selector:
-    """The selector; ``UserError`` where its plans are not those of this cuDNN, whose gain nobody knows."""
-    if selector.library != version:
-        raise UserError(
-            f"{models}: is for {selector.library}, and this is {version}, whose plans may be others; install that "
-            "version (91900 is nvidia-cudnn-cu13==9.19.*), or measure yours (docs/nvidia.md)"
-        )
-    return selector
-
-
-def _pick(selector: Selector, problem: Problem, cudnn: Cudnn) -> tuple[float, str]:
-    offered = cudnn.offered(problem)
+def _pick(selector: Selector, problem: Problem, offered: Sequence[str], known: Sequence[str]) -> tuple[float, str]:
+    """Return the predicted gain over cuDNN's first plan, and the plan; the model orders the plans that it knows."""
     if not offered:
         return 1.0, ""
-    row = selector.choose(problem, offered, cudnn.version)
+    if offered[0] not in known:
+        return 1.0, offered[0]
+    library = str(selector.library)
+    row = selector.choose(problem, known, library)
     if row == NO_CANDIDATE:
         return 1.0, offered[0]
     name = selector.kernels[row]
-    scores = {one["kernel"]: one["score"] for one in selector.shortlist(problem, len(offered), offered, cudnn.version)}
+    scores = {one["kernel"]: one["score"] for one in selector.shortlist(problem, len(known), known, library)}
     first = f"{name.partition('d_eng')[0]}d_{offered[0]}"
     return math.exp(max(0.0, scores[name] - scores[first])), name.partition(f"_{problem.ndim}d_")[2]
+
+
+def _pytorch_over_first(folder: Path) -> dict[str, float]:
+    """Return the mean time of PyTorch's modes over that of cuDNN's first plan, on the unseen layers of the evaluation.
+
+    With PyTorch's own choice among what is timed, no layer is slower than its default.
+    """
+    compared = documents.read_document(folder / model_files.EVALUATION, Evaluation).libraries or []
+    speeds = {one.library: one.speed for one in compared}
+    ratios = {mode: speeds.get(mode, 1.0) / speeds.get(FIRST, 1.0) for mode in (DEFAULT, BENCHMARK)}
+    return {**ratios, DEFAULT: max(1.0, ratios[DEFAULT])}
 
 
 def _milliseconds(problem: Problem, gpu: Hardware) -> float:
