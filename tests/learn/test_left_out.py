@@ -8,6 +8,7 @@ import numpy as np
 from tileseer.learn import boosting, left_out, ranking
 from tileseer.learn.baselines import score_baselines
 from tileseer.learn.cross_validation import LAYER_FOLDS, NO_FOLD
+from tileseer.problems.problem import DIMS
 
 
 def all_train():
@@ -25,7 +26,8 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
     monkeypatch.setattr(boosting, "grow", watched)
     scored = left_out.left_out(data, samples.recipe())
     assert len(seen) == LAYER_FOLDS
-    layers = data.problems["layer_family"].to_numpy()
+    sizes = ["N", "Di", "Hi", "Wi"]
+    layers = data.problems[[name for name in DIMS if name not in sizes]].apply(tuple, axis=1).to_numpy()
     for number, (learnt, trees) in enumerate(seen):
         held_out = scored.fold == number
         assert held_out.any() and not set(layers[held_out]) & set(layers[list(learnt)])

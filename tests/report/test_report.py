@@ -51,6 +51,11 @@ def part(layers: int, mean: float) -> dict:
     return {"layers": layers, "efficiency": figures_of(mean), "possible": figures_of(99.25)}
 
 
+def kind(layers: int, mean: float) -> dict:
+    choice = {"pick": "slow", "best": "fast", "layers": 12, "share": 75.0, "loss": 20.0}
+    return {**part(layers, mean), "best_of_2": figures_of(99.0), "share_of_time": 40.0, "worst_choice": choice}
+
+
 def manifest(operation: str, kind: str = "simulated") -> dict:
     counts = {
         "data_rows": 99999, "pool_rows": 88888, "valid_rows": 77777, "training_rows": 54321, "unique_problems": 987,
@@ -78,7 +83,7 @@ def evaluated_picks(about: dict, picks: dict[str, Pick]) -> Evaluation:
         noise_floor={
             "basis": "noise-free times", "perfect_selector": figures_of(99.75), "perfect_model": figures_of(99.5),
         },
-        by_kind={"3x3": part(900, 94.0)},
+        by_kind={"3x3": kind(900, 94.0)},
         by_evidence={
             name: {"share": 10.0 * layers, "by_time": mean, **part(layers, mean)}
             for name, layers, mean in (("inside", 7, 95.0), ("outside", 3, 65.0))

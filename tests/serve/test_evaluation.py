@@ -16,7 +16,8 @@ from tileseer.learn.model_schema import Summary
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 from tileseer.serve import publication
-from tileseer.serve.evaluation import Evaluation, LayerEvaluation, evaluate, evaluate_picks, layer_kinds
+from tileseer.serve.evaluation import Evaluation, LayerEvaluation, evaluate, evaluate_picks
+from tileseer.serve.layer_kinds import layer_kinds
 from tileseer.serve.selector import Selector
 from tileseer.serve.verdict import faults, verdict_words
 
@@ -135,16 +136,20 @@ def test_kinds_of_layers():
         "depthwise": {"C": 32, "K": 32, "G": 32, "Y": 3, "X": 3},
         "grouped": {"C": 64, "K": 64, "G": 4},
         "dilated": {"C": 64, "K": 64, "Y": 3, "X": 3, "dilation_h": 2},
-        "few channels": {"C": 3, "K": 64, "Y": 7, "X": 7, "stride_h": 2},
-        "pointwise": {"C": 64, "K": 64},
+        "first layers": {"C": 3, "K": 64, "Y": 7, "X": 7, "stride_h": 2},
+        "few outputs": {"C": 64, "K": 3},
+        "small": {"C": 64, "K": 64, "N": 1},
         "strided": {"C": 64, "K": 64, "stride_w": 2},
+        "1x1": {"C": 64, "K": 64},
         "3x3": {"C": 64, "K": 64, "Y": 3, "X": 3},
-        "other filters": {"C": 64, "K": 64, "Y": 1, "X": 7},
+        "larger filters": {"C": 64, "K": 64, "Y": 1, "X": 7},
     }
-    table = problem.problem_frame(
-        [Problem.from_dims("forward", "bf16", Hi=20, Wi=20, **kind) for kind in dims.values()]
-    )
-    assert layer_kinds(table).tolist() == list(dims)
+    problems = [Problem.from_dims("forward", "bf16", **{"N": 64, "Hi": 20, "Wi": 20, **kind}) for kind in dims.values()]
+    assert layer_kinds(problem.problem_frame(problems)).tolist() == list(dims)
+    both = [problems[-1], problems[-1].with_layout("NHWC")]
+    assert layer_kinds(problem.problem_frame(both)).tolist() == ["larger filters", "NHWC"]
+    # Beside nothing else, a layout is no kind.
+    assert layer_kinds(problem.problem_frame(both[1:])).tolist() == ["larger filters"]
 
 
 def use(key, network, occurrences):
@@ -288,3 +293,13 @@ def test_models_of_a_gpu_are_not_replaced_by_simulated_ones(forward, tmp_path, b
     else:
         made_now = publication.publish_models(*parts, tmp_path / "gfx950", page=PAGE, replace=replace)
         assert made_now.device_kind == "simulated"
+
+
+def test_a_kind_says_what_it_loses_and_at_which_choice(data):
+    parts = judged(data, HALF).by_kind.values()
+    assert sum(part.share_of_time for part in parts) == pytest.approx(100, abs=1e-3)
+    assert all(part.best_of_2.mean == 100.0 for part in parts)
+    (choice,) = (part.worst_choice for part in parts if part.worst_choice)
+    assert choice.layers == 1 and choice.share == 100.0 and choice.loss == 50.0 and choice.pick != choice.best
+    best = judged(data, [[0, 0], [9, 1], [9, 1], [0, 0]])
+    assert not any(part.worst_choice for part in best.by_kind.values())

@@ -6,6 +6,7 @@ rule evaluation:
         serving=rules.serving.output,
         uses=network_uses,
         library_times=library_times,
+        earlier=earlier_times,
         coefficients=COEFFICIENTS,
         learner=rules.model.input.learner,
     output:
@@ -19,11 +20,12 @@ rule evaluation:
         settings=settings("evaluation"),
         code=code("evaluation"),
         dataset=dataset_folders("dataset"),
+        earlier=dataset_folders("earlier"),
         training=folders_of("training"),
         serving=folders_of("serving"),
     shell:
         f"python {SCRIPTS}/evaluation.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --dataset {params.dataset:q} --training {params.training} --serving {params.serving} --uses {input.uses}"
-        " --library-times {input.library_times:q} --coefficients {input.coefficients:q}"
+        " --earlier {params.earlier:q} --library-times {input.library_times:q} --coefficients {input.coefficients:q}"
         " --settings {params.settings:q} --evaluation {output.evaluation} --threads {threads} > {log} 2>&1"

@@ -99,6 +99,13 @@ def library_times(wildcards):
     return [local(f"{folder}/{name}") for name in names]
 
 
+def earlier_times(wildcards):
+    """Dataset of the times that those of a recording replaced, where it has them."""
+    folder = f"{RECORDINGS.get(wildcards.arch)}/earlier"
+    files = [f"{folder}/{wildcards.operation}/{name}.parquet" for name in ("problems", "kernels", "pairs")]
+    return [local(path) for path in (*files, f"{folder}/recording.json")] if os.path.exists(files[-1]) else []
+
+
 def network_uses(wildcards):
     """Which network needs which problem, where that is known."""
     if not library_of_arch(wildcards.arch).has_networks:

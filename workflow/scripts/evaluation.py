@@ -6,10 +6,11 @@ from tileseer.core.script import Settings, stage_script
 @stage_script
 def main(
     dataset: Path, training: Path, serving: Path, coefficients: Path, evaluation: Path, settings: Settings,
-    uses: Path | None = None, library_times: list[Path] = (), threads: int = 1,
+    uses: Path | None = None, library_times: list[Path] = (), earlier: Path | None = None, threads: int = 1,
 ) -> str:  # fmt: skip
     """Evaluate the picks that ship on layers that no model has seen.
 
+    earlier: dataset of the times that a recording replaced
     library_times: cudnn.csv, or rivals.parquet with its problems.parquet, of a recording
     """
     from tileseer.config.benchmark import BenchmarkSettings
@@ -26,7 +27,9 @@ def main(
     data = data.with_estimates(model.hardware, load_coefficients(coefficients))
     deviation = BenchmarkSettings.of(settings, "benchmark").simulated_deviation
     simulated = load_coefficients(coefficients, deviation) if data.device_kind == "simulated" else None
-    context = Context(read_uses(uses), read_library_times(library_times), simulated)
+    context = Context(
+        read_uses(uses), read_library_times(library_times), simulated, Dataset.read(earlier) if earlier else None
+    )
     found = evaluate(data, model, serving, context, threads)
     documents.write_document(evaluation, found)
     return found.summary

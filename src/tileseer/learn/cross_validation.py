@@ -84,9 +84,12 @@ def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: 
     return assigned
 
 
-def deal(pairs: Dataset, folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each problem with pairs, int [P], the others' is ``NO_FOLD``; folds share no layer."""
-    layer = pairs.problems["layer_family"].to_numpy()
+def deal(pairs: Dataset, folds: int, seed: int, layer: np.ndarray | None = None) -> np.ndarray:
+    """Return the fold of each problem with pairs, int [P], the others' is ``NO_FOLD``; folds share no ``layer``.
+
+    ``layer`` (text [P]) is by default the problem at any batch size.
+    """
+    layer = pairs.problems["layer_family"].to_numpy() if layer is None else layer
     layers, number, sizes = np.unique(layer[pairs.problem], return_inverse=True, return_counts=True)
     fold = np.full(len(pairs.problems), NO_FOLD)
     fold[pairs.problem] = assign_folds(layers.tolist(), sizes.tolist(), folds, seed)[number]

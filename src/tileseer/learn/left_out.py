@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 
 from tileseer.config.model import TrainingParameters
 from tileseer.dataset.dataset import Dataset
@@ -13,9 +14,13 @@ from tileseer.learn.model import Model
 from tileseer.learn.prior import prior_of
 from tileseer.learn.ranking import Scored
 from tileseer.learn.rows import training_pairs
+from tileseer.problems.problem import DIMS
 
 LEAST_JUDGED_FOLDS, ENOUGH_JUDGED_PROBLEMS = 2, 2500
 """Folds that are judged at least; no further one once ``ENOUGH_JUDGED_PROBLEMS`` picks are judged."""
+
+SIZES_OF_A_RUN = ("N", "Di", "Hi", "Wi")
+"""Dimensions that one layer has several of; times at neighbouring sizes would tell a model those of an unseen one."""
 
 
 def recipe_of(model: Model, threads: int) -> Recipe:
@@ -26,14 +31,20 @@ def recipe_of(model: Model, threads: int) -> Recipe:
 
 
 def left_out(dataset: Dataset, recipe: Recipe) -> Scored:
-    """Return the picks of models that have not seen a problem's layer, at any batch size.
+    """Return the picks of models that have not seen a problem's layer, at any size of image and batch, in any layout.
 
     Of so many problems that the first folds have ``ENOUGH_JUDGED_PROBLEMS``, the layers of the others only train.
     """
     pairs = training_pairs(dataset)
     problems = len(np.unique(pairs.problem))
     judged = max(LEAST_JUDGED_FOLDS, math.ceil(ENOUGH_JUDGED_PROBLEMS * LAYER_FOLDS / problems))
-    fold = deal(pairs, LAYER_FOLDS, recipe.settings.seed)
+    fold = deal(pairs, LAYER_FOLDS, recipe.settings.seed, _layers(pairs.problems))
     fold[fold >= judged] = NO_FOLD
     scores = out_of_fold(Prepared.by(recipe, pairs), fold, recipe)
     return ranking.score_ranking(dataset, scores, own_choice.offered(pairs) & recipe.offers(pairs), fold)
+
+
+def _layers(problems: pd.DataFrame) -> np.ndarray:
+    """Return channels, groups, filter, strides, padding and dilations of each problem, as text [P]."""
+    names = [name for name in DIMS if name not in SIZES_OF_A_RUN]
+    return np.array([",".join(map(str, row)) for row in problems[names].to_numpy().tolist()])

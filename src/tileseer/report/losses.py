@@ -9,6 +9,7 @@ from tileseer.report.measured import records, short
 from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Row, each_operation, together
 from tileseer.serve.evaluation import LayerEvaluation, Part
+from tileseer.serve.layer_kinds import KindPart
 
 PARTS_OF_A_KIND = 3
 """Parts of each kind."""
@@ -33,10 +34,10 @@ def networks(results: Results) -> Iterable[Row]:
         }  # fmt: skip
 
 
-def _parts(result: OperationResult) -> Iterator[tuple[str, Part, float]]:
+def _parts(result: OperationResult) -> Iterator[tuple[str, Part | KindPart, float]]:
     """Yield each part of the layers, and its share of the loss relative to the possible mean; the greatest first."""
     shipped = result.evaluation
-    kinds: tuple[Mapping[str, Part], ...] = (
+    kinds: tuple[Mapping[str, Part | KindPart], ...] = (
         {f"kind of layer: {name}": part for name, part in shipped.by_kind.items()},
         {f"evidence: {name}": part for name, part in shipped.by_evidence.items()},
     )
@@ -45,6 +46,35 @@ def _parts(result: OperationResult) -> Iterator[tuple[str, Part, float]]:
         total = sum(lost.values()) or 1.0
         for name in sorted(lost, key=lambda name: (-lost[name], name))[:PARTS_OF_A_KIND]:
             yield name, parts[name], 100 * lost[name] / total
+
+
+@partial(each_operation, "Kinds of layers; loss against the fastest candidate")
+def kinds(result: OperationResult) -> Iterable[Row]:
+    """Yield all kinds of layers, those that cost the most time first; the three that lose most say where."""
+    parts = result.evaluation.by_kind
+    lost = {name: (100 - part.efficiency.mean) * part.layers for name, part in parts.items()}
+    explained = sorted(lost, key=lambda name: (-lost[name], name))[:PARTS_OF_A_KIND]
+    for name, part in sorted(parts.items(), key=lambda one: (-one[1].share_of_time, one[0])):
+        yield {
+            "kind": name, "layers": part.layers, "share of the time, %": part.share_of_time,
+            "loss of the first pick, %": 100 - part.efficiency.mean,
+            "loss of the best of 2, %": 100 - part.best_of_2.mean, "P10, %": part.efficiency.p10,
+            "possible mean, %": part.possible.mean,
+            "why": why(result, part) if name in explained else "",
+        }  # fmt: skip
+
+
+def why(result: OperationResult, part: KindPart) -> str:
+    """Return at which choice the picks of a kind lose most, as a sentence; empty where they lose nothing."""
+    worst = part.worst_choice
+    if worst is None:
+        return ""
+    labels = {row.candidate: row for row in records(result.measured.candidates)}
+    picked, best = (short(labels[name]) if name in labels else name for name in (worst.pick, worst.best))
+    return (
+        f"{worst.share:.0f} % of the loss are {worst.layers} layers on which {best} is faster than {picked or 'none'}, "
+        f"by {worst.loss:.0f} % of the time."
+    )
 
 
 @partial(each_operation, "Kinds of layers that lose most")

@@ -31,14 +31,14 @@ class PageSection:
 
 SECTIONS = (
     PageSection("ship", (kernels.ship,), folded=(kernels.shipped,)),
-    PageSection("losses", (losses.networks, losses.losses, losses.improvements), folded=(losses.worst,)),
+    PageSection("losses", (losses.networks, losses.losses, losses.improvements), folded=(losses.kinds, losses.worst)),
 )
 """After the first screen, in reading order."""
 APPENDIX = (
     PageSection("kernels", (kernels.wins,), (figures.wins, figures.roofline)),
     PageSection("layers", (kernels.best,)),
     PageSection("alternatives", (tables.libraries, tables.choosers), (figures.choosers,)),
-    PageSection("sources", (kernels.health, tables.provenance, tables.recorded)),
+    PageSection("sources", (tables.drift, kernels.health, tables.provenance, tables.recorded)),
 )
 """Folded. A new figure is a function in ``figures``, an entry here and its words in the template."""
 

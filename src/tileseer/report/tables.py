@@ -120,6 +120,23 @@ def recorded(results: Results) -> Iterable[Row]:
         yield from ({"subject": subject, "description": text} for subject, text in recording.description().items())
 
 
+@partial(together, "Drift: models of earlier times of this GPU, layers left out, judged on these times")
+def drift(results: Results) -> Iterable[Row]:
+    """Yield what models of earlier times are worth on these; nothing where a recording replaced no other."""
+    for result in results.operations:
+        found = result.evaluation.drift
+        if found:
+            yield {
+                "operation": result.evaluation.operation, "layers": found.layers,
+                "first pick on its own times, mean, %": found.before.mean, "first pick, mean, %": found.first.mean,
+                "P10, %": found.first.p10, "tuned, best of 2, mean, %": found.best_of_2.mean,
+                "tuned, best of 3, mean, %": found.best_of_3.mean,
+                "fastest of the earlier times, mean, %": found.fastest_before.mean,
+                "same fastest, %": found.same_fastest, "earlier time over this one, median": found.time_ratio,
+                "earlier times taken with": str(found.earlier or "not known"),
+            }  # fmt: skip
+
+
 @partial(together, "Reality check: the picks on times recorded on a GPU of the same target")
 def reality(results: Results) -> Iterable[Row]:
     """Yield the efficiency of a model of simulated times on recorded ones; nothing where there are none."""

@@ -33,9 +33,10 @@ from tileseer.learn.model import Model, OutsideModel
 from tileseer.learn.model_schema import Contribution, Origin, Summary
 from tileseer.learn.ranking import Scored, dims_text
 from tileseer.problems.implicit_gemm import implicit_gemm
-from tileseer.problems.problem import DIMS
 from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.serve.drift import Drift, drift_of
 from tileseer.serve.harm import Harm, harm_by_kind
+from tileseer.serve.layer_kinds import KindPart, layer_kinds, parts_by_kind
 from tileseer.serve.selector import Selector
 
 SERVED = "layers of networks that no model was trained on; picks of the served model"
@@ -171,8 +172,8 @@ class Evaluation(Origin):
     """Share of the picks that are as good as the best."""
     by_time: float
     """Time of the fastest candidates over the time of the picks, over all layers with all their uses."""
-    by_kind: dict[str, Part]
-    """By kind of layer."""
+    by_kind: dict[str, KindPart]
+    """By kind of layer (``layer_kinds``)."""
     by_evidence: dict[EvidenceClass, EvidencePart]
     """By how the layers stand to what was measured (``learn.evidence``), the problems that trained for the pick."""
     evidence: EvidenceBounds
@@ -186,6 +187,8 @@ class Evaluation(Origin):
     libraries: list[LibraryComparison]
     harm: dict[str, Harm]
     """Of all layers and by kind of layer; empty where no library offers the candidates."""
+    drift: Drift | None = None
+    """Of a recording that replaced an earlier one of the same GPU."""
     picks: dict[str, Pick]
     """By problem key."""
 
@@ -232,6 +235,8 @@ class Context:
     """Microseconds of other libraries by problem key, one column per library."""
     simulated: Coefficients | None = None
     """Those of the simulated device, if the times are its."""
+    earlier: Dataset | None = None
+    """Times of the same GPU that those of the dataset replaced."""
 
 
 def evaluate(dataset: Dataset, model: Model, serving: Path, context: Context, threads: int = 1) -> Evaluation:
@@ -239,7 +244,9 @@ def evaluate(dataset: Dataset, model: Model, serving: Path, context: Context, th
     if not ranking.has_validation_split(dataset):
         recipe = recipe_of(model, threads)
         basis = LEFT_OUT + (STARTED if recipe.settings.prior_folder else "")
-        return evaluate_picks(left_out(dataset, recipe), model.hardware, basis, context)
+        found = evaluate_picks(left_out(dataset, recipe), model.hardware, basis, context)
+        drift = drift_of(dataset, context.earlier, recipe) if context.earlier else None
+        return found.model_copy(update={"drift": drift})
     if own_choice.library_choices(dataset) is not None:
         scored = ranking.rank_held_out(model, dataset, threads)
         return evaluate_picks(scored, model.hardware, SCORED_WHOLE, context, model)
@@ -315,7 +322,7 @@ def evaluate_picks(
         best_of_3=Summary.of(scored.fastest_of(3)),
         within_2_percent=efficiency.percent((scored.picked >= AS_GOOD_AS_BEST).mean()),
         by_time=by_time(np.ones(len(evaluated), bool)),
-        by_kind={kind: Part.model_validate(part(kinds == kind)) for kind in sorted(set(kinds))},
+        by_kind=parts_by_kind(scored, kinds, possible, (weight * best).to_numpy()),
         by_evidence={
             name: EvidencePart.model_validate(part(rows) | {"share": efficiency.percent(rows.mean()), "by_time": time})
             for name, rows, time in evidence
@@ -337,23 +344,6 @@ def evaluate_picks(
             for key, name, value in sorted(zip(evaluated.index, chosen.tolist(), scored.picked, strict=True))
         },
     )
-
-
-def layer_kinds(problems: pd.DataFrame) -> np.ndarray:
-    """Return the kind of each layer: the first that fits of depthwise, grouped, dilated, and so on."""
-    p = {name: problems[name].to_numpy() for name in DIMS}
-    taps = p["Z"] * p["Y"] * p["X"]
-    strided = (p["stride_d"] > 1) | (p["stride_h"] > 1) | (p["stride_w"] > 1)
-    kinds = {
-        "depthwise": (p["G"] == p["C"]) & (p["G"] > 1),
-        "grouped": p["G"] > 1,
-        "dilated": (p["dilation_d"] > 1) | (p["dilation_h"] > 1) | (p["dilation_w"] > 1),
-        "few channels": np.minimum(p["C"], p["K"]) < own_choice.CHANNELS_OF_FEW,
-        "pointwise": (taps == 1) & ~strided,
-        "strided": strided,
-        "3x3": (p["Y"] == 3) & (p["X"] == 3) & (p["Z"] == 1),
-    }
-    return np.select(list(kinds.values()), list(kinds), default="other filters")
 
 
 def _worst(scored: Scored, chosen: np.ndarray, model: Model | None) -> list[LayerEvaluation]:
