@@ -9,7 +9,6 @@ from pathlib import Path
 from tileseer.core.errors import reports_user_errors
 from tileseer.dataset import find_db, solver_recording
 from tileseer.dataset.provenance import Taken
-from tileseer.kernels.miopen.solvers import SOLVERS
 
 ARCH, DEVICE = "gfx942_miopen", "gfx942_mi300x"
 SOURCE = (
@@ -26,7 +25,7 @@ def main() -> int:
     parser.add_argument("database", type=Path, help="gfx942130.HIP.fdb.txt.bz2")
     parser.add_argument("--output", required=True, type=Path, help="new folder")
     args = parser.parse_args()
-    found = find_db.read_find_dbs([args.database], ARCH, frozenset(SOLVERS))
+    found = find_db.read_find_dbs([args.database])
     refused = ", ".join(f"{count:,}: {reason}" for reason, count in found.reasons().items())
     # Their lines would be ten times as large as the recording.
     found.refused.clear()

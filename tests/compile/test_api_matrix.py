@@ -129,6 +129,9 @@ def test_explain_says_that_a_kernel_runs_only_with_one_slice(capsys):
         ({"two_stage": True, "vec_c": 8}, api.NEWEST, [1, 2, 4]),
         ({"vec_c": 8}, LEVEL, [1, 2, 4]),
         ({"vec_c": 1}, LEVEL, [1]),
+        ({"vec_c": 1}, api.NEWEST, [1]),
+        ({"vec_c": 1, "dtype": "fp32"}, api.NEWEST, [1, 2, 4]),
+        ({"vec_c": 1, "two_stage": True}, api.NEWEST, [1, 2, 4]),
     ],
 )
 def test_a_kernel_that_refuses_slices_is_not_offered_with_them(change, level, splits):

@@ -29,6 +29,7 @@ from tileseer.kernels.ck_tile.kernel import (
     STREAMK,
     KernelConfig,
 )
+from tileseer.kernels.emitter import ONE_SLICE
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "workflow/templates"
@@ -310,11 +311,12 @@ CONFIGS = st.builds(
 @settings(max_examples=30)
 @given(st.sets(CONFIGS, max_size=6))
 def test_texts_differ_between_kernels_and_not_between_runs(kernels):
-    files = EMITTER.files(sorted(kernels), "gfx950")
+    every = EMITTER.files(sorted(kernels), "gfx950")
+    files = {name: text for name, text in every.items() if not name.endswith(ONE_SLICE)}
     assert len(files) == 3 * len(kernels) == len(set(files.values()))
     assert list(files) == sorted(files)
     again = OTHER_EMITTER.files(sorted(kernels, reverse=True), "gfx950")
-    assert list(again.items()) == list(files.items())
+    assert list(again.items()) == list(every.items())
     forms = [json.dumps(key_of(kernel)) for kernel in kernels]
     assert len(set(forms)) == len(forms)
 

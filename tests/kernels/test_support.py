@@ -77,6 +77,8 @@ CASES = [
     ("merge_groups", layer(G=4), replace(BASE, num_groups_to_merge=8), 1, {}),
     ("split_k", layer(), BASE, 2, {}),
     ("split_k", layer("bwd_weight"), variant_of("bwd_weight", streamk="linear"), 2, {}),
+    ("split_k", layer("bwd_weight"), variant_of("bwd_weight"), 129, {}),
+    ("slice_of_a_step", layer("bwd_weight", N=1, Hi=14, Wi=14), variant_of("bwd_weight"), 13, {}),
     ("tensor_size", layer(N=256, C=512, K=64, Hi=128, Wi=128), BASE, 1, {}),
     ("sub_gemms", layer("bwd_data", Y=16, X=16, stride_h=16, stride_w=16), variant_of("bwd_data"), 1, {}),
 ]
@@ -111,6 +113,8 @@ def test_every_rule_of_problems_or_slices_has_a_case():
         (layer(), replace(BASE, pipeline="compv4", double_smem_buffer=True), 1, {}),
         (layer("bwd_weight"), variant_of("bwd_weight", streamk="tree", two_stage=True), 1, {}),
         (layer("bwd_weight"), variant_of("bwd_weight"), 16, {}),
+        (layer("bwd_weight"), variant_of("bwd_weight", two_stage=True), 129, {}),
+        (layer("bwd_weight", N=1, Hi=14, Wi=14), variant_of("bwd_weight"), 12, {}),
         (layer(), replace(BASE, pipeline="compv6"), 1, {}),
         (layer(), BASE, 1, {"hardware": WAVE32}),
         (layer(N=256, C=512, K=64, Hi=128, Wi=128), replace(BASE, split_image=True), 1, {}),

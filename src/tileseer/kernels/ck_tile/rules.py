@@ -26,6 +26,8 @@ LARGEST_TENSOR = 2**31
 """Bytes from which 32-bit offsets no longer reach the whole tensor."""
 MOST_SUB_GEMMS = 128
 """Places for sub-GEMMs in the arguments of a bwd_data kernel (``docs/generated/host-support.md``)."""
+MOST_SLICES_OF_16_BITS = 128
+"""Of split-K, where the sum of the slices is not kept in fp32."""
 INTERWAVE_PIPELINES = ("mem", "basic_v1", "basic_v2", "compv1", "compv2")
 
 
@@ -134,9 +136,16 @@ _EVERY_RULE = (
     ),
     Rule(
         "split_k",
-        "split_k > 1 exists for bwd_weight kernels without stream-K only",
+        f"split_k > 1 exists for bwd_weight kernels without stream-K only, up to {MOST_SLICES_OF_16_BITS} where slices "
+        "are added in 16 bits",
         ("kernel", "split"),
-        lambda k, split: (split == 1) | ((k["variant"] == "bwd_weight") & (k["streamk"] == "none")),
+        lambda k, split: (
+            (split == 1)
+            | (
+                ((k["variant"] == "bwd_weight") & (k["streamk"] == "none"))
+                & ((split <= MOST_SLICES_OF_16_BITS) | k["two_stage"] | (k["dtype"] == "fp32"))
+            )
+        ),
     ),
     OPERATION,
     VECTORS_DIVIDE_RUNS,
@@ -157,6 +166,12 @@ _EVERY_RULE = (
         "G is not a multiple of num_groups_to_merge",
         ("kernel", "problem"),
         lambda k, p: p["G"] % k["num_groups_to_merge"] == 0,
+    ),
+    Rule(
+        "slice_of_a_step",
+        "split_k leaves a slice less than one warp tile of the reduction",
+        ("kernel", "problem", "split"),
+        lambda k, p, split: (split == 1) | (k["warp_tile_k"] * split <= p["gemm_k"]),
     ),
     # 32-bit byte offsets reach the end of the image tensors, or the kernel splits them.
     Rule(
@@ -203,6 +218,7 @@ def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | fl
     gemm = gemm_columns(dims, variant, element_size)
     columns = {"G": dims["G"], "Z": dims["Z"]} | channel_runs_of(gemm)
     columns |= {name: gemm[name] for name in ("is_1x1", "is_3x3", "stride1", "pad0", "sub_gemms")}
+    columns["gemm_k"] = gemm["gemm_k"].astype(np.int64)
     return columns | {"largest_image": np.maximum(gemm["input_bytes"], gemm["output_bytes"])}
 
 
@@ -210,6 +226,6 @@ RULES = Rules(
     _EVERY_RULE,
     _read_of_kernels,
     _read_of_problems,
-    (*ACCESSES, "specialization", "explicit_gemm", "num_groups_to_merge", "split_image"),
+    (*ACCESSES, "warp_tile_k", "specialization", "explicit_gemm", "num_groups_to_merge", "split_image"),
     _read_of_arch,
 )
