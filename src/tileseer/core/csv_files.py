@@ -16,11 +16,10 @@ MOST_COLUMNS, MOST_CELLS = 1000, 20_000_000
 def read_csv(path: Path) -> pd.DataFrame:
     """Return a CSV as text columns; ``UserError`` if it cannot be read, is empty, too large or no table."""
     content = read_bytes(path, LARGEST_TABLE)
-    header, commas = content.partition(b"\n")[0], content.count(b",")
-    if header.count(b",") >= MOST_COLUMNS or b"\0" in header:
-        raise UserError(f"{path}: is no CSV file with a header of at most {MOST_COLUMNS} columns, in plain text")
-    if commas + content.count(b"\n") > MOST_CELLS:
+    if content.count(b",") + content.count(b"\n") > MOST_CELLS:
         raise UserError(f"{path}: has more than {MOST_CELLS:,} cells; split it")
+    if b"\0" in content[:4096] or max(line.count(b",") for line in content.split(b"\n")) >= MOST_COLUMNS:
+        raise UserError(f"{path}: is no CSV file with a header of at most {MOST_COLUMNS} columns, in plain text")
     try:
         table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, skipinitialspace=True).fillna("")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:

@@ -19,6 +19,8 @@ KEY_COLUMNS = ("kernel", "kernel_id", "candidate", "split_k", "problem_key")
 LARGEST_FILE, LARGEST_VALUES, VALUES_OF_A_BYTE = 2**33, 2**28, 8
 """Bytes of a file, and of the values of a table: the latter grow with the file."""
 BYTES_OF_A_VALUE, MOST_PARTS = 8, 100_000
+_KINDS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string)
+"""Types of values that a table has, alone, coded or in lists."""
 REMAKE = "fetch or make it again"
 
 
@@ -90,16 +92,22 @@ def _read_bounded(file: pq.ParquetFile, stream: BinaryIO, columns: Collection[st
     own = [part for part in parts if columns is None or part.path_in_schema.partition(".")[0] in columns]
     if sum(max(part.num_values * BYTES_OF_A_VALUE, part.total_uncompressed_size) for part in own) > most:
         raise MemoryError
-    texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
-    again = pq.ParquetFile(stream, metadata=found, read_dictionary=texts)
-    table = again.read(None if columns is None else [name for name in columns if name in file.schema_arrow.names])
-    for name in set(texts) & set(table.schema.names):
-        sizes = (pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() for chunk in table[name].chunks)
-        most -= sum(filter(None, sizes))
-    if most < 0:
+    names = [name for name in file.schema_arrow.names if columns is None or name in columns]
+    for field in map(file.schema_arrow.field, names):
+        kind = field.type.value_type if pa.types.is_list(field.type) else _value_type(field)
+        if not any(is_kind(kind) for is_kind in _KINDS):
+            raise pa.ArrowInvalid(f"column {field.name} holds {field.type}")
+    texts = [name for name in names if _value_type(file.schema_arrow.field(name)) == pa.string()]
+    table = pq.ParquetFile(stream, metadata=found, read_dictionary=texts).read(names)
+    length = sum(_length(chunk) for name in texts for chunk in table[name].chunks)
+    if length > most:
         raise MemoryError
-    plain = [field.with_type(pa.string()) if field.name in texts else field for field in table.schema]
-    return table.cast(pa.schema(plain, table.schema.metadata))
+    return table.cast(pa.schema([file.schema_arrow.field(name) for name in names], table.schema.metadata))
+
+
+def _length(texts: pa.DictionaryArray) -> int:
+    """Return the bytes of texts that stand in a dictionary."""
+    return pc.sum(pc.binary_length(texts.dictionary).take(texts.indices)).as_py() or 0
 
 
 def _value_type(field: pa.Field) -> pa.DataType:

@@ -18,7 +18,8 @@ from tileseer.problems import driver_lines, layers, problem_csv
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 
-LINE = re.compile(r"\S*(?:MIOpenDriver|ckProfiler)(?:\.exe)?[\"']?\s.*", re.IGNORECASE)
+LINE = re.compile(r"\S{,200}(?:MIOpenDriver|ckProfiler)(?:\.exe)?[\"']?\s.{,2000}", re.IGNORECASE)
+MOST_LINES = 100_000
 LAYOUT_WORDS = (*LAYOUTS, *DEEP_LAYOUTS.values())
 
 
@@ -70,6 +71,8 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
             texts = (line.decode(errors="replace") for line in stream)
             first = next(texts, "")
             lines = dict.fromkeys(match[0] for text in (first, *texts) if (match := LINE.search(text)))
+        if len(lines) > MOST_LINES:
+            raise UserError(f"{path}: has more than {MOST_LINES:,} different lines of other programs; split it")
         if not lines:
             if not {"N", "C"} & {word.strip().lstrip("\ufeff") for word in first.split(",")}:
                 raise UserError(
