@@ -84,21 +84,23 @@ def _shapes(kernel: GemmKernel, split_k: int) -> Iterator[tuple[str, dict[str, A
 def _gemm(
     kernel: GemmKernel, steps: int, rows: int = 1, columns: int = 1, remainder: bool = False, *, G: int, N: int = 1
 ) -> dict[str, Any]:
-    """Return a 1x1 convolution whose implicit GEMM has, in each group, so many tiles and steps along k.
+    """Return a 1x1 convolution whose implicit GEMM has so many tiles and steps along k.
 
-    Grids of several tiles have a part of a tile at both edges, and with ``remainder`` a part of a step at the end.
+    Grids of several tiles have a part of a tile at both edges, and with ``remainder`` a part of a step at the end. Merged
+    groups are one GEMM together, except in gradients of the data.
     """
     vector = max(kernel.vectors)
     m, n = (_extent(tile, count, vector) for tile, count in ((kernel.tile_m, rows), (kernel.tile_n, columns)))
     if rows * columns == 1:
-        m, n = 25, 64
+        m, n = 64 if kernel.variant == "bwd_weight" else 25, 64
+    merged = 1 if kernel.variant == "bwd_data" else getattr(kernel, "num_groups_to_merge", 1)
+    m, n = (m, n) if merged == 1 else (-(-size // (merged * vector)) * vector for size in (m, n))
     k = steps * kernel.tile_k
     if remainder:
         k -= max(vector, kernel.tile_k // 2 // vector * vector) % kernel.tile_k
     depth = {"N": 1, "Di": 2} if kernel.ndim == 3 else {"N": N}
     images = math.prod(depth.values())
     if kernel.variant == "bwd_weight":
-        m = 64 if rows * columns == 1 else m
         width = 8 // images
         return depth | {"G": G, "K": m * G, "C": n * G, "Hi": -(-k // (width * images)), "Wi": width}
     first, other = ("C", "K") if kernel.variant == "forward" else ("K", "C")
