@@ -1,12 +1,14 @@
 """Change one instruction of a compiled kernel at a time, and see whether its execution tells.
 
-    mutations.py DRIVER MODULE PROBLEMS COUNT
+    mutations.py DRIVER MODULE COUNT KERNEL...
 
-PROBLEMS is JSON: for each kernel of the module a list of the 21 numbers of ``ConvProblemC``. For each kernel COUNT
-mutations of each kind are drawn among the instructions that were executed, and all are made that change an argument:
-the address of a tensor, or the distance of two groups. The answer is JSON, one line a mutation.
-A mutation is found if a result is wrong, a fault, a race, or a load of what nothing has written. One that is not found
-is executed in more orders of the waves: ``missed`` if that changes any result, else ``no_effect``.
+For each kernel COUNT changes of each kind are drawn among all instructions that its instances execute on *real grids*:
+convolutions of another making than the product's problems, with more tiles, groups and images. All changes are made
+that spoil an argument: the address of a tensor, or the distance of two groups.
+
+The product's problems have to find a change: by a wrong result, a fault, a race, or a load of what nothing has written.
+What they do not find is executed on the real grids, and what concerns the order of waves in more orders of them:
+``missed`` if that tells, else ``equivalent``, with the reason. The answer is JSON, one line a change, and a table.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import ctypes
 import json
 import random
 import sys
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 from tinygrad.runtime.autogen.amd.cdna import ins
@@ -22,20 +25,43 @@ from tinygrad.runtime.autogen.amd.cdna import ins
 from amdgpu_emulator import EmulationFault
 from amdgpu_emulator.decoder import decode
 from tileseer.config.benchmark import Timing
+from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.measure.emulated_kernels import chosen_problems, supported_problems
+from tileseer.measure.emulated_problems import REDUCTION_STEPS, TinyProblem, tiny_problems
 from tileseer.measure.harness import abi
-from tileseer.measure.harness.emulated_driver import EmulatedDriver
-from tileseer.measure.harness.supervisor import launch_options
+from tileseer.measure.harness.emulated_driver import EmulatedDriver, instance_text
+from tileseer.measure.harness.supervisor import launch_options, problem_numbers
+from tileseer.problems.problem import Problem
 
 MORE_ORDERS = 12
+MOST_INSTRUCTIONS = 400_000
+"""Of a workgroup: some ten times what one executes."""
 NOP = (0xBF800000).to_bytes(4, "little")
+OPPOSITES = {"SCC0": "SCC1", "VCCZ": "VCCNZ", "EXECZ": "EXECNZ"}
+OPPOSITES |= {other: one for one, other in OPPOSITES.items()}
+WITHOUT_CARRY = {
+    "S_ADDC_U32": "S_ADD_U32", "S_SUBB_U32": "S_SUB_U32", "V_ADDC_CO_U32_E32": "V_ADD_CO_U32_E32",
+    "V_ADDC_CO_U32": "V_ADD_CO_U32", "V_SUBB_CO_U32_E32": "V_SUB_CO_U32_E32",
+}  # fmt: skip
+LOW_PRODUCT = {"S_MUL_HI_U32": "S_MUL_I32", "S_MUL_HI_I32": "S_MUL_I32", "V_MUL_HI_U32": "V_MUL_LO_U32"}
+OTHER_ARITHMETIC = {"S_ADD_I32": "S_SUB_I32", "S_SUB_I32": "S_ADD_I32", "S_MIN_I32": "S_MAX_I32",
+                    "S_ADD_U32": "S_SUB_U32", "V_ADD_U32_E32": "V_SUB_U32_E32", "V_SUB_U32_E32": "V_ADD_U32_E32"}  # fmt: skip
+SHIFTS = ("S_LSHL_B", "S_LSHR_B", "S_ASHR_I", "V_LSHLREV_B", "V_LSHRREV_B", "V_ASHRREV_I")
+OF_ORDER = ("barrier", "wait")
+REASONS = {
+    "barrier": "no accesses of two waves meet without it, and no order of the waves changes a result",
+    "wait": "what it waits for is done, or awaited by what follows, and no order of the waves changes a result",
+    "carry": "no sum carries: both its terms are smaller than 4 GiB in every tensor that can be executed",
+}
+OTHER_REASON = "all results on the real grids are the same bits"
 
 
 def changed(inst, **fields):
     """Bytes of an instruction with some fields of its encoding replaced."""
     raw = inst._raw
     for name, value in fields.items():
-        field = dict(type(inst)._fields)[name]
-        raw = raw & ~(field.mask << field.lo) | (value & field.mask) << field.lo
+        place = dict(type(inst)._fields)[name]
+        raw = raw & ~(place.mask << place.lo) | (value & place.mask) << place.lo
     return raw.to_bytes(inst.size(), "little")
 
 
@@ -44,52 +70,95 @@ def field(inst, name):
     return inst._raw >> place.lo & place.mask
 
 
+def of_table(inst, table):
+    """The instruction with the opcode that a table has for its own; nothing if there is none."""
+    other = table.get(inst.op.name)
+    if other is not None and hasattr(type(inst.op), other):
+        yield changed(inst, op=type(inst.op)[other].value)
+
+
 def mutants(inst):
     """Kind and new bytes of each way to spoil an instruction."""
     name, form = inst.op.name, type(inst).__name__
     if name == "S_BARRIER":
-        yield "barrier removed", NOP
+        yield "barrier", NOP
     if name == "S_WAITCNT":
-        yield "wait removed", NOP
+        yield "wait", NOP
         vm, lgkm = inst.simm16 & 15 | inst.simm16 >> 14 << 4, inst.simm16 >> 8 & 15
         if vm < 62:
             more = (vm + 1) & 15 | (vm + 1) >> 4 << 14
-            yield "wait for one less", changed(inst, simm16=inst.simm16 & ~(15 | 3 << 14) | more)
+            yield "wait", changed(inst, simm16=inst.simm16 & ~(15 | 3 << 14) | more)
         if lgkm < 14:
-            yield "wait for one less", changed(inst, simm16=inst.simm16 & ~(15 << 8) | lgkm + 1 << 8)
-    if name in ("S_CBRANCH_SCC0", "S_CBRANCH_SCC1"):
-        other = ins.SOPPOp.S_CBRANCH_SCC1 if name.endswith("0") else ins.SOPPOp.S_CBRANCH_SCC0
-        yield "other branch taken", changed(inst, op=other.value)
-    if form == "SOPC" and name.startswith("S_CMP") and 128 <= field(inst, "ssrc1") < 192:
-        yield "loop bound off by one", changed(inst, ssrc1=field(inst, "ssrc1") + 1)
-    if name.startswith("S_CMPK"):
-        yield "loop bound off by one", changed(inst, simm16=field(inst, "simm16") + 1)
-    if form == "DS" and "WRITE" in name:
-        yield "store to LDS removed", NOP + NOP
+            yield "wait", changed(inst, simm16=inst.simm16 & ~(15 << 8) | lgkm + 1 << 8)
+    if ("STORE" in name and form in ("GLOBAL", "FLAT", "MUBUF")) or (form == "DS" and "WRITE" in name):
+        yield "store", NOP * (inst.size() // 4)
     if form == "DS" and ("READ" in name or "WRITE" in name):
-        yield "LDS offset", changed(inst, offset0=field(inst, "offset0") ^ 0x10)
+        yield "LDS", changed(inst, offset0=field(inst, "offset0") ^ 0x10)
     if name.startswith("V_MFMA"):
-        yield "operands swapped", changed(inst, src0=field(inst, "src1"), src1=field(inst, "src0"))
+        if field(inst, "src0") != field(inst, "src1"):
+            yield "matrix register", changed(inst, src0=field(inst, "src1"), src1=field(inst, "src0"))
+        for operand in ("src0", "src1", "src2"):
+            if field(inst, operand) >= 256:
+                yield "matrix register", changed(inst, **{operand: field(inst, operand) ^ 2})
+    if name.startswith("S_CBRANCH_") and name.removeprefix("S_CBRANCH_") in OPPOSITES:
+        other = f"S_CBRANCH_{OPPOSITES[name.removeprefix('S_CBRANCH_')]}"
+        yield "branch", changed(inst, op=ins.SOPPOp[other].value)
+    if form == "SOPC" and name.startswith("S_CMP") and 128 <= field(inst, "ssrc1") < 192:
+        yield "branch", changed(inst, ssrc1=field(inst, "ssrc1") + 1)
+    if name.startswith("S_CMPK"):
+        yield "branch", changed(inst, simm16=field(inst, "simm16") + 1)
+    yield from (("carry", content) for content in of_table(inst, WITHOUT_CARRY))
+    yield from (("division", content) for content in of_table(inst, LOW_PRODUCT))
+    yield from (("arithmetic", content) for content in of_table(inst, OTHER_ARITHMETIC))
+    if name.startswith(SHIFTS):
+        amount = "src0" if name.startswith("V_") else "ssrc1"
+        if 129 <= field(inst, amount) < 160:
+            yield "shift", changed(inst, **{amount: field(inst, amount) + 1})
     if form == "VOP3" and name.startswith(("V_CNDMASK", "V_PERM", "V_LSHL_ADD_U32", "V_LSHL_OR")):
-        yield "operands swapped", changed(inst, src0=field(inst, "src1"), src1=field(inst, "src0"))
-    if form == "MUBUF":
-        yield "address off by 16", changed(inst, offset=field(inst, "offset") + 16)
+        if field(inst, "src0") != field(inst, "src1"):
+            yield "operands", changed(inst, src0=field(inst, "src1"), src1=field(inst, "src0"))
+    if form == "MUBUF" and inst.op.name not in ("BUFFER_INV", "BUFFER_WBL2"):
+        yield "address", changed(inst, offset=field(inst, "offset") + 16)
+
+
+def real_problems(kernel):
+    """Convolutions with grids of 9x5 and 4x7 tiles, three images and groups, at every number of steps."""
+    vector, merged = max(kernel.vectors), kernel.num_groups_to_merge
+    share = 1 if kernel.variant == "bwd_data" else merged
+    special = kernel.specialization
+    for split_k in (1, 3):
+        for steps in REDUCTION_STEPS:
+            for rows, columns in ((9, 5), (4, 7)):
+                m = kernel.tile_m * (rows - 1) // share + max(vector, kernel.tile_m // 2)
+                n = -(-(kernel.tile_n * (columns - 1) // share + vector) // vector) * vector
+                k = kernel.tile_k * steps
+                dims = {"N": 1 if kernel.ndim == 3 else 3, "G": 2 * merged}
+                dims |= {"Di": 3} if kernel.ndim == 3 else {}
+                if kernel.variant == "bwd_weight":
+                    dims |= {"K": -(-m // vector) * vector, "C": n, "Wi": 5, "Hi": -(-k * split_k // 15)}
+                else:
+                    first, other = ("C", "K") if kernel.variant == "forward" else ("K", "C")
+                    dims |= {first: k, other: n, "Wi": 7, "Hi": -(-m // 21)}
+                    if kernel.variant == "forward" and special != "filter1x1_stride1_pad0":
+                        dims |= {"stride_h": 2, "Hi": 2 * dims["Hi"] - 1}
+                dims |= {name: dims[name] * dims["G"] for name in ("C", "K")}
+                yield TinyProblem(Problem.from_dims(kernel.variant, kernel.dtype, **dims), split_k, f"{rows}x{columns}")
 
 
 def with_argument(emulated, old, new, instances=""):
     """The launch of an emulated GPU, with numbers of eight bytes replaced among the arguments of some instances."""
-    launch = type(emulated.gpu).launch
+    launch = emulated.gpu.launch
 
     def changed_launch(code, kernel, grid, block, values, **options):
         found, replacement = (b"".join(n.to_bytes(8, "little") for n in numbers) for numbers in (old(), new()))
         values = [value.replace(found, replacement) if instances in kernel else value for value in values]
-        return launch(emulated.gpu, code, kernel, grid, block, values, **options)
+        return launch(code, kernel, grid, block, values, **options)
 
     return changed_launch
 
 
 def argument_mutants(emulated, problem):
-    """Kind, and a launch, of each way to spoil an argument."""
+    """What, and a launch, of each way to spoil an argument."""
 
     def of(*names, shift=0):
         memory = emulated.gpu.memory
@@ -114,19 +183,54 @@ def argument_mutants(emulated, problem):
 class Runs:
     """One kernel's problems, executed with the machine code as it is now."""
 
-    def __init__(self, library, emulated, index, problems):
-        self.library, self.emulated, self.index, self.problems = library, emulated, index, problems
-        self.options = abi.ConvOptions(**launch_options(Timing()))
+    def __init__(self, library, emulated, name):
+        self.library, self.emulated, self.kernel = library, emulated, parse(name)
+        self.index = library.find_kernel(name.encode())
+        if self.index < 0:
+            raise SystemExit(library.error())
+        self.code = None
+        product, real = (self._chosen(list(made(self.kernel))) for made in (tiny_problems, real_problems))
+        self.product, self.real = ([self._known(problem) for problem in problems] for problems in (product, real))
 
-    def result(self, problem, order):
-        self.emulated.seed = order
-        check = abi.ConvCheck()
-        code = self.library.verify(
-            self.index, ctypes.byref(abi.ConvProblem(*problem)), ctypes.byref(self.options), ctypes.byref(check)
-        )
-        races, loads = self.emulated.races[:], self.emulated.unwritten[:]
+    def _chosen(self, pairs):
+        """Numbers of the problems that show something new of an instance."""
+        pairs, launched = supported_problems(self.kernel, pairs), []
+        problems = [problem_numbers(vars(one.problem), self.kernel.variant, one.split_k) for one in pairs]
+        self.emulated.is_dry = True
+        for problem in problems:
+            self.emulated.bound.clear()
+            code, _ = self._verify(problem, verify_millions=1)
+            launched.append(sorted(self.emulated.bound) if code == abi.OK else [])
+        self.emulated.is_dry = False
+        return [problems[number] for number in chosen_problems(pairs, launched, False)]
+
+    def _verify(self, problem, **changes):
+        check, options = abi.ConvCheck(), abi.ConvOptions(**(launch_options(Timing()) | changes))
         self.emulated.races.clear()
         self.emulated.unwritten.clear()
+        pair = ctypes.byref(abi.ConvProblem(*problem)), ctypes.byref(options)
+        return self.library.verify(self.index, *pair, ctypes.byref(check)), check
+
+    def _known(self, problem):
+        """A problem with the addresses that it executes and its right result."""
+        addresses, launch = set(), self.emulated.gpu.launch
+
+        def record(code, *words, **options):
+            self.code, execution = code, launch(code, *words, **options)
+            addresses.update(execution.addresses)
+            return execution
+
+        self.emulated.gpu.launch = record
+        status, kept = self.result(problem, 0)
+        self.emulated.gpu.launch = launch
+        assert status == "ok", (problem, status, kept)
+        return problem, addresses, kept
+
+    def result(self, problem, order):
+        """(ok|wrong|race|unwritten load|fault, what was said or what is compared)."""
+        self.emulated.seed = order
+        code, check = self._verify(problem)
+        races, loads = self.emulated.races[:], self.emulated.unwritten[:]
         if code != abi.OK:
             return "fault", self.library.error()[:160]
         if (races or loads) and not order:
@@ -134,67 +238,75 @@ class Runs:
         kept = (check.relative_error, check.worst, check.non_zero, check.not_finite)
         return ("wrong" if check.wrong else "ok"), kept
 
-    def verdict(self, right):
-        """(found|missed|no_effect, how it was found)."""
-        for number, problem in enumerate(self.problems):
+    def verdict(self, kind, address=None):
+        """(found|missed|equivalent, how it was found or the reason), by the problems that execute an address."""
+        product, real = (
+            [one for one in problems if address is None or address in one[1]] for problems in (self.product, self.real)
+        )
+        for number, (problem, _, _) in enumerate(product):
             status, what = self.result(problem, 0)
             if status != "ok":
                 return "found", f"{status} in problem {number}: {what}"
-        for number, problem in enumerate(self.problems):
-            for order in range(1, 1 + MORE_ORDERS):
-                if self.result(problem, order) != ("ok", right[number]):
-                    return "missed", f"differs in problem {number}, order {order}"
-        return "no_effect", ""
+        # The problems with the fewest instructions have the same waves as the others.
+        orders = [(one, order) for order in range(1, 1 + MORE_ORDERS if kind in OF_ORDER else 1) for one in product[:2]]
+        for (problem, _, right), order in [*((one, 0) for one in real), *orders]:
+            result = self.result(problem, order)
+            if result != ("ok", right):
+                return "missed", f"{result} and not {right} for {problem}, order {order}"
+        return "equivalent", REASONS.get(kind, OTHER_REASON)
 
 
-def reached(emulated, runs):
-    """The code object that a kernel is in, by its bundle, and the addresses that its problems execute."""
-    places, launch = {}, emulated.gpu.launch
-
-    def record(code, *words, **options):
-        execution = launch(code, *words, **options)
-        places.setdefault(code, set()).update(execution.addresses)
-        return execution
-
-    emulated.gpu.launch = record
-    right = [runs.result(problem, 0) for problem in runs.problems]
-    del emulated.gpu.launch
-    assert {status for status, _ in right} == {"ok"}, right
-    ((code, addresses),) = places.items()
-    (bundle,) = (bundle for bundle, one in emulated.code_objects.items() if one is code)
-    return bundle, sorted(addresses), [kept for _, kept in right]
+def table(rows):
+    """Changes by kind, as a table in Markdown."""
+    counts = defaultdict(Counter)
+    for row in rows:
+        counts[row["kind"]].update(made=1, **{row["verdict"]: 1})
+        counts["all"].update(made=1, **{row["verdict"]: 1})
+    columns = ("made", "found", "equivalent", "missed")
+    lines = [f"|kind|{'|'.join(columns)}|", "|---|" + "--:|" * len(columns)]
+    return [*lines, *(f"|{kind}|{'|'.join(str(own[name]) for name in columns)}|" for kind, own in counts.items())]
 
 
 def main():
-    driver, module, problems, count = sys.argv[1:]
+    driver, module, count, *names = sys.argv[1:]
     library = abi.DriverLibrary(driver)
     emulated = EmulatedDriver(library.handle)
+    launch = emulated.gpu.launch
+    emulated.gpu.launch = lambda *words, **options: launch(*words, **options, most_instructions=MOST_INSTRUCTIONS)
     library.load_module(module)
-    for name, numbers in json.loads(problems).items():
-        index = library.find_kernel(name.encode())
-        if index < 0:
-            raise SystemExit(library.error())
-        runs = Runs(library, emulated, index, numbers)
-        bundle, addresses, right = reached(emulated, runs)
-        for kind, launch in argument_mutants(emulated, numbers[-1]):
-            emulated.gpu.launch = launch
-            verdict, how = runs.verdict(right)
-            print(json.dumps({"kernel": name, "kind": kind, "verdict": verdict, "how": how}), flush=True)
-        del emulated.gpu.launch
-        code = emulated.code_objects[bundle]
-        kinds = {}
-        for at in addresses:
+    rows = []
+
+    def tell(**row):
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+
+    for name in names:
+        runs = Runs(library, emulated, name)
+        own = emulated.gpu.launch
+        deep = next((problem for problem, *_ in runs.product[::-1] if problem[1] > 1), runs.product[-1][0])
+        for what, spoilt in argument_mutants(emulated, deep):
+            emulated.gpu.launch = spoilt
+            verdict, how = runs.verdict("argument")
+            tell(kernel=name, kind="argument", what=what, verdict=verdict, how=how)
+        emulated.gpu.launch = own
+        code = runs.code
+        (bundle,) = (bundle for bundle, one in emulated.code_objects.items() if one is code)
+        kinds = defaultdict(list)
+        for at in sorted(set().union(*(addresses for _, addresses, _ in (*runs.real, *runs.product)))):
             inst = decode(code.image, at, code.arch)
             for kind, content in mutants(inst):
-                kinds.setdefault(kind, []).append((at, inst, content))
+                kinds[kind].append((at, inst, content))
         for kind, choices in kinds.items():
-            for at, inst, content in random.Random(name).sample(choices, min(int(count), len(choices))):
+            for at, inst, content in random.Random(f"{name} {kind}").sample(choices, min(int(count), len(choices))):
                 image = code.image[:at] + content + code.image[at + len(content) :]
                 emulated.code_objects[bundle] = replace(code, image=image)
-                verdict, how = runs.verdict(right)
-                answer = {"kernel": name, "kind": kind, "at": hex(at), "instruction": inst.op.name}
-                print(json.dumps(answer | {"verdict": verdict, "how": how}), flush=True)
+                verdict, how = runs.verdict(kind, at)
+                emulated.gpu._loaded.clear()
+                instance = next((one for one, own in code.kernels.items() if own.entry <= at < own.entry + own.code_bytes), "")
+                tell(kernel=name, kind=kind, at=hex(at), what=f"{inst.op.name} of: {instance_text(instance)}",
+                     verdict=verdict, how=how)  # fmt: skip
         emulated.code_objects[bundle] = code
+    print("\n".join(table(rows)))
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ def _shapes(kernel: GemmKernel, split_k: int) -> Iterator[tuple[str, dict[str, A
     # Where a kernel refuses a remainder along k, there is the same without.
     for remainder in (True, False):
         for steps in REDUCTION_STEPS:
-            for name, (rows, columns) in zip(GRIDS, (TALL, WIDE), strict=True):
-                yield name, _gemm(kernel, steps * split_k, rows, columns, remainder, N=2, G=merged)
+            for name, tiles, taps in zip(GRIDS, (TALL, WIDE), ((1, 1), _filter(kernel)), strict=True):
+                yield name, _gemm(kernel, steps * split_k, *tiles, remainder, N=2, G=merged, filter=taps)
             yield "a column of tiles, groups", _gemm(kernel, steps * split_k, 3, 1, remainder, G=2 * merged)
     vector, few, more = max(kernel.vectors), max(2, merged), max(4, merged)
     common = {"Hi": 6, "Wi": 6} | ({"Di": 2} if kernel.ndim == 3 else {})
@@ -82,14 +82,15 @@ def _shapes(kernel: GemmKernel, split_k: int) -> Iterator[tuple[str, dict[str, A
 
 
 def _gemm(
-    kernel: GemmKernel, steps: int, rows: int = 1, columns: int = 1, remainder: bool = False, *, G: int, N: int = 1
-) -> dict[str, Any]:
-    """Return a 1x1 convolution whose implicit GEMM has so many tiles and steps along k.
+    kernel: GemmKernel, steps: int, rows: int = 1, columns: int = 1, remainder: bool = False, *, G: int, N: int = 1,
+    filter: tuple[int, int] = (1, 1),
+) -> dict[str, Any]:  # fmt: skip
+    """Return a convolution whose implicit GEMM has so many tiles and steps along k.
 
     Grids of several tiles have a part of a tile at both edges, and with ``remainder`` a part of a step at the end. Merged
     groups are one GEMM together, except in gradients of the data.
     """
-    vector = max(kernel.vectors)
+    vector, (Y, X) = max(kernel.vectors), filter
     m, n = (_extent(tile, count, vector) for tile, count in ((kernel.tile_m, rows), (kernel.tile_n, columns)))
     if rows * columns == 1:
         m, n = 64 if kernel.variant == "bwd_weight" else 25, 64
@@ -98,14 +99,29 @@ def _gemm(
     k = steps * kernel.tile_k
     if remainder:
         k -= max(vector, kernel.tile_k // 2 // vector * vector) % kernel.tile_k
-    depth = {"N": 1, "Di": 2} if kernel.ndim == 3 else {"N": N}
-    images = math.prod(depth.values())
+    images = {"N": 1, "Di": 2} if kernel.ndim == 3 else {"N": N}
+    count = math.prod(images.values())
+    pads = {"pad_w": X // 2}
     if kernel.variant == "bwd_weight":
-        width = 8 // images
-        return depth | {"G": G, "K": m * G, "C": n * G, "Hi": -(-k // (width * images)), "Wi": width}
-    first, other = ("C", "K") if kernel.variant == "forward" else ("K", "C")
-    width = 3 if rows * columns > 1 else 5
-    return depth | {"G": G, first: k * G, other: n * G, "Hi": -(-m // (width * images)), "Wi": width}
+        channels = {"K": m, "C": -(-n // (Y * X * vector)) * vector if Y * X > 1 else n}
+        width, pixels = 8 // count, k
+    else:
+        first, other = ("C", "K") if kernel.variant == "forward" else ("K", "C")
+        channels = {first: steps * kernel.tile_k // (Y * X * vector) * vector if Y * X > 1 else k, other: n}
+        width, pixels = 3 if rows * columns > 1 else 5, m
+    height = -(-pixels // (width * count))
+    if kernel.variant != "bwd_data":
+        # These are the sizes of the output.
+        height, width = height + Y - 1, width + X - 1 - 2 * pads["pad_w"]
+    dims = images | pads | {"G": G, "Y": Y, "X": X, "Hi": height, "Wi": width}
+    return dims | {name: size * G for name, size in channels.items()}
+
+
+def _filter(kernel: GemmKernel) -> tuple[int, int]:
+    """Return rows and columns of a filter with which the channels are at most a step along k too few."""
+    if getattr(kernel, "specialization", "").startswith("filter1x1"):
+        return 1, 1
+    return next((one for one in ((2, 3), (1, 3), (1, 2)) if math.prod(one) * max(kernel.vectors) < kernel.tile_k), (1, 1))
 
 
 def _extent(tile: int, count: int, vector: int) -> int:
