@@ -32,7 +32,8 @@ from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 
 NATIVE, KEPT = Path("workflow/native"), "docs/generated/emulated-{level}.tsv"
-COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", "instances", "launched", "executed", "not_launched", "said")
+COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", "instances", "launched", "executed", "not_launched",
+           "not_executed", "said")  # fmt: skip
 SHOWN = Path("docs/internals/emulated.md")
 MARKS = ("<!-- matrix -->\n", "<!-- end of matrix -->\n")
 ROUND = 4
@@ -165,7 +166,7 @@ def _verdict(row: dict[str, str]) -> KernelVerdict:
     return KernelVerdict(
         row["kernel"], row["verdict"], int(row["right"]), int(row["wrong"]), instances=int(row["instances"]),
         launched=int(row["launched"]), executed=float(row["executed"]), not_launched=row["not_launched"],
-        said=row["said"],
+        not_executed=row["not_executed"], said=row["said"],
     )  # fmt: skip
 
 

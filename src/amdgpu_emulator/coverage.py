@@ -12,7 +12,7 @@ class Coverage:
 
     def __init__(self) -> None:
         self._reached: dict[tuple[CodeObject, str], set[int]] = defaultdict(set)
-        self._all: dict[tuple[CodeObject, str], frozenset[int]] = {}
+        self._all: dict[tuple[CodeObject, str], dict[int, str]] = {}
 
     def add(self, code: CodeObject, kernel: str, addresses: set[int]) -> None:
         """Note that a launch of a kernel reached the instructions at these addresses."""
@@ -24,15 +24,25 @@ class Coverage:
 
     def counts(self, code: CodeObject, kernel: str) -> tuple[int, int]:
         """Return the instructions of a kernel that were executed, and all that it has."""
+        every = self._opcodes(code, kernel)
+        return len(every.keys() & self._reached.get((code, kernel), set())), len(every)
+
+    def missing(self, code: CodeObject, kernel: str) -> dict[int, str]:
+        """Return the opcodes of the instructions of a kernel that were not executed, by their addresses."""
+        reached = self._reached.get((code, kernel), set())
+        return {at: name for at, name in self._opcodes(code, kernel).items() if at not in reached}
+
+    def _opcodes(self, code: CodeObject, kernel: str) -> dict[int, str]:
         key = code, kernel
         if key not in self._all:
-            descriptor, addresses = code.kernels[kernel], []
+            descriptor, opcodes = code.kernels[kernel], {}
             at = descriptor.entry
             while at < descriptor.entry + descriptor.code_bytes:
-                addresses.append(at)
                 try:
-                    at += decoder.decode(code.image, at, code.arch).size()
+                    inst = decoder.decode(code.image, at, code.arch)
+                    opcodes[at], size = decoder.opcode(inst.op.name, code.arch).lower(), inst.size()
                 except UnsupportedInstruction:
-                    at += 4
-            self._all[key] = frozenset(addresses)
-        return len(self._all[key] & self._reached.get(key, set())), len(self._all[key])
+                    opcodes[at], size = "no instruction", 4
+                at += size
+            self._all[key] = opcodes
+        return self._all[key]

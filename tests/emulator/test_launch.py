@@ -204,6 +204,8 @@ def test_coverage_says_what_was_executed():
     done = code.launch("saxpy", [2], [64], saxpy(), coverage=coverage)
     executed, every = coverage.counts(code, "saxpy")
     assert executed == len(done.addresses) <= every < executed + 8 and coverage.launched(code) == ["saxpy"]
+    missing = coverage.missing(code, "saxpy")
+    assert len(missing) == every - executed and not missing.keys() & done.addresses
     # A smaller launch reaches nothing new.
     code.launch("saxpy", [1], [64], saxpy(), coverage=coverage)
     assert coverage.counts(code, "saxpy") == (executed, every)

@@ -46,6 +46,8 @@ def test_tiny_problems_reach_the_corners(variant, shape, tile, more):
             assert more == "_gm2" or all(m % 1 and n % 1 for m, n, _ in grids)
             assert any(k % 1 for *_, k in grids)
             assert min(rows, columns) >= 3 and (rows > columns) == (words == GRIDS[0])
+        row = [sizes(kernel, pair) for pair in own if pair.shows == "a row of tiles"]
+        assert {math.ceil(m) for m, _, _ in row} == {1} and min(math.ceil(n) for _, n, _ in row) > 1
         groups = [pair for pair in own if pair.shows == "a column of tiles, groups"]
         assert {pair.problem.G for pair in groups} == {2 * kernel.num_groups_to_merge}
     deep = [sizes(kernel, pair)[2] for pair in pairs if pair.shows.startswith("deep")]

@@ -57,10 +57,10 @@ def machine(tmp_path, monkeypatch):
                 self.refused -= 1
                 return Outcome("unsupported", "no")
             return Outcome(
-                machine.status.get(request.kernel, "ok"), "", {"opcodes": OPCODES, "instances": machine.instances}
+                machine.status.get(request.kernel, "ok"), "", {"opcodes": OPCODES} | machine.coverage
             )
 
-    machine = SimpleNamespace(executed=executed, refused=0, stops_after=0, status={}, launches=(), instances={})
+    machine = SimpleNamespace(executed=executed, refused=0, stops_after=0, status={}, launches=(), coverage={})
     monkeypatch.setattr(emulated_kernels, "Supervisor", Supervisor)
     cache = Cache(tmp_path / "cache", 1 << 30)
     libraries = SimpleNamespace(cache=cache, object_key=lambda units: units[0].header.decode())
@@ -101,15 +101,17 @@ def test_each_instance_is_executed_with_grids_of_both_forms(machine):
     by_numbers = {problem_numbers(vars(one.problem), FIRST.variant, one.split_k): one.shows for one in pairs}
     refused = next(number for number, one in enumerate(pairs) if one.shows in GRIDS)
     # Two instances in turn, and one more with the last problem alone.
-    launches = [[NAMES[number % 2]] for number in range(len(pairs))]
+    launches = [[NAMES[number // 5 % 2]] for number in range(len(pairs))]
     machine.launches = [*launches[:refused], [], *launches[refused + 1 : -1], ["second stage", NAMES[0]]]
-    machine.instances = {NAMES[0]: (50, 100), NAMES[1]: (100, 100), "second stage": (10, 100), NAMES[2]: (0, 100)}
+    instances = {NAMES[0]: (50, 100), NAMES[1]: (100, 100), "second stage": (10, 100), NAMES[2]: (0, 100)}
+    machine.coverage = {"instances": instances, "not_executed": {NAMES[0]: "s_nop at 0x40", NAMES[1]: ""}}
     found = verdict(machine, few=True)
     assert found.right == 2 * len(GRIDS) + 1 == len(machine.executed)
     shown = Counter(by_numbers[problem] for _, problem in machine.executed)
     assert {words: shown[words] for words in GRIDS} == dict.fromkeys(GRIDS, 2)
     assert (found.instances, found.launched, found.executed) == (4, 3, 0.4)
     assert found.not_launched == "loop, tail empty, adds to the result"
+    assert found.not_executed == "no loop, tail even, sets the result: s_nop at 0x40"
     assert emulated_kernels.coverage_text(found) == "3 of 4 instances, 40% of their instructions"
     machine.executed.clear()
     every = Counter(by_numbers[problem] for _ in [verdict(machine)] for _, problem in machine.executed)

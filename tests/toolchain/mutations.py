@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import random
 import sys
 from collections import Counter, defaultdict
@@ -44,14 +45,16 @@ WITHOUT_CARRY = {
     "V_ADDC_CO_U32": "V_ADD_CO_U32", "V_SUBB_CO_U32_E32": "V_SUB_CO_U32_E32",
 }  # fmt: skip
 LOW_PRODUCT = {"S_MUL_HI_U32": "S_MUL_I32", "S_MUL_HI_I32": "S_MUL_I32", "V_MUL_HI_U32": "V_MUL_LO_U32"}
-OTHER_ARITHMETIC = {"S_ADD_I32": "S_SUB_I32", "S_SUB_I32": "S_ADD_I32", "S_MIN_I32": "S_MAX_I32",
-                    "S_ADD_U32": "S_SUB_U32", "V_ADD_U32_E32": "V_SUB_U32_E32", "V_SUB_U32_E32": "V_ADD_U32_E32"}  # fmt: skip
+OTHER_ARITHMETIC = {
+    "S_ADD_I32": "S_SUB_I32", "S_SUB_I32": "S_ADD_I32", "S_MIN_I32": "S_MAX_I32", "S_ADD_U32": "S_SUB_U32",
+    "V_ADD_U32_E32": "V_SUB_U32_E32", "V_SUB_U32_E32": "V_ADD_U32_E32",
+}  # fmt: skip
 SHIFTS = ("S_LSHL_B", "S_LSHR_B", "S_ASHR_I", "V_LSHLREV_B", "V_LSHRREV_B", "V_ASHRREV_I")
 OF_ORDER = ("barrier", "wait")
 REASONS = {
     "barrier": "no accesses of two waves meet without it, and no order of the waves changes a result",
     "wait": "what it waits for is done, or awaited by what follows, and no order of the waves changes a result",
-    "carry": "no sum carries: both its terms are smaller than 4 GiB in every tensor that can be executed",
+    "carry": "no sum carries on the real grids, whose tensors lie across 4 GiB as well: a term's low word is 0",
 }
 OTHER_REASON = "all results on the real grids are the same bits"
 
@@ -114,34 +117,35 @@ def mutants(inst):
         amount = "src0" if name.startswith("V_") else "ssrc1"
         if 129 <= field(inst, amount) < 160:
             yield "shift", changed(inst, **{amount: field(inst, amount) + 1})
-    if form == "VOP3" and name.startswith(("V_CNDMASK", "V_PERM", "V_LSHL_ADD_U32", "V_LSHL_OR")):
-        if field(inst, "src0") != field(inst, "src1"):
-            yield "operands", changed(inst, src0=field(inst, "src1"), src1=field(inst, "src0"))
+    is_select = form == "VOP3" and name.startswith(("V_CNDMASK", "V_PERM", "V_LSHL_ADD_U32", "V_LSHL_OR"))
+    if is_select and field(inst, "src0") != field(inst, "src1"):
+        yield "operands", changed(inst, src0=field(inst, "src1"), src1=field(inst, "src0"))
     if form == "MUBUF" and inst.op.name not in ("BUFFER_INV", "BUFFER_WBL2"):
         yield "address", changed(inst, offset=field(inst, "offset") + 16)
 
 
 def real_problems(kernel):
-    """Convolutions with grids of 9x5 and 4x7 tiles, three images and groups, at every number of steps."""
-    vector, merged = max(kernel.vectors), kernel.num_groups_to_merge
+    """Convolutions with grids of 9x5 and 4x7 tiles, images and groups, stride or a padded filter, of each depth."""
+    vector, merged, special = max(kernel.vectors), kernel.num_groups_to_merge, kernel.specialization
     share = 1 if kernel.variant == "bwd_data" else merged
-    special = kernel.specialization
+    images = {"N": 1, "Di": 3} if kernel.ndim == 3 else {"N": 3}
     for split_k in (1, 3):
-        for steps in REDUCTION_STEPS:
-            for rows, columns in ((9, 5), (4, 7)):
+        for (rows, columns), side in (((9, 5), 1), ((4, 7), 1 if special.startswith("filter1x1") else 3)):
+            for steps in REDUCTION_STEPS:
                 m = kernel.tile_m * (rows - 1) // share + max(vector, kernel.tile_m // 2)
-                n = -(-(kernel.tile_n * (columns - 1) // share + vector) // vector) * vector
+                n = kernel.tile_n * (columns - 1) // share + vector
                 k = kernel.tile_k * steps
-                dims = {"N": 1 if kernel.ndim == 3 else 3, "G": 2 * merged}
-                dims |= {"Di": 3} if kernel.ndim == 3 else {}
+                dims = images | {"G": 2 * merged, "Y": side, "X": side, "pad_h": side // 2, "pad_w": side // 2}
                 if kernel.variant == "bwd_weight":
-                    dims |= {"K": -(-m // vector) * vector, "C": n, "Wi": 5, "Hi": -(-k * split_k // 15)}
+                    channels = {"K": m, "C": n / side**2}
+                    dims |= {"Wi": 5, "Hi": -(-k * split_k // 15)}
                 else:
                     first, other = ("C", "K") if kernel.variant == "forward" else ("K", "C")
-                    dims |= {first: k, other: n, "Wi": 7, "Hi": -(-m // 21)}
-                    if kernel.variant == "forward" and special != "filter1x1_stride1_pad0":
-                        dims |= {"stride_h": 2, "Hi": 2 * dims["Hi"] - 1}
-                dims |= {name: dims[name] * dims["G"] for name in ("C", "K")}
+                    channels = {first: k / side**2, other: n}
+                    dims |= {"Wi": 7, "Hi": -(-m // 21)}
+                if kernel.variant == "forward" and side == 1 and special != "filter1x1_stride1_pad0":
+                    dims |= {"stride_h": 2, "Hi": 2 * dims["Hi"] - 1}
+                dims |= {name: math.ceil(size / vector) * vector * dims["G"] for name, size in channels.items()}
                 yield TinyProblem(Problem.from_dims(kernel.variant, kernel.dtype, **dims), split_k, f"{rows}x{columns}")
 
 
@@ -302,7 +306,9 @@ def main():
                 emulated.code_objects[bundle] = replace(code, image=image)
                 verdict, how = runs.verdict(kind, at)
                 emulated.gpu._loaded.clear()
-                instance = next((one for one, own in code.kernels.items() if own.entry <= at < own.entry + own.code_bytes), "")
+                instance = next(
+                    (one for one, own in code.kernels.items() if own.entry <= at < own.entry + own.code_bytes), ""
+                )
                 tell(kernel=name, kind=kind, at=hex(at), what=f"{inst.op.name} of: {instance_text(instance)}",
                      verdict=verdict, how=how)  # fmt: skip
         emulated.code_objects[bundle] = code

@@ -21,13 +21,15 @@ from tileseer.measure.harness.emulated_driver import instance_text
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.problems.problem import DIMS, problem_frame
 
-_VERDICT_FORMAT = "verdict-5"
+_VERDICT_FORMAT = "verdict-6"
 # What is executed is the same in every try.
 _WORKER_LIMITS = WorkerLimits(pair_s=900.0, tries=1)
 VERDICT_STATUSES = (
     *("ok", "race", "unwritten_load", "wrong_result", "crash", "hang", "run_timeout"),
     *("not_executable", "unsupported", "compile_error", "skipped"),
 )
+LISTED_CHARACTERS = 1000
+"""Of instructions that were not executed."""
 _LAST = ("hang", "run_timeout", "not_executable")
 """Statuses after which no other problem is executed: it would take as long to end as this one."""
 
@@ -56,6 +58,8 @@ class KernelVerdict:
     """Share of the instructions of all instances that was executed."""
     not_launched: str = ""
     """What kind of instances no problem launches."""
+    not_executed: str = ""
+    """Opcodes of the launched instances that no problem has executed, with their addresses."""
     said: str = ""
     """Of the first problem that is not right: what happened, and its dimensions."""
     device_kind: str = "emulated"
@@ -115,6 +119,7 @@ def execute_kernel(
     counts: Counter[str] = Counter()
     opcodes: Counter[str] = Counter()
     instances: dict[str, tuple[int, int]] = {}
+    left: dict[str, str] = {}
     failure = ("", "")
     # A worker of its own: what a kernel reads beside its tensors is the same in every run.
     with Supervisor(str(driver.resolve()), limits=_WORKER_LIMITS) as supervisor:
@@ -125,6 +130,7 @@ def execute_kernel(
             counts[outcome.status] += 1
             opcodes.update(outcome.reply.get("opcodes", {}))
             instances.update(outcome.reply.get("instances", {}))
+            left.update(outcome.reply.get("not_executed", {}))
             if outcome.status not in ("ok", "unsupported") and not failure[0]:
                 failure = (outcome.status, f"{outcome.error} ({dims_text(pairs[number])})")
             if outcome.status in _LAST:
@@ -137,8 +143,14 @@ def execute_kernel(
     return KernelVerdict(
         kernel.name, status, counts["ok"], wrong, opcodes.total(), cycles, len(instances),
         len(instances) - len(missing), round(executed / every, 3) if every else 0.0,
-        "; ".join(sorted(map(instance_text, missing))), failure[1],
+        "; ".join(sorted(map(instance_text, missing))), _listed(left), failure[1],
     )  # fmt: skip
+
+
+def _listed(left: dict[str, str]) -> str:
+    """Return what of each instance was not executed, as one short text."""
+    text = "; ".join(sorted(f"{instance_text(name)}: {opcodes}" for name, opcodes in left.items() if opcodes))
+    return text if len(text) <= LISTED_CHARACTERS else f"{text[:LISTED_CHARACTERS]}..."
 
 
 def _request(kernel: GemmKernel, module: Path, pair: TinyProblem) -> Request:

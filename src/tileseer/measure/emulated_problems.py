@@ -49,6 +49,7 @@ def _shapes(kernel: GemmKernel, split_k: int) -> Iterator[tuple[str, dict[str, A
         for steps in REDUCTION_STEPS:
             for name, tiles, taps in zip(GRIDS, (TALL, WIDE), ((1, 1), _filter(kernel)), strict=True):
                 yield name, _gemm(kernel, steps * split_k, *tiles, remainder, N=2, G=merged, filter=taps)
+            yield "a row of tiles", _gemm(kernel, steps * split_k, 1, 2, remainder, G=merged)
             yield "a column of tiles, groups", _gemm(kernel, steps * split_k, 3, 1, remainder, G=2 * merged)
     vector, few, more = max(kernel.vectors), max(2, merged), max(4, merged)
     common = {"Hi": 6, "Wi": 6} | ({"Di": 2} if kernel.ndim == 3 else {})
@@ -87,15 +88,17 @@ def _gemm(
 ) -> dict[str, Any]:  # fmt: skip
     """Return a convolution whose implicit GEMM has so many tiles and steps along k.
 
-    Grids of several tiles have a part of a tile at both edges, and with ``remainder`` a part of a step at the end. Merged
-    groups are one GEMM together, except in gradients of the data.
+    Grids of several tiles have a part of a tile at both edges, and with ``remainder`` a part of a step at the end.
+    Merged groups are one GEMM together, except in gradients of the data.
     """
     vector, (Y, X) = max(kernel.vectors), filter
     m, n = (_extent(tile, count, vector) for tile, count in ((kernel.tile_m, rows), (kernel.tile_n, columns)))
     if rows * columns == 1:
         m, n = 64 if kernel.variant == "bwd_weight" else 25, 64
     merged = 1 if kernel.variant == "bwd_data" else getattr(kernel, "num_groups_to_merge", 1)
-    m, n = (m, n) if merged == 1 else (-(-size // (merged * vector)) * vector for size in (m, n))
+    if merged > 1:
+        whole = vector if kernel.variant == "bwd_weight" else 1
+        m, n = -(-m // (merged * whole)) * whole, -(-n // (merged * vector)) * vector
     k = steps * kernel.tile_k
     if remainder:
         k -= max(vector, kernel.tile_k // 2 // vector * vector) % kernel.tile_k
@@ -121,7 +124,8 @@ def _filter(kernel: GemmKernel) -> tuple[int, int]:
     """Return rows and columns of a filter with which the channels are at most a step along k too few."""
     if getattr(kernel, "specialization", "").startswith("filter1x1"):
         return 1, 1
-    return next((one for one in ((2, 3), (1, 3), (1, 2)) if math.prod(one) * max(kernel.vectors) < kernel.tile_k), (1, 1))
+    choices = (one for one in ((2, 3), (1, 3), (1, 2)) if math.prod(one) * max(kernel.vectors) < kernel.tile_k)
+    return next(choices, (1, 1))
 
 
 def _extent(tile: int, count: int, vector: int) -> int:

@@ -31,6 +31,7 @@ SCHEMA = parquet.schema(
         ("launched", pa.int32()),
         ("executed", pa.float64()),
         ("not_launched", pa.string()),
+        ("not_executed", pa.string()),
         ("said", pa.string()),
         ("device_kind", pa.string()),
     ]

@@ -82,6 +82,14 @@ class EmulatedDriver:
         # The driver frees its memory when the process ends, without Python.
         atexit.register(lambda: install(ctypes.byref(_Callbacks())))
 
+    def not_executed(self) -> dict[str, str]:
+        """Return, for each instance that was launched, the opcodes that were not executed, with their addresses."""
+        launched = ((code, name) for code in self.code_objects.values() for name in self._coverage.launched(code))
+        return {
+            name: ", ".join(f"{opcode} at {at:#x}" for at, opcode in self._coverage.missing(code, name).items())
+            for code, name in launched
+        }
+
     def instances(self) -> dict[str, tuple[int, int]]:
         """Return how many instructions of each launched instance of the kernels were executed, and how many it has.
 

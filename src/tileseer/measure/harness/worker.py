@@ -163,6 +163,7 @@ class WorkerSession:
             earlier.clear()
         reply = self._verify(pair)
         executed = {"opcodes": dict(emulated.opcodes), "instances": emulated.instances()}
+        executed |= {"not_executed": emulated.not_executed()}
         if reply["code"] == abi.DEVICE_FAULT:
             # Nothing is lost: this device does not outlive a launch.
             return {"code": abi.OK, "failed": emulated.failed, "error": reply["error"], **executed}
