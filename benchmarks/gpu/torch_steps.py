@@ -4,9 +4,9 @@
 
 A step is forward, backward and SGD of a network of ``networks.py`` in bf16, channels last, or in fp32 under
 autocast. It is captured in a CUDA graph, so that the host does not count, and also run eagerly; both in random turns
-with all modes of the network. A mode has a thread of its own, because PyTorch keeps cuDNN's plans per thread. Several
-networks are set up at a time; whoever times has the GPU alone. ``sizes`` in place of a network runs a new image size at
-each step, ``host`` times the host's part of a small convolution. Needs an NVIDIA GPU, PyTorch for CUDA and torchvision.
+with all modes of the network. A mode has a thread of its own, because PyTorch keeps cuDNN's plans per thread. ``sizes``
+in place of a network runs a new image size at each step, ``host`` times the host's part of a small convolution. Needs
+an NVIDIA GPU, PyTorch for CUDA and torchvision.
 """
 
 from __future__ import annotations
@@ -14,18 +14,23 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
-import fcntl
+import gc
 import json
-import os
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import torch
+from networks import NETWORKS, network_and_input
+from torch import nn
+
+import tileseer.torch
+from tileseer.torch import extension
 
 SEED = 0
 LEARNING_RATE = 1e-3
@@ -42,65 +47,36 @@ def main() -> int:
     parser.add_argument("model", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--networks", help="comma-separated; default: all, in bf16, with sizes and host")
-    parser.add_argument("--modes", default="default,benchmark,verified", help=f"of {', '.join(MODES)}")
+    parser.add_argument("--modes", default="default,verified,benchmark", help=f"of {', '.join(MODES)}")
     parser.add_argument("--seconds", type=float, default=3600, help="no network starts later than this")
-    parser.add_argument("--workers", type=int, default=1, help="networks at a time")
-    parser.add_argument("--lock", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.lock:
-        print(json.dumps(STAGES.get(args.networks, network_stage)(args)))
-        return 0
-    from networks import NETWORKS
-
-    begin = time.monotonic()
-    rows: dict[str, Any] = {}
-    names = args.networks.split(",") if args.networks else ["host", "sizes", *NETWORKS]
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.workers) as pool:
-        lock = Path(folder, "lock")
-        lock.touch()
-        done = {pool.submit(_process, args, name, lock, begin): name for name in names}
-        for future in concurrent.futures.as_completed(done):
-            rows[done[future]] = future.result()
-            print(done[future], json.dumps(rows[done[future]]), flush=True)
-            args.output.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+    begin, rows = time.monotonic(), {}
+    extension.load()
+    for name in args.networks.split(",") if args.networks else ["host", "sizes", *NETWORKS]:
+        start = time.monotonic()
+        gc.collect()
+        if start - begin > args.seconds:
+            print(f"{name}: no time was left")
+            continue
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                row = STAGES.get(name, network_stage)(args, name)
+            except (RuntimeError, TypeError, ValueError) as error:
+                row = {"error": f"{type(error).__name__}: {error}"[:1000]}
+        row["warnings"] = sorted({str(one.message) for one in caught if "tileseer: " in str(one.message)})
+        row["seconds"] = round(time.monotonic() - start, 1)
+        rows[name] = row
+        print(name, json.dumps(row), flush=True)
+        args.output.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
     print(_table(rows))
     return 0
-
-
-def _process(args: argparse.Namespace, name: str, lock: Path, begin: float) -> dict[str, Any]:
-    if time.monotonic() - begin > args.seconds:
-        return {"error": "no time was left"}
-    command = [sys.executable, __file__, str(args.model), "--output", os.devnull, "--networks", name]
-    command += ["--modes", args.modes, "--lock", str(lock)]
-    start = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        return {"error": done.stderr[-2500:] or f"status {done.returncode}"}
-    said = sorted({line.partition("tileseer: ")[2] for line in done.stderr.splitlines() if "tileseer: " in line})
-    return {
-        **json.loads(done.stdout.splitlines()[-1]),
-        "warnings": said,
-        "process_s": round(time.monotonic() - start, 1),
-    }
-
-
-# What follows runs in the process of a network.
-
-
-@contextlib.contextmanager
-def gpu(args: argparse.Namespace, alone: bool) -> Iterator[None]:
-    """Wait until nobody times on the GPU, or until it is idle, and keep it so."""
-    with args.lock.open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
 
 
 class Mode:
     """A way to run convolutions, in a thread of its own with a network of its own."""
 
     def __init__(self, name: str, model: Path, choices: Path) -> None:
-        import torch
-
         self.name, self.model, self.choices = name, model, choices
         # Backward in the same thread as forward: PyTorch keeps the plans of both by thread.
         initializer = torch.autograd.set_multithreading_enabled
@@ -108,10 +84,6 @@ class Mode:
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Return what a function returns in this mode and its thread."""
-        import torch
-
-        import tileseer.torch
-
         verify = MODES[self.name]
         switch = (
             contextlib.nullcontext()
@@ -126,9 +98,6 @@ class Step:
     """A network with its input, optimizer and captured step; what is done here is done in the thread of a mode."""
 
     def __init__(self, name: str) -> None:
-        import torch
-        from networks import network_and_input
-
         self.autocast = name.startswith("autocast:")
         torch.cuda.empty_cache()
         self.before = torch.cuda.memory_allocated()
@@ -142,8 +111,6 @@ class Step:
 
     def begin(self) -> None:
         """Run the first steps, in the third of which plans are chosen; keep their seconds and the peak of a fourth."""
-        import torch
-
         for _ in range(3):
             start = time.perf_counter()
             self.run()
@@ -157,8 +124,6 @@ class Step:
 
     def gradient(self) -> list[Any]:
         """Return the gradients of one step from the first weights and one seed, on the host."""
-        import torch
-
         torch.manual_seed(SEED)
         self.optimizer.zero_grad(set_to_none=True)
         self._loss().backward()
@@ -171,8 +136,6 @@ class Step:
         self.optimizer.step()
 
     def _loss(self) -> Any:
-        import torch
-
         with torch.autocast("cuda", torch.bfloat16, enabled=self.autocast):
             output = self.network(self.x)
         target = torch.zeros((output.shape[0], *output.shape[2:]), dtype=torch.long, device=output.device)
@@ -180,8 +143,6 @@ class Step:
 
     def capture(self) -> None:
         """Capture the step, after three of them on the stream of the capture."""
-        import torch
-
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -195,8 +156,6 @@ class Step:
 
     def replayed(self, repeats: int) -> float:
         """Return the milliseconds of a replayed step."""
-        import torch
-
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         for _ in range(repeats):
@@ -207,8 +166,6 @@ class Step:
 
     def eager(self, repeats: int) -> float:
         """Return the milliseconds of an eager step, after one that does not count."""
-        import torch
-
         self.run()
         torch.cuda.synchronize()
         start = time.perf_counter()
@@ -218,26 +175,17 @@ class Step:
         return 1e3 * (time.perf_counter() - start) / repeats
 
 
-def network_stage(args: argparse.Namespace) -> dict[str, Any]:
+def network_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     """Time one network in all modes."""
-    import torch
-
-    from tileseer.torch import extension
-
-    extension.load()
-    name, folder = args.networks, Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp())
     modes = {mode: Mode(mode, args.model, folder / f"{mode}.tsv") for mode in args.modes.split(",")}
     steps: dict[str, Step] = {}
     gradients: dict[str, list[Any]] = {}
-    with gpu(args, alone=False), torch.backends.cudnn.flags(enabled=False), contextlib.suppress(RuntimeError):
-        Step(name).run()  # loading the code of all else counts for no mode
     for mode, own in modes.items():
-        # PyTorch's default times nothing.
-        with gpu(args, alone=mode not in ("default", "blind")):
-            steps[mode] = own.call(lambda: Step(name))
-            own.call(steps[mode].begin)
-            if not steps[mode].autocast:
-                own.call(steps[mode].capture)
+        steps[mode] = own.call(lambda: Step(name))
+        own.call(steps[mode].begin)
+        if not steps[mode].autocast:
+            own.call(steps[mode].capture)
     row: dict[str, Any] = {
         "first_steps_s": {mode: step.first_seconds for mode, step in steps.items()},
         "peak_mib": {mode: round(step.peak_bytes / 2**20, 1) for mode, step in steps.items()},
@@ -250,13 +198,13 @@ def network_stage(args: argparse.Namespace) -> dict[str, Any]:
         gradients[mode] = own.call(steps[mode].gradient)
     row["gradient_difference"] = {mode: _difference(gradients[mode], gradients["default"]) for mode in modes}
     order = random.Random(SEED)
-    with gpu(args, alone=True):
-        if all(step.graph for step in steps.values()):
-            row["graph_ms"] = _in_turns(
-                order, list(modes), GRAPH_TURNS, lambda mode, count: steps[mode].replayed(count)
-            )
-        eager = lambda mode, count: modes[mode].call(lambda: steps[mode].eager(count))  # noqa: E731
-        row["eager_ms"] = _in_turns(order, list(modes), EAGER_TURNS, eager)
+    if all(step.graph for step in steps.values()):
+        row["graph_ms"] = _in_turns(order, list(modes), GRAPH_TURNS, lambda mode, count: steps[mode].replayed(count))
+
+    def eager(mode: str, count: int) -> float:
+        return modes[mode].call(lambda: steps[mode].eager(count))
+
+    row["eager_ms"] = _in_turns(order, list(modes), EAGER_TURNS, eager)
     return row
 
 
@@ -288,14 +236,8 @@ def _chosen(path: Path) -> dict[str, int]:
     return {"all": len(plans), "pytorch": plans.count("")}
 
 
-def sizes_stage(args: argparse.Namespace) -> dict[str, Any]:
+def sizes_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     """Return the seconds of steps whose image has another size each time: nine convolutions with batch norms."""
-    import torch
-    from torch import nn
-
-    from tileseer.torch import extension
-
-    extension.load()
     modes = [Mode(mode, args.model, Path(tempfile.mkdtemp(), "choices.tsv")) for mode in ("default", "verified")]
 
     def make() -> Any:
@@ -311,57 +253,64 @@ def sizes_stage(args: argparse.Namespace) -> dict[str, Any]:
         torch.cuda.synchronize()
 
     seconds = {mode.name: 0.0 for mode in modes}
-    with gpu(args, alone=True):
-        networks = {mode.name: mode.call(make) for mode in modes}
-        for mode in modes:  # the code of all else
-            for size in (16, 17):
-                mode.call(lambda mode=mode, size=size: step(networks[mode.name], size))
-        for number in range(SIZES):
-            for mode in modes[:: 1 if number % 2 else -1]:
+    networks = {mode.name: mode.call(make) for mode in modes}
+    for mode in modes:  # the code of all else
+        for size in (16, 17):
+            mode.call(lambda mode=mode, size=size: step(networks[mode.name], size))
+    for number in range(SIZES):
+        for mode in modes[:: 1 if number % 2 else -1]:
 
-                def timed(mode: Mode = mode, size: int = 32 + number) -> None:
-                    begin = time.perf_counter()
-                    step(networks[mode.name], size)
-                    seconds[mode.name] += time.perf_counter() - begin
+            def timed(mode: Mode = mode, size: int = 32 + number) -> None:
+                begin = time.perf_counter()
+                step(networks[mode.name], size)
+                seconds[mode.name] += time.perf_counter() - begin
 
-                mode.call(timed)
+            mode.call(timed)
     return {"steps": SIZES, "seconds": {mode: round(value, 3) for mode, value in seconds.items()}}
 
 
-def host_stage(args: argparse.Namespace) -> dict[str, Any]:
-    """Return microseconds on the host of a small convolution: forward alone, and with its backward pass."""
-    import torch
-
-    from tileseer.torch import extension
-
-    begin = time.perf_counter()
-    extension.load()
-    row: dict[str, Any] = {"compile_or_load_s": round(time.perf_counter() - begin, 2)}
-    module = torch.nn.Conv2d(64, 64, 1, bias=False, device="cuda", dtype=torch.bfloat16)
+def host_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Return microseconds on the host of a small convolution and its gradients, by PyTorch and by plans."""
+    module = nn.Conv2d(64, 64, 1, bias=False, device="cuda", dtype=torch.bfloat16)
     module = module.to(memory_format=torch.channels_last)
     x = torch.randn(1, 64, 8, 8, device="cuda", dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+    w, rest = module.weight.detach(), ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
     x.requires_grad_()
     grad = torch.ones_like(module(x))
-
-    def forward() -> None:
-        with torch.no_grad():
-            module(x)
-
-    def training() -> None:
-        torch.autograd.grad(module(x), (x, module.weight), grad)
-
-    modes = [Mode(mode, args.model, Path(tempfile.mkdtemp(), "choices.tsv")) for mode in ("default", "blind")]
-    with gpu(args, alone=True):
-        for mode in 3 * modes:
-            for what in (forward, training):
-                place, taken = f"{what.__name__}_us_{mode.name}", mode.call(lambda what=what: _host_us(what))
-                row[place] = min(row.get(place, 1e9), taken)
+    backward = torch.ops.aten.convolution_backward
+    ways: dict[str, Callable[[], object]] = {
+        "forward": lambda: torch.ops.aten.convolution(x.detach(), w, None, *rest),
+        "data": lambda: backward(grad, x.detach(), w, None, *rest, [True, False, False]),
+        "weight": lambda: backward(grad, x.detach(), w, None, *rest, [False, True, False]),
+        "both": lambda: backward(grad, x.detach(), w, None, *rest, [True, True, False]),
+        "training": lambda: torch.autograd.grad(module(x), (x, module.weight), grad),
+    }
+    row: dict[str, Any] = {}
+    compiled = extension.load()
+    choosers: dict[str, Callable[[Any], str] | None] = {
+        "pytorch": None, "passed_on": lambda call: "", "first_plan": lambda call: _first(call),
+    }  # fmt: skip
+    for kind, choose in 2 * list(choosers.items()):
+        if choose:
+            compiled.use(choose, lambda: None, 100)
+        compiled.turn(choose is not None)
+        for what, way in ways.items():
+            row[f"{what}_us_{kind}"] = min(row.get(f"{what}_us_{kind}", 1e9), _host_us(way))
+    compiled.turn(False)
+    tileseer.torch.switch._prepared = None  # the kernels ask another one now
     return row
 
 
-def _host_us(call: Callable[[], object]) -> float:
-    import torch
+def _first(call: Any) -> str:
+    """Return cuDNN's first plan that can be built."""
+    for plan in call.offered():
+        with contextlib.suppress(RuntimeError):
+            call.build(plan)
+            return plan
+    return ""
 
+
+def _host_us(call: Callable[[], object]) -> float:
     best = float("inf")
     for _ in range(5):
         torch.cuda.synchronize()
@@ -373,7 +322,7 @@ def _host_us(call: Callable[[], object]) -> float:
     return round(best * 1e6, 2)
 
 
-STAGES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {"sizes": sizes_stage, "host": host_stage}
+STAGES: dict[str, Callable[[argparse.Namespace, str], dict[str, Any]]] = {"sizes": sizes_stage, "host": host_stage}
 
 
 def _table(rows: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ def compiled():
 @pytest.fixture
 def chooser(compiled):
     made = LastPlan()
-    compiled.use(made, 100)
+    compiled.use(made, lambda: None, 100)
     return made
 
 
@@ -158,7 +158,7 @@ def test_graphs_keep_their_plans_when_these_are_forgotten(compiled, chooser):
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
             y = module(x)
-        compiled.use(chooser, 1)
+        compiled.use(chooser, lambda: None, 1)
         graph.replay()
         new = layer("Conv2d", 16, 8, 3)
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
@@ -206,7 +206,7 @@ def test_timing_prefers_a_plan_that_is_faster(compiled):
         timed.append(fastest_in_turns(call, ["", *names], torch.device("cuda", call.device)))
         return timed[-1]
 
-    compiled.use(choose, 100)
+    compiled.use(choose, lambda: None, 100)
     module, x = layer("Conv2d", 64, 64, 3, padding=1), image(32, 64, 56, 56)
     expected = module(x)
     compiled.turn(True)
@@ -234,7 +234,7 @@ def test_out_of_memory_while_choosing_is_pytorchs(compiled):
     def choose(call):
         raise MemoryError("no memory")
 
-    compiled.use(choose, 100)
+    compiled.use(choose, lambda: None, 100)
     compiled.turn(True)
     module, x = layer("Conv2d", 64, 64, 3, padding=1), image(2, 64, 56, 56)
     with torch.no_grad(), pytest.warns(UserWarning, match="the plan of a shape cannot be used"):

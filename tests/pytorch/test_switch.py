@@ -1,6 +1,8 @@
 """What runs behind the switch: results, gradients, the third call, bounds, and what PyTorch keeps."""
 
+import signal
 import threading
+import time
 import warnings
 
 import pytest
@@ -211,6 +213,20 @@ def test_an_error_of_the_chooser_ends_no_program(enabled, compiled, image, layer
     with enabled(verify=2), torch.no_grad(), pytest.warns(UserWarning, match="ZeroDivisionError.*PyTorch's own choice"):
         for _ in range(3):
             module(x)
+
+
+def test_ctrl_c_while_choosing_reaches_the_program(enabled, image, layer, monkeypatch):
+    def interrupted(call, names, device):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.2)
+        return ""
+
+    monkeypatch.setattr(chooser_module, "fastest_in_turns", interrupted)
+    module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
+    with enabled(verify=2), torch.no_grad(), pytest.raises(KeyboardInterrupt):
+        for _ in range(3):
+            module(x)
+        time.sleep(1)
 
 
 def test_a_plan_that_fails_later_is_left(enabled, compiled, image, layer, offer, monkeypatch):

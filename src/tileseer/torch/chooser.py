@@ -59,22 +59,32 @@ class Chooser:
 
     def prepare(self) -> None:
         """Let the kernels of PyTorch's convolution ask here, with what is known already."""
-        threading.Thread(target=self._read_selectors, daemon=True).start()
-        self.extension.use(self.choose, SHAPES_KEPT)
+        self.extension.use(self.choose, self.begin, SHAPES_KEPT)
         for key, plan in self.choices.plans.items():
             variant, _, dtype = key.operation.rpartition("_")
             for number, name in self._devices().items():
                 if name == key.device:
                     self.extension.know(number, VARIANTS.index(variant), dtype, key.benchmark, key.dims, plan)
 
+    def begin(self) -> None:
+        """Read the models while the program has other things to do, since a shape came for the second time."""
+        threading.Thread(target=self._read_selectors, daemon=True).start()
+
     def choose(self, call: Any) -> str:
-        """Return the plan of a new shape, or ``PYTORCH``; never an exception, which would end the user's program."""
+        """Return the plan of a new shape, or ``PYTORCH``; no exception but Ctrl-C's ends the user's program."""
         # In a thread of its own no mode of the program is on: no tracing, no counting, no autocast.
         answer = [PYTORCH]
         stream = torch.cuda.current_stream(call.device) if self.device_type == "cuda" else None
         thread = threading.Thread(target=self._answer, args=(call, stream, answer))
         thread.start()
-        thread.join()
+        interrupted = None
+        while thread.is_alive():  # it reads operands that are there until this returns
+            try:
+                thread.join()
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted:
+            raise interrupted
         return answer[0]
 
     def _answer(self, call: Any, stream: Any, answer: list[str]) -> None:
@@ -148,7 +158,6 @@ class Chooser:
             return self._selectors[operation]
 
     def _read_selectors(self) -> None:
-        """Read the models while the program has other things to do."""
         for operation in sorted(self.index.operations, key=lambda name: name.rpartition("_")[2]):
             try:
                 self._selector(operation)

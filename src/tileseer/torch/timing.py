@@ -12,8 +12,8 @@ import torch
 LIMIT_SECONDS = 8e-3
 """For all turns but the least number of them."""
 LEAST_TURNS, MOST_TURNS = 5, 15
-HEAD_START = 6
-"""So often is the buffer written before a turn: the GPU lags behind the host, whose time must not count."""
+HEAD_START_CYCLES = 1_000_000
+"""So long the GPU sleeps before a turn, half a millisecond: it lags behind the host, whose time must not count."""
 TIE = 0.01
 """A way that is not faster than the first by this share loses to it."""
 
@@ -45,8 +45,7 @@ class _Clock:
         """Return the milliseconds of each way, one after the other."""
         if self.cold is None:
             return [self._host_milliseconds(call, name) for name in names]
-        for _ in range(HEAD_START):
-            self.cold.zero_()
+        torch.cuda._sleep(HEAD_START_CYCLES)
         events = []
         for name in names:
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

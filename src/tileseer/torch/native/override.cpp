@@ -106,14 +106,22 @@ class Call
     double difference(const std::string& name)
     {
         const at::AutoDispatchBelowADInplaceOrView below;
-        const Tensor own = run(""), other = run(name);
-        if(own.sizes() != other.sizes() || own.strides() != other.strides() || own.dtype() != other.dtype())
+        const c10::DeviceGuard guard(device);
+        if(!expected_.defined())
+        {
+            const Tensor own = run("");
+            sizes_ = own.sizes().vec();
+            strides_ = own.strides().vec();
+            expected_ = sample(own);
+            size_ = norm(expected_);
+        }
+        const Tensor other = run(name);
+        if(other.sizes() != sizes_ || other.strides() != strides_ || other.dtype() != expected_.dtype())
             return std::numeric_limits<double>::infinity();
-        const Tensor expected = sample(own);
-        const double size = norm(expected), error = norm(sample(other).sub(expected));
-        if(!std::isfinite(size))
+        if(!std::isfinite(size_))
             return 0.0; // a gradient that overflowed says nothing
-        return size > 0.0 ? error / size : error > 0.0 ? std::numeric_limits<double>::infinity() : 0.0;
+        const double error = norm(sample(other).sub(expected_));
+        return size_ > 0.0 ? error / size_ : error > 0.0 ? std::numeric_limits<double>::infinity() : 0.0;
     }
 
     const Convolution convolution;
@@ -137,6 +145,9 @@ class Call
     std::function<Tensor(Plan&)> planned_;
     Graph graph_;
     std::unordered_map<std::string, std::shared_ptr<Plan>> plans_;
+    Tensor expected_; // a sample of PyTorch's result, and the sizes and strides of the whole
+    std::vector<int64_t> sizes_, strides_;
+    double size_ = 0.0;
 };
 
 // What is known of a shape.
@@ -149,7 +160,7 @@ struct Shape
     int64_t times = 0, calls = 0, step = -1;
 };
 
-pybind11::object* chooser = nullptr;
+pybind11::object *chooser = nullptr, *reader = nullptr; // never freed: there may be no interpreter to free them with
 std::atomic<int64_t> step{0};
 std::atomic<bool> went_backward{false};
 
@@ -165,7 +176,7 @@ class Shapes
         std::string known;
         bool is_known = false;
         {
-            std::lock_guard<std::mutex> lock(mutex_);
+            std::unique_lock<std::mutex> lock(mutex_);
             Shape& shape = touch(convolution);
             if(shape.chosen)
             {
@@ -182,8 +193,15 @@ class Shapes
             }
             const auto found = known_.find(convolution);
             is_known = found != known_.end();
-            if(shape.choosing || (!is_third_time(shape, weight) && !is_known))
+            const bool waits = !is_known && !is_third_time(shape, weight);
+            if(waits || shape.choosing)
+            {
+                if(shape.times < 2 || std::exchange(read_, true))
+                    return nullptr;
+                lock.unlock();
+                notify();
                 return nullptr;
+            }
             shape.choosing = true;
             if(is_known)
                 known = found->second;
@@ -225,6 +243,7 @@ class Shapes
     {
         std::lock_guard<std::mutex> lock(mutex_);
         bound_ = bound;
+        read_ = false;
         known_.clear();
         places_.clear();
         recent_.clear();
@@ -273,16 +292,36 @@ class Shapes
         return shape.times >= kThirdTime;
     }
 
+    // A shape came back: let Python read what it will choose by.
+    static void notify()
+    {
+        if(!reader || !Py_IsInitialized())
+            return;
+        pybind11::gil_scoped_acquire gil;
+        (*reader)();
+    }
+
     static std::string ask(const std::shared_ptr<Call>& call)
     {
         if(!chooser || !Py_IsInitialized())
             return "";
         pybind11::gil_scoped_acquire gil;
-        return (*chooser)(call).cast<std::string>();
+        try
+        {
+            return (*chooser)(call).cast<std::string>();
+        }
+        catch(const pybind11::error_already_set& error)
+        {
+            if(!error.matches(PyExc_KeyboardInterrupt))
+                throw;
+            PyErr_SetInterrupt(); // raised where Python goes on
+            return "";
+        }
     }
 
     std::mutex mutex_;
     size_t bound_ = 1;
+    bool read_ = false;
     std::list<Shape> recent_;
     std::unordered_map<Convolution, std::list<Shape>::iterator, Hash> places_;
     std::unordered_map<Convolution, std::string, Hash> known_;
@@ -520,10 +559,12 @@ Gradients convolution_backward(
     return result;
 }
 
-// Ask this function from now on, and keep so many shapes; what is known of shapes is forgotten.
-void use(pybind11::object function, size_t bound)
+// Ask `choose` from now on, after a call of `read` when the first shape comes for the second time, and keep so many
+// shapes; what is known of shapes is forgotten.
+void use(pybind11::object choose, pybind11::object read, size_t bound)
 {
-    chooser = new pybind11::object(std::move(function)); // never freed: there may be no interpreter to free it with
+    chooser = new pybind11::object(std::move(choose));
+    reader = new pybind11::object(std::move(read));
     shapes().clear(bound);
 }
 
@@ -533,9 +574,12 @@ void turn(bool on)
     static torch::Library* library = nullptr; // never freed: at the end of a process there may be no dispatcher
     if(on == (library != nullptr))
         return;
-    delete std::exchange(library, nullptr);
     if(!on)
+    {
+        library->reset();
+        delete std::exchange(library, nullptr);
         return;
+    }
     library = new torch::Library(torch::Library::IMPL, "aten", plans::kDispatchKey, __FILE__, __LINE__);
     library->impl("convolution", TORCH_FN(convolution));
     library->impl("convolution_backward", TORCH_FN(convolution_backward));
