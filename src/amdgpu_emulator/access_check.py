@@ -227,8 +227,14 @@ class AccessCheck:
                 self._note_race(allocation, place * unit, pair, (first, second))
 
     def _is_flag(self, pair: tuple[Record, Record]) -> bool:
-        """Return whether a load of agent scope meets a store; without a cache to write back, stores have no scope."""
-        return not self._writes_back and {pair[0].what, pair[1].what} == {"store", "atomic load"}
+        """Return whether one lane stores what others access atomically.
+
+        Without a cache to write back, atomic stores of agent scope look like all others.
+        """
+        store, other = pair if pair[0].what == "store" else pair[::-1]
+        if self._writes_back or store.what != "store" or len(store.at) > 1:
+            return False
+        return other.what == "atomic load" or (other.what == "atomic" and store.is_settled)
 
     def _note_race(
         self, allocation: Allocation, offset: int, records: tuple[Record, Record], waves: tuple[int, int]

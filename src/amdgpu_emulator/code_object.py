@@ -135,7 +135,10 @@ def load(content: bytes | Path | str) -> CodeObject:
     """
     where = ""
     if isinstance(content, Path | str):
-        where, content = f"{content}: ", Path(content).read_bytes()
+        path = Path(content)
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path}: this is no regular file")
+        where, content = f"{path}: ", path.read_bytes()
     try:
         return _code_object(_only_part(content))
     except ValueError as error:

@@ -99,6 +99,8 @@ class Publication:
         (one, wave), (record, other) = access, release
         if one.workgroup != record.workgroup:
             return False
+        if one is record and wave == other:
+            return True
         if not self._writes_back:
             return (wave == other and one.number < record.number) or one.epochs[0] < record.epochs[0]
         return any(

@@ -23,6 +23,25 @@ __device__ void exchange(int* data, int* flag, int* out)
 extern "C" __global__ void publish(int* data, int* flag, int* out) { exchange<true>(data, flag, out); }
 extern "C" __global__ void wait_for_last(int* data, int* flag, int* out) { exchange<false>(data, flag, out); }
 
+// One workgroup after the other adds to data in a critical section.
+extern "C" __global__ void locked(int* data, int* lock, int* out)
+{
+    if(threadIdx.x == 0)
+    {
+        int is_free = 0;
+        while(!__hip_atomic_compare_exchange_strong(lock, &is_free, 1, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED,
+                                                    __HIP_MEMORY_SCOPE_AGENT))
+        {
+            is_free = 0;
+        }
+    }
+    __syncthreads();
+    data[threadIdx.x] += threadIdx.x;
+    __syncthreads();
+    if(threadIdx.x == 0) __hip_atomic_store(lock, 0, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+    out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+}
+
 // What the workgroups have written is added up by the one that is the last to come.
 extern "C" __global__ void last_adds(int* data, int* count, int* out)
 {
@@ -38,5 +57,6 @@ extern "C" __global__ void last_adds(int* data, int* count, int* out)
         int sum = 0;
         for(unsigned i = 0; i < gridDim.x; ++i) sum += data[i * blockDim.x + threadIdx.x];
         out[threadIdx.x] = sum;
+        if(threadIdx.x == 0) *count = 0;
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -156,6 +157,10 @@ def test_a_file_is_named_and_a_bundle_that_is_cut_off_is_no_traceback(tmp_path):
     (tmp_path / "kernels.co").write_bytes(SAXPY[:3000])
     with pytest.raises(ValueError, match=r"kernels\.co: this is no AMDGPU code object"):
         load(tmp_path / "kernels.co")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(ValueError, match=f"{path}: this is no regular file"):
+            load(path)
     for size in range(len(BUNDLE), len(BUNDLE) + 40):
         with pytest.raises(ValueError, match="bundle"):
             bundle_bytes((BUNDLE + struct.pack("<4Q", 1, 0, 0, 1 << 60))[:size])

@@ -50,6 +50,7 @@ def test_what_is_released_and_acquired_is_no_race(arch):
     for seed in range(4):
         out, races = run(code_of(arch), "last_adds", seed=seed)
         assert races == [] and (out[0] == 3 * np.arange(THREADS) + 3).all()
+        assert run(code_of(arch), "locked", seed=seed)[1] == []
 
 
 @pytest.mark.parametrize(("arch", "kernel", "name", "number"), [
@@ -63,6 +64,11 @@ def test_what_is_released_and_acquired_is_no_race(arch):
     # The release, with the wait for it.
     ("gfx942", "publish", "BUFFER_WBL2", 0),
     ("gfx942", "publish", "S_WAITCNT", 0),
+    ("gfx90a", "locked", "BUFFER_INV", 0),
+    ("gfx942", "locked", "BUFFER_INV", 0),
+    ("gfx942", "locked", "BUFFER_WBL2", 0),
+    ("gfx90a", "locked", "S_BARRIER", 0),
+    ("gfx942", "locked", "S_BARRIER", 1),
     ("gfx90a", "last_adds", "S_BARRIER", 1),
     ("gfx942", "last_adds", "S_BARRIER", 1),
 ])  # fmt: skip

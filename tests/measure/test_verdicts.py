@@ -56,9 +56,7 @@ def machine(tmp_path, monkeypatch):
             if self.refused:
                 self.refused -= 1
                 return Outcome("unsupported", "no")
-            return Outcome(
-                machine.status.get(request.kernel, "ok"), "", {"opcodes": OPCODES} | machine.coverage
-            )
+            return Outcome(machine.status.get(request.kernel, "ok"), "", {"opcodes": OPCODES} | machine.coverage)
 
     machine = SimpleNamespace(executed=executed, refused=0, stops_after=0, status={}, launches=(), coverage={})
     monkeypatch.setattr(emulated_kernels, "Supervisor", Supervisor)
