@@ -163,14 +163,6 @@ def test_nothing_is_timed_where_no_choice_can_be_remembered(call, own, capsys):
     assert [*path.parent.iterdir()] == [path]
 
 
-def test_solvers_are_timed_by_miopen_itself(tmp_path, capsys):
-    publish_recording(tmp_path, "gfx90a_mi210", "forward_fp32", 48, "gfx90a_miopen")
-    problem = Problem.from_dims("forward", "fp32", N=5, C=64, K=64, Hi=56, Wi=56)
-    call = ["tune", str(tmp_path / "models"), "--problems", problems_file(tmp_path, [problem]), "--device", "gpu"]
-    assert main.main([*call, "--config", str(samples.CONFIG)]) == 2
-    assert "has solvers of MIOpen, whose own find step times them" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("recorded", ["sm_90"], indirect=True)
 def test_simulated_times_are_not_for_a_model_of_real_ones(recorded, capsys, tmp_path):
     models, problems, _ = recorded

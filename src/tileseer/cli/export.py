@@ -37,6 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--system", nargs="+", default=[], type=Path, metavar="FDB", help=meaning)
     meaning = "also write what the installation's database or the model's recording has measured"
     own.add_argument("--measured", action="store_true", help=meaning)
+    meaning = "only what tileseer tune --driver timed on this GPU, with the measured times"
+    own.add_argument("--tuned", action="store_true", help=meaning)
     options.add_layout(own)
     own.add_argument("--top", type=options.positive, default=4, help="most solvers of a problem (default: 4)")
     meaning = "most workspace of a solver (default: 4)"
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations], LAYOUTS[0])
     layout = (args.layout or "").replace("D", "")
     settings = Settings(
-        args.user, args.build, args.system, args.measured, layout, args.workspace << 30, args.top, borrowed
+        args.user, args.build, args.system, args.measured, layout, args.workspace << 30, args.tuned, args.top, borrowed
     )
     export = miopen_export.export_models(models, list(listed.problems), settings)
     path = miopen_export.write_export(args.output, args.user.name, export)

@@ -18,6 +18,7 @@ from tileseer.learn import model_files
 from tileseer.problems.problem_lists import read_problems
 
 EXAMPLES = (
+    "tileseer tune results/models/gfx942_miopen --problems training.log --driver /opt/rocm/bin/MIOpenDriver",
     "tileseer tune results/models/gfx950 --problems problems.csv",
     "tileseer tune results/models/gfx950 --problems problems.csv --variant forward --minutes 5",
     "tileseer tune results/models/gfx950 --problems problems.csv --top 2 --json",
@@ -39,6 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     minutes = options.number(float, lambda value: 0 < value < math.inf, "positive number")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="begin no problem after this time")
     parser.add_argument("--device", choices=TIMING_DEVICES, help="what times (default: the kind of the model's times)")
+    meaning = "MIOpenDriver, which times MIOpen's solvers on this GPU (never run on an AMD GPU so far)"
+    parser.add_argument("--driver", default="", metavar="PROGRAM", help=meaning)
     meaning = "folder with driver.so and OPERATION/CHUNK.so (default: results/libraries/ARCH beside the models)"
     parser.add_argument("--libraries", type=Path, metavar="DIR", help=meaning)
     meaning = "folder of the recorded times (default: config/recorded/ARCH)"
@@ -68,11 +71,12 @@ def run(args: argparse.Namespace) -> int:
     problems = read_problems(args.problems, operations)
     libraries = args.libraries or args.models.resolve().parent.parent / "libraries" / index.arch
     where = tuning.Where(
-        args.device or OF_KIND[index.device_kind],
+        args.device or ("gpu" if args.driver else OF_KIND[index.device_kind]),
         find_file(args.config / "hardware.yaml"),
         find_file(args.config / "simulated_device.yaml"),
         find_file(args.recording or args.config / "recorded" / index.arch),
         libraries,
+        args.driver,
     )
     until = time.monotonic() + 60 * args.minutes
     summaries = []

@@ -25,6 +25,7 @@ from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.supervisor import Supervisor
 from tileseer.measure.harness.telemetry import VARIABLES, Board, boards
 from tileseer.measure.simulated_device import SimulatedDevice
+from tileseer.measure.solver_device import SolverDevice
 from tileseer.problems.operation import Operation
 
 
@@ -48,6 +49,8 @@ class Session:
     """The library that each kernel is in, by the kernel's name; a real GPU needs it."""
     plans: str = ""
     """Library whose plans are the kernels, instead of modules: ``cudnn``, with a version that one alone."""
+    solver_driver: str = ""
+    """MIOpenDriver, where the kernels are MIOpen's solvers."""
 
     @cached_property
     def settings(self) -> BenchmarkSettings:
@@ -105,6 +108,8 @@ class Session:
         if settings.device == "simulated":
             coefficients = load_coefficients(self.coefficients, settings.simulated_deviation)
             return SimulatedDevice(self.hardware, coefficients, settings.seed)
+        if self.solver_driver:
+            return SolverDevice(self.hardware.name, self.solver_driver, board.environment, lock)
         if self.driver is None:
             raise UserError(
                 f"benchmark.device is {settings.device}: give a measuring driver and the built kernels, "

@@ -47,6 +47,7 @@ measured problems nearby: a record stops MIOpen from searching, without one it f
 OUTSIDE = "outside of what was measured (docs/internals/learning.md, Evidence): without a record MIOpen decides"
 SLOW_FIRST = "the naive solver comes first, which was not the fastest of the measured problems nearby"
 NO_ENTRY = "no solver that is about as fast as the pick has an algorithm and a workspace that are sure and small enough"
+NOT_TUNED = "not tuned on this GPU (tileseer tune --driver MIOpenDriver)"
 SLOWEST_FIRST = 105.0
 """Predicted time of the first solver of a record, in percent of the pick's, which may be one that cannot be written."""
 
@@ -67,6 +68,8 @@ class Settings:
     """Only problems of this one of ``LAYOUTS``."""
     workspace: int = 4 << 30
     """Most bytes of workspace of a solver."""
+    tuned: bool = False
+    """Only the solvers that ``tileseer tune`` timed on this GPU, with their times."""
     top: int = 4
     """Most solvers of a key."""
     borrowed: Borrowed | None = None
@@ -161,6 +164,9 @@ class _Writer:
         """Add the lines of problems."""
         selector = self._selector
         listed = self._to_rank(problems, export)
+        if self._settings.tuned:
+            self._write_tuned(listed, export)
+            return
         if not listed:
             return
         nearest, _ = selector.evidence.nearest(selector.evidence_columns(listed), NEAR_PROBLEMS)
@@ -175,12 +181,24 @@ class _Writer:
                 if ranked and _is_fallback(ranked[0]) and not all(self._was_fastest(ranked[0], row) for row in near):
                     export.left_out[SLOW_FIRST] += 1
                     continue
-                entries = self._entries(problem, ranked, near)
-                if not entries:
-                    export.left_out[NO_ENTRY] += 1
-                    continue
-                export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
-                export.entries += len(entries)
+                self._add(problem, self._entries(problem, ranked, near), export)
+
+    def _write_tuned(self, problems: Sequence[Problem], export: Export) -> None:
+        """Add a line of the tuned choice of each problem."""
+        for problem in problems:
+            choice = self._selector.tuned(problem)
+            if choice is None or choice.device_kind != "measured":
+                export.left_out[NOT_TUNED] += 1
+                continue
+            entry = self._entry(problem, Solver.parse(choice.candidate).solver, choice.time_ms)
+            self._add(problem, [entry] if entry else [], export)
+
+    def _add(self, problem: Problem, entries: Sequence[Entry], export: Export) -> None:
+        if not entries:
+            export.left_out[NO_ENTRY] += 1
+            return
+        export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
+        export.entries += len(entries)
 
     def _was_fastest(self, row: Ranked, known: int) -> bool:
         return known >= 0 and self._fastest[known] == row["candidate"]
@@ -201,6 +219,8 @@ class _Writer:
                     export.left_out.update([reason] * bool(problem.layout))
                 elif key in self._own.records:
                     export.left_out["measured in the file of --user, which keeps its record"] += 1
+                elif self._settings.tuned:
+                    kept[key] = one
                 elif not self._settings.measured and key in self._system.records:
                     export.left_out["measured in the system's database"] += 1
                 elif not (self._settings.measured or self._settings.borrowed) and self._selector.fastest_measured(one):
@@ -216,23 +236,28 @@ class _Writer:
         """
         flops = implicit_gemm(problem_frame([problem]), problem.variant)["flops"].iloc[0]
         fastest = flops / np.median(self._flops_per_ms[[row for row in near if row >= 0]])
-        key, entries, before = str(Key.of(problem)), list[Entry](), 0.0
+        entries, before = list[Entry](), 0.0
         for place, row in enumerate(ranked):
-            solver = _solver(row)
             if len(entries) == self._settings.top or (place and _is_fallback(row)):
                 continue
-            algorithm = self._own.algorithms.get((solver, self._letter)) or self._system.algorithms.get(
-                (solver, self._letter), algorithm_word(solver, self._letter)
-            )
-            size = self._system.workspace(key, solver)
-            size = workspace(solver, problem) if size is None else size
-            if algorithm is None or size is None or size > self._settings.workspace:
+            time = max(fastest * row["predicted_time"] / 100, before * LEAST_RATIO_OF_TIMES)
+            if (entry := self._entry(problem, _solver(row), time)) is None:
                 continue
             if not entries and row["predicted_time"] > SLOWEST_FIRST:
                 break
-            before = max(fastest * row["predicted_time"] / 100, before * LEAST_RATIO_OF_TIMES)
-            entries.append(Entry(solver, f"{before:.{DIGITS_OF_A_TIME}g}", str(size), algorithm))
+            entries.append(entry)
+            before = time
         return entries
+
+    def _entry(self, problem: Problem, solver: str, milliseconds: float) -> Entry | None:
+        """Return the entry of a solver; None without an algorithm and a workspace that are sure and small enough."""
+        known, key = (solver, self._letter), str(Key.of(problem))
+        algorithm = self._own.algorithms.get(known) or self._system.algorithms.get(known) or algorithm_word(*known)
+        size = self._system.workspace(key, solver)
+        size = workspace(solver, problem) if size is None else size
+        if algorithm is None or size is None or size > self._settings.workspace:
+            return None
+        return Entry(solver, f"{milliseconds:.{DIGITS_OF_A_TIME}g}", str(size), algorithm)
 
     def _ranked(self, problem: Problem) -> list[Ranked]:
         """Return the ranking, behind the candidate that was the fastest when exactly this problem was measured."""

@@ -115,7 +115,9 @@ class Selector:
             source, lambda: cls._read_folder(model_files.operation_folder(source, operation, arch))
         )
         selector.borrowed = borrowed
-        selector.use_tuned(tuned_choices.usable_choices(tuned_choices.tuned_path(models, operation)), device)
+        for layout in ("", *LAYOUTS):
+            path = tuned_choices.tuned_path(models, operation, layout)
+            selector.use_tuned(tuned_choices.usable_choices(path), device, layout)
         return selector
 
     @classmethod
@@ -131,8 +133,8 @@ class Selector:
         known = parquet.read_table(folder / model_files.KNOWN, KNOWN_PROBLEMS)
         return cls(model, serving.stages, pruned, known, serving.evidence, folder)
 
-    def use_tuned(self, choices: Sequence[Choice], device: str | None = None) -> None:
-        """Use these choices before the model; ``device`` as for ``read``.
+    def use_tuned(self, choices: Sequence[Choice], device: str | None = None, layout: str = "") -> None:
+        """Use these choices of tensors in a layout before the model; ``device`` as for ``read``.
 
         Those of other devices, and of candidates that the model has not, are ignored. Choices of a simulated device
         are for models of simulated times alone. What was measured goes first, then what was recorded.
@@ -142,13 +144,17 @@ class Selector:
         for choice in sorted(choices, key=lambda choice: -DEVICE_KINDS.index(choice.device_kind)):
             own = choice.device == device if device else tuned_choices.is_device(choice.device, product)
             if own and (choice.device_kind != SIMULATED or simulated) and choice.candidate in self._row:
-                # A choice says no layout: it is of the first.
-                key = (*choice.dims, self._default_layout)[: len(self.model.columns)]
+                code = LAYOUTS.index(layout) if layout else self._default_layout
+                key = (*choice.dims, code)[: len(self.model.columns)]
                 self._tuned.setdefault(key, choice)
+
+    def other_layout(self, problem: Problem) -> str:
+        """Return the layout of a problem, empty for the model's first one."""
+        return "" if problem.layout == LAYOUTS[self._default_layout] else problem.layout
 
     def tuned(self, problem: Problem) -> Choice | None:
         """Return the choice that was tuned for exactly this problem."""
-        return self._tuned.get(tuple(self._dims_of(problem)[0].tolist()))
+        return self._tuned.get(tuple(self.dims_of(problem)[0].tolist()))
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -162,11 +168,11 @@ class Selector:
 
     def evidence_columns(self, problems: Sequence[Problem]) -> dict[str, np.ndarray]:
         """Return problems as the columns that evidence reads."""
-        return evidence_columns(np.concatenate([self._dims_of(problem) for problem in problems]))
+        return evidence_columns(np.concatenate([self.dims_of(problem) for problem in problems]))
 
     def fastest_measured(self, problem: Problem) -> str | None:
         """Return the candidate that was fastest when exactly this problem was measured."""
-        row = self._measured.get(tuple(self._dims_of(problem)[0].tolist()))
+        row = self._measured.get(tuple(self.dims_of(problem)[0].tolist()))
         return None if row is None else self.candidates[row]
 
     def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Selection:
@@ -215,7 +221,7 @@ class Selector:
     def rank(self, problem: Problem) -> list[Ranked]:
         """Return the candidates that support a problem, best first."""
         self._check_operation(problem)
-        problems = self._frame(self._dims_of(problem))
+        problems = self._frame(self.dims_of(problem))
         rows = np.flatnonzero(self.model.supported(problems)[0])
         return self._ranked(rows, self._scores(problems, rows))
 
@@ -235,7 +241,7 @@ class Selector:
             ranked = self._ranked_offers(problem, offered, library)
             return [row for row in ranked if row["rank"] <= count or row["offered"] == 0]
         ranked = self.rank(problem)
-        own = int(self.select(self._dims_of(problem), use_known=use_known).candidate[0])
+        own = int(self.select(self.dims_of(problem), use_known=use_known).candidate[0])
         name = self.candidates[own] if own != NO_CANDIDATE else None
         return [row for row in ranked if row["rank"] <= count or row["candidate"] == name]
 
@@ -279,7 +285,7 @@ class Selector:
         for number, name in enumerate(offered):
             first.setdefault(f"{prefix}{name}", number)
         rows = np.array([self._row[name] for name in first if name in self._row], np.int64)
-        score = self._scores(self._frame(self._dims_of(problem)), rows)
+        score = self._scores(self._frame(self.dims_of(problem)), rows)
         return [row | {"offered": first[row["candidate"]]} for row in self._ranked(rows, score)]
 
     def choose(self, problem: Problem, offered: Sequence[str], library: str) -> int:
@@ -300,7 +306,7 @@ class Selector:
         if names[0] not in self._row or self.evidence_of([problem]) != ["inside"]:
             return NO_CANDIDATE
         rows = np.array([self._row[name] for name in names if name in self._row], np.int64)
-        score = self._scores(self._frame(self._dims_of(problem)), rows)
+        score = self._scores(self._frame(self.dims_of(problem)), rows)
         best = int(score.argmax())
         margin = self.spec.own_margins[int(own_choice.margin_kind(vars(problem)))]
         sure = score[best] - score[0] > margin
@@ -326,7 +332,7 @@ class Selector:
         kernel = next((name for name in self.kernels if f"_{ndim}d_" in name), "")
         return "".join(kernel.partition(f"_{ndim}d_")[:2])
 
-    def _dims_of(self, problem: Problem) -> np.ndarray:
+    def dims_of(self, problem: Problem) -> np.ndarray:
         """Return a problem as a row of ``Model.columns``, int64 [1, n]; ``UserError`` for a layout of another model."""
         layout = problem.layout or LAYOUTS[self._default_layout]
         if (problem.layout or len(self.model.columns) > len(DIMS)) and not self.knows(problem.ndim, layout):

@@ -52,10 +52,10 @@ class Choice(NamedTuple):
     device_kind: str
 
 
-def tuned_path(models: Path, operation: str) -> Path:
-    """Return the file of a model directory's operation."""
+def tuned_path(models: Path, operation: str, layout: str = "") -> Path:
+    """Return the file of a model directory's operation; a layout that is not the model's first has one of its own."""
     folder = Path(os.path.abspath(models))
-    return folder.with_name(f"{folder.name}.tuned") / f"{operation}.tsv"
+    return folder.with_name(f"{folder.name}.tuned") / f"{operation}{layout and '_'}{layout}.tsv"
 
 
 def is_device(device: str, product: str) -> bool:

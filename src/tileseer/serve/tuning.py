@@ -25,6 +25,7 @@ from tileseer.dataset.recorded_device import RecordedDevice
 from tileseer.kernels.candidates import with_fields
 from tileseer.kernels.kernel_table import chunk_of
 from tileseer.kernels.libraries import library_of_arch
+from tileseer.kernels.miopen.library import MIOPEN
 from tileseer.learn import model_files
 from tileseer.measure import turns
 from tileseer.measure.batch import Batch, journal_rows
@@ -60,6 +61,8 @@ class Where:
     """Folder of the recording, of the device ``recorded``."""
     libraries: Path | None = None
     """Folder with ``driver.so`` and ``OPERATION/CHUNK.so``, of the device ``gpu``."""
+    solver_driver: str = ""
+    """MIOpenDriver, which times MIOpen's solvers on the device ``gpu``."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,11 @@ def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
     spec = selector.spec
     if where.device == "emulated":
         raise UserError(f"--device: {NO_TIMES.partition(';')[0]}, nor to choose by; use gpu, simulated or recorded")
-    if where.device == "gpu" and library_of_arch(spec.arch).measured_with is None:
+    if where.solver_driver and library_of_arch(spec.arch) is not MIOPEN:
+        raise UserError(f"--driver: times solvers of MIOpen, but the models are of {spec.arch}; leave it out")
+    if where.device == "gpu" and library_of_arch(spec.arch) is MIOPEN and not where.solver_driver:
         raise UserError(
-            f"--device gpu: {spec.arch} has solvers of MIOpen, whose own find step times them (docs/amd.md)"
+            f"--device gpu: {spec.arch} has solvers of MIOpen, which its own driver times: --driver MIOpenDriver"
         )
     if where.device == SIMULATED and spec.device_kind != SIMULATED:
         raise UserError(f"{models}: the model is of {spec.device_kind} times, which simulated ones are not for")
@@ -146,6 +151,8 @@ def _session(selector: Selector, where: Where, models: Path) -> Session:
     )
     if where.device != "gpu":
         return session
+    if where.solver_driver:
+        return replace(session, solver_driver=where.solver_driver)
     folder = where.libraries
     if folder is None or not (driver := folder / "driver.so").is_file():
         raise UserError(f"{folder}: there is no driver.so; give --libraries, results/libraries/ARCH of a measuring run")
@@ -173,10 +180,13 @@ def tune(
 
     None for a problem that was tuned on this device before. Ends at ``until`` of the monotonic clock.
     """
-    path = tuned_path(models, selector.spec.operation)
     session, journal_path = timer.session, timer.session.journal
     assert journal_path is not None
-    read_choices(path)  # a file that is none is refused before anything is timed
+    paths = {
+        problem: tuned_path(models, selector.spec.operation, selector.other_layout(problem)) for problem in problems
+    }
+    for path in set(paths.values()):
+        read_choices(path)  # a file that is none is refused before anything is timed
     with ExitStack() as held:
         # Opened before the first timing: where nothing is timed, nothing is left.
         journal = functools.cache(lambda: held.enter_context(Journal(journal_path, session.lock_timeout_s)))
@@ -189,7 +199,7 @@ def tune(
                 continue
             result = _tuned(selector, problem, timer, top, journal)
             if isinstance(result, Tuned):
-                remember(path, [result.choice])
+                remember(paths[problem], [result.choice])
             yield result
 
 
@@ -197,9 +207,8 @@ def _tuned(
     selector: Selector, problem: Problem, timer: Timer, top: int, journal: Callable[[], Journal]
 ) -> Tuned | LeftOut:
     """Time one short list; without a library's own choices that do not run."""
-    layout = selector.model.layouts[0]
-    if problem.layout not in ("", layout):
-        return LeftOut(problem, f"choices are of tensors in {layout} alone")
+    if problem.layout and not selector.knows(problem.ndim, problem.layout):
+        return LeftOut(problem, f"the model does not know the layout {problem.layout}")
     if isinstance(timer.device, RecordedDevice) and not timer.device.has_times(problem.key):
         return LeftOut(problem, "the recording has no times of it")
     offered = timer.offered(problem) if timer.library else []
@@ -240,7 +249,7 @@ def _first(selector: Selector, problem: Problem, listed: Sequence[Ranked], offer
     if offered:
         row = selector.choose(problem, offered, library)
     else:
-        row = int(selector.select(np.array([problem.dims])).candidate[0])
+        row = int(selector.select(selector.dims_of(problem)).candidate[0])
     if row == NO_CANDIDATE:
         return next(place for place, one in enumerate(listed) if one["offered"] == 0)
     return next(place for place, one in enumerate(listed) if one["candidate"] == selector.candidates[row])
