@@ -251,6 +251,28 @@ def test_an_access_beside_a_buffer_and_a_store_to_an_input_are_faults():
         code.launch("saxpy", [2], [64], arguments)
 
 
+def store_behind(carry):
+    """Threads store their numbers 12 KiB behind the begin of the output."""
+    return b"".join([
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX2, sbase=4, sdata=12, imm=1),
+        encode("VOP2", VOP2.V_LSHLREV_B32_E32, src0=128 + 2, vsrc1=0, vdst=1),
+        WAIT,
+        encode("SOP2_LIT", ins.SOP2Op.S_ADD_U32, ssrc0=12, ssrc1=255, sdst=12, literal=12 << 10),
+        carry,
+        encode("GLOBAL", GLOBAL.GLOBAL_STORE_DWORD, addr=1, saddr=12, data=0),
+        END,
+    ])  # fmt: skip
+
+
+def test_a_buffer_lies_across_a_multiple_of_4_gib_so_that_a_dropped_carry_is_a_fault():
+    out, _ = execute(
+        store_behind(encode("SOP2", ins.SOP2Op.S_ADDC_U32, ssrc0=13, ssrc1=128, sdst=13)), groups=1, out_words=4096
+    )
+    assert (out[3072:3328] == np.arange(256)).all()
+    with pytest.raises(EmulationFault, match="in no memory that was allocated"):
+        execute(store_behind(b""), groups=1, out_words=4096)
+
+
 @pytest.mark.parametrize(("changes", "message"), [
     ({"kernel": "axpy"}, "no kernel axpy, but saxpy"),
     ({"grid": [0]}, r"grid: \[0\]; choose one to three whole numbers of at least 1"),

@@ -220,6 +220,11 @@ class Runs:
         addresses, launch = set(), self.emulated.gpu.launch
 
         def record(code, *words, **options):
+            tensors = {
+                base: len(one.u8) for base, one in self.emulated.gpu.memory._allocations.items()
+                if one.name.startswith(("the operand", "the output"))
+            }  # fmt: skip
+            assert len(tensors) == 3 and all(base >> 32 < base + size - 1 >> 32 for base, size in tensors.items())
             self.code, execution = code, launch(code, *words, **options)
             addresses.update(execution.addresses)
             return execution

@@ -64,9 +64,9 @@ def _shapes(kernel: GemmKernel, split_k: int) -> Iterator[tuple[str, dict[str, A
     yield "many groups", common | {"G": more, "C": 16 * more, "K": 16 * more}
     if getattr(kernel, "specialization", "") == "filter3x3":
         # They take one input channel a group.
-        for rows in (1, 7):
-            pixels = {"Hi": 6 * rows, "Wi": kernel.tile_m // 12 + 1}
-            yield f"{rows} channels", common | filtered | pixels | {"G": more, "C": more, "K": more * vector}
+        yield "one channel", common | filtered | {"G": more, "C": more, "K": more * vector}
+        for name, tiles in zip(GRIDS, (TALL, WIDE), strict=True):
+            yield name, _gemm(kernel, 1, *tiles, G=merged) | filtered | {"C": merged}
     if kernel.variant == "bwd_data":
         # A strided gradient is several GEMMs. The instance is that for all of the filter's four taps.
         for steps in REDUCTION_STEPS:
