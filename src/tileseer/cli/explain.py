@@ -129,7 +129,7 @@ def _reason_lines(explained: Explanation) -> Iterator[str]:
 
 
 def _nearest_lines(explained: Explanation) -> Iterator[str]:
-    yield options.evidence_line(explained.evidence)
+    yield options.evidence_line(explained.evidence, explained.evidence_efficiency)
     rows = [
         {
             "octaves away": _cell(row["octaves"]),

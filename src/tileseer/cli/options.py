@@ -155,14 +155,15 @@ def number(read: Callable[[str], Number], fits: Callable[[Number], bool], form: 
 positive = number(int, lambda value: value >= 1, "whole number from 1")
 
 
-def evidence_line(evidence: str) -> str:
-    """Return how a problem stands to what was measured, in a line."""
+def evidence_line(evidence: str, efficiency: float | None) -> str:
+    """Return how a problem stands to what was measured, in a line, and the mean efficiency of picks of its class."""
     meaning = {
         "inside": "as near to measured problems as nine in ten layers that were left out",
         "edge": "as far from measured problems as one in ten layers that were left out",
         "outside": "nothing like it was measured, so the order is a guess",
     }
-    return f"evidence: {evidence} ({meaning[evidence]})"
+    published = "none was judged" if efficiency is None else f"mean {efficiency:.1f} % on layers left out"
+    return f"evidence: {evidence} ({meaning[evidence]}; {published})"
 
 
 def taken_lines(taken: Taken | None) -> list[str]:

@@ -55,7 +55,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"warning: --problem has no {', '.join(args.left_out)}: taken as 1", file=sys.stderr)
     borrowed = selector.borrowed
     (evidence,) = selector.evidence_of([problem])
-    content = {**origin, "problem": dims, "evidence": evidence, "fastest_measured": fastest, "candidates": shown}
+    efficiency = selector.evidence_efficiency(evidence)
+    content = {
+        **origin,
+        "problem": dims,
+        "evidence": evidence,
+        "evidence_efficiency": efficiency,
+        "fastest_measured": fastest,
+        "candidates": shown,
+    }
     content["borrowed"] = borrowed and borrowed.record()
     content["tuned"] = None if tuned is None else {name: getattr(tuned, name) for name in TUNED}
     lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
@@ -69,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if fastest is not None:
         where = f"{origin['device_kind']}, {origin['device']}" if borrowed else origin["device_kind"]
         lines.append(f"fastest measured on exactly this problem ({where}): {fastest}")
-    lines.append(options.evidence_line(evidence))
+    lines.append(options.evidence_line(evidence, efficiency))
     lines += options.table_lines([{name: form.format(row[name]) for name, form in FORMS.items()} for row in shown])
     by_kernel = {row["kernel"]: row["aliases"] for row in shown if row["aliases"]}
     lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in by_kernel.items()]

@@ -17,7 +17,7 @@ from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, NO_DEPTH, Pro
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-PROGRAM = re.compile(r"(?:^|[/\\])(MIOpenDriver|ckProfiler)(?:\.exe)?$", re.IGNORECASE)
+PROGRAM = re.compile(r"(?:^|[/\\=(])(MIOpenDriver|ckProfiler)(?:\.exe)?$", re.IGNORECASE)
 """The word of a line that calls a program."""
 SHELL_WORDS = re.compile(r"[0-9&]?>.*|\||\|\||&&|;")
 """What ends the call in a line of a shell."""
@@ -82,15 +82,15 @@ def is_line(text: str) -> bool:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a pasted line, quoted or not; with a quote that does not end, quotes mean nothing."""
-    lexer = shlex.shlex(text, posix=True)
+    """Return the words of a pasted line, the call quoted or not; where a quote does not end, quotes mean nothing."""
+    lexer = shlex.shlex(text.replace("`", " "), posix=True)
     lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", ""
     try:
         words = list(lexer)
     except ValueError:
-        words = re.sub(r"[\"'`]", " ", text).split()
-    words = [word for word in words if word != "\\"]  # a line that goes on
-    return words if len(words) != 1 or " " not in words[0] else split_words(words[0])
+        words = re.sub(r"[\"']", " ", text).split()
+    calls = [word.split() if any(map(PROGRAM.search, word.split())) else [word] for word in words]
+    return [word for call in calls for word in call if word != "\\"]  # a line that goes on
 
 
 def parse_line(text: str) -> Line:
@@ -102,7 +102,7 @@ def parse_line(text: str) -> Line:
     named = PROGRAM.search(program)
     parsers = {"miopendriver": _parse_driver, "ckprofiler": _parse_profiler}
     parse = _known("a line of", named[1].lower() if named else program, parsers)
-    return parse([word.rstrip(";,") for word in words[:end]])
+    return parse([own for word in words[:end] if (own := word.rstrip(";,)"))])
 
 
 def _check_depth(program: str, ndim: int, dims: Mapping[str, int]) -> None:

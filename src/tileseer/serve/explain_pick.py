@@ -41,6 +41,8 @@ class Explanation(Origin):
     other_features: float
     evidence: EvidenceClass
     """How the problem stands to what was measured."""
+    evidence_efficiency: float | None
+    """Mean of the picks of this class on layers left out, percent; None where none was judged."""
     nearest_training_problems: list[dict[str, Any]]
     """Of the problem's kind: a problem, its distance in octaves, its fastest candidate, and the efficiency of a pick by
     a model that has not seen it."""
@@ -72,7 +74,8 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None,
         fastest_measured=selector.fastest_measured(problem),
         ranking=ranking if dataset is None else _with_times(ranking, problem, dataset, model),
         **_reasons(model, problem, ranked, against),
-        evidence=selector.evidence_of([problem])[0],
+        evidence=(evidence := selector.evidence_of([problem])[0]),
+        evidence_efficiency=selector.evidence_efficiency(evidence),
         nearest_training_problems=_neighbours(selector, problem),
     )
 

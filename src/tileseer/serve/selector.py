@@ -166,6 +166,13 @@ class Selector:
         """Return how problems stand to what was measured; ``UserError`` for a layout that the model does not know."""
         return [EVIDENCE_CLASSES[place] for place in self.evidence.classes(self.evidence_columns(problems))]
 
+    def evidence_efficiency(self, evidence: EvidenceClass) -> float | None:
+        """Return the mean efficiency, percent, of the picks of a class on layers left out; None without such layers."""
+        path = self.folder / model_files.EVALUATION
+        # Read without its schema, which takes longer to import than a pick takes.
+        parts = documents.read_json(path)["by_evidence"] if path.is_file() else {}
+        return parts[evidence]["efficiency"]["mean"] if evidence in parts else None
+
     def evidence_columns(self, problems: Sequence[Problem]) -> dict[str, np.ndarray]:
         """Return problems as the columns that evidence reads."""
         return evidence_columns(np.concatenate([self.dims_of(problem) for problem in problems]))
