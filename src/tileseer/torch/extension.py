@@ -54,7 +54,7 @@ def _compile(name: str, folder: Path, plans: Path) -> None:
     of_cuda = plans == CUDNN
     cpp_extension.load(
         name=name,
-        sources=[str(SOURCES / "override.cpp")],
+        sources=[str(SOURCES / name) for name in ("override.cpp", "bindings.cpp")],
         extra_cflags=["-O1", "-fvisibility=hidden"],
         extra_include_paths=[str(part) for part in (SOURCES, plans, *(_include_folders() if of_cuda else ()))],
         # Linked by hand: PyTorch's own way needs a CUDA toolkit, and the kernels have no code for the device.

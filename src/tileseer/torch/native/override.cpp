@@ -4,7 +4,7 @@
 // is chosen, by a function in Python, when a layer calls a shape for the third time; until then, and for whatever has no
 // plan, PyTorch's own function runs.
 
-#include "convolution.hpp"
+#include "call.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -17,9 +17,6 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
-
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 
 #include "plans.hpp" // cuDNN's, or what a test has in its place
 
@@ -51,6 +48,8 @@ using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 constexpr int64_t kThirdTime = 3;
 constexpr int64_t kCallsOfOneTime = 64; // of a shape whose weight is another tensor in each call
 
+namespace {
+
 void warn_once(const std::string& text)
 {
     static std::mutex mutex;
@@ -60,41 +59,40 @@ void warn_once(const std::string& text)
         TORCH_WARN("tileseer: ", text, "; PyTorch's own choice runs instead");
 }
 
-// The convolution that a call computes, by its plan or by PyTorch's own function: what a plan is chosen on.
-class Call
+// A call with its operands.
+class TimedCall : public Call
 {
     public:
-    Call(
-        const Convolution& convolution, const at::Device& device, std::function<Tensor()> pytorch,
+    TimedCall(
+        const Convolution& of, const at::Device& device, std::function<Tensor()> pytorch,
         std::function<Tensor(Plan&)> planned)
-        : convolution(convolution), device(device), pytorch_(std::move(pytorch)), planned_(std::move(planned)),
-          graph_(convolution)
+        : device_(device), pytorch_(std::move(pytorch)), planned_(std::move(planned)), graph_(of)
     {
+        convolution = of;
     }
 
-    std::vector<std::string> offered() const
+    std::vector<std::string> offered() const override
     {
-        const c10::DeviceGuard guard(device);
+        const c10::DeviceGuard guard(device_);
         return graph_.offered();
     }
 
-    // Bytes of workspace of a plan, which is built; an exception where the library cannot.
-    int64_t build(const std::string& name) { return plan(name)->workspace_bytes; }
+    int64_t build(const std::string& name) override { return plan(name)->workspace_bytes; }
+    void compute(const std::string& name) override { run(name); }
 
     std::shared_ptr<Plan> plan(const std::string& name)
     {
-        const c10::DeviceGuard guard(device);
+        const c10::DeviceGuard guard(device_);
         auto& built = plans_[name];
         if(!built)
             built = graph_.build(name);
         return built;
     }
 
-    // Compute it by a plan, with all copies and the bias; by PyTorch's own function if the name is empty.
     Tensor run(const std::string& name)
     {
         const at::AutoDispatchBelowADInplaceOrView below; // whatever thread this is
-        const c10::DeviceGuard guard(device);
+        const c10::DeviceGuard guard(device_);
         if(name.empty())
             return pytorch_();
         const Tensor result = planned_(*plan(name));
@@ -102,11 +100,10 @@ class Call
         return result;
     }
 
-    // Euclidean norm of the difference from PyTorch's result over that of PyTorch's; infinite for another layout.
-    double difference(const std::string& name)
+    double difference(const std::string& name) override
     {
         const at::AutoDispatchBelowADInplaceOrView below;
-        const c10::DeviceGuard guard(device);
+        const c10::DeviceGuard guard(device_);
         if(!expected_.defined())
         {
             const Tensor own = run("");
@@ -124,9 +121,6 @@ class Call
         return size_ > 0.0 ? error / size_ : error > 0.0 ? std::numeric_limits<double>::infinity() : 0.0;
     }
 
-    const Convolution convolution;
-    const at::Device device;
-
     private:
     static double norm(const Tensor& tensor)
     {
@@ -141,6 +135,7 @@ class Call
         return at::cat({tensor.narrow(0, 0, 1), tensor.narrow(0, images - 1, 1)});
     }
 
+    at::Device device_;
     std::function<Tensor()> pytorch_;
     std::function<Tensor(Plan&)> planned_;
     Graph graph_;
@@ -160,7 +155,8 @@ struct Shape
     int64_t times = 0, calls = 0, step = -1;
 };
 
-pybind11::object *chooser = nullptr, *reader = nullptr; // never freed: there may be no interpreter to free them with
+Choose chooser;
+std::function<void()> reader;
 std::atomic<int64_t> step{0};
 std::atomic<bool> went_backward{false};
 
@@ -199,7 +195,7 @@ class Shapes
                 if(shape.times < 2 || std::exchange(read_, true))
                     return nullptr;
                 lock.unlock();
-                notify();
+                reader();
                 return nullptr;
             }
             shape.choosing = true;
@@ -210,7 +206,7 @@ class Shapes
         try
         {
             const auto call = make_call();
-            const std::string name = is_known ? known : ask(call);
+            const std::string name = is_known ? known : chooser(call);
             plan = name.empty() ? nullptr : call->plan(name);
         }
         catch(const std::exception& error)
@@ -290,33 +286,6 @@ class Shapes
             ++shape.times;
         }
         return shape.times >= kThirdTime;
-    }
-
-    // A shape came back: let Python read what it will choose by.
-    static void notify()
-    {
-        if(!reader || !Py_IsInitialized())
-            return;
-        pybind11::gil_scoped_acquire gil;
-        (*reader)();
-    }
-
-    static std::string ask(const std::shared_ptr<Call>& call)
-    {
-        if(!chooser || !Py_IsInitialized())
-            return "";
-        pybind11::gil_scoped_acquire gil;
-        try
-        {
-            return (*chooser)(call).cast<std::string>();
-        }
-        catch(const pybind11::error_already_set& error)
-        {
-            if(!error.matches(PyExc_KeyboardInterrupt))
-                throw;
-            PyErr_SetInterrupt(); // raised where Python goes on
-            return "";
-        }
     }
 
     std::mutex mutex_;
@@ -416,7 +385,7 @@ Tensor by_plan(
         return {};
     const c10::DeviceGuard guard(x.device());
     const auto plan = shapes().plan(*convolution, w.const_data_ptr(), [&] {
-        return std::make_shared<Call>(*convolution, x.device(), pytorch, planned);
+        return std::make_shared<TimedCall>(*convolution, x.device(), pytorch, planned);
     });
     if(!plan)
         return {};
@@ -559,16 +528,27 @@ Gradients convolution_backward(
     return result;
 }
 
-// Ask `choose` from now on, after a call of `read` when the first shape comes for the second time, and keep so many
-// shapes; what is known of shapes is forgotten.
-void use(pybind11::object choose, pybind11::object read, size_t bound)
+// Says nothing: PyTorch warns that its kernel is overridden, which is meant.
+struct Silence : c10::WarningHandler
 {
-    chooser = new pybind11::object(std::move(choose));
-    reader = new pybind11::object(std::move(read));
+    void process(const c10::Warning&) override {}
+};
+
+} // namespace
+
+void use(Choose choose, std::function<void()> read, size_t bound)
+{
+    chooser = std::move(choose);
+    reader = std::move(read);
     shapes().clear(bound);
 }
 
-// Register the kernels, or leave the dispatcher as PyTorch has it.
+void know(const Convolution& convolution, const std::string& plan) { shapes().know(convolution, plan); }
+
+std::pair<size_t, size_t> counts() { return shapes().counts(); }
+
+int64_t version() { return plans::version(); }
+
 void turn(bool on)
 {
     static torch::Library* library = nullptr; // never freed: at the end of a process there may be no dispatcher
@@ -576,64 +556,14 @@ void turn(bool on)
         return;
     if(!on)
     {
-        library->reset();
         delete std::exchange(library, nullptr);
         return;
     }
+    static Silence silence;
+    const c10::WarningUtils::WarningHandlerGuard guard(&silence);
     library = new torch::Library(torch::Library::IMPL, "aten", plans::kDispatchKey, __FILE__, __LINE__);
     library->impl("convolution", TORCH_FN(convolution));
     library->impl("convolution_backward", TORCH_FN(convolution_backward));
 }
 
 } // namespace tileseer
-
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
-{
-    using namespace tileseer;
-    pybind11::register_local_exception_translator([](std::exception_ptr pointer) {
-        try
-        {
-            if(pointer)
-                std::rethrow_exception(pointer);
-        }
-        catch(const c10::OutOfMemoryError& error)
-        {
-            PyErr_SetString(PyExc_MemoryError, error.what_without_backtrace());
-        }
-        catch(const c10::Error& error)
-        {
-            PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
-        }
-    });
-    const auto released = pybind11::call_guard<pybind11::gil_scoped_release>();
-    pybind11::class_<Call, std::shared_ptr<Call>>(module, "Call")
-        .def_property_readonly("direction", [](const Call& call) { return call.convolution.direction; })
-        .def_property_readonly(
-            "dtype",
-            [](const Call& call) {
-                return call.convolution.dtype == static_cast<int64_t>(at::kBFloat16) ? "bf16" : "fp16";
-            })
-        .def_property_readonly("benchmark", [](const Call& call) { return call.convolution.benchmark != 0; })
-        .def_property_readonly("dims", [](const Call& call) { return call.convolution.dims; })
-        .def_property_readonly("device", [](const Call& call) { return call.device.index(); })
-        .def("offered", &Call::offered, released)
-        .def("build", &Call::build, released)
-        .def("run", [](Call& call, const std::string& name) { call.run(name); }, released)
-        .def("difference", &Call::difference, released);
-    module.def("version", plans::version);
-    module.def("use", use);
-    module.def("turn", turn);
-    module.def("counts", [] { return shapes().counts(); });
-    module.def(
-        "know",
-        [](int64_t device, int64_t direction, const std::string& dtype, bool benchmark,
-           const std::array<int64_t, kDims>& dims, const std::string& plan) {
-            Convolution convolution;
-            convolution.device = device;
-            convolution.direction = direction;
-            convolution.dtype = static_cast<int64_t>(dtype == "bf16" ? at::kBFloat16 : at::kHalf);
-            convolution.benchmark = benchmark;
-            convolution.dims = dims;
-            shapes().know(convolution, plan);
-        });
-}

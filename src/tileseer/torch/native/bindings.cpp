@@ -1,0 +1,95 @@
+// The Python module of the kernels.
+
+#include "call.hpp"
+
+#include <c10/util/Exception.h>
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+namespace {
+
+using namespace tileseer;
+
+// Python's function, which is never freed: at the end of a process there may be no interpreter to free it with.
+pybind11::object& kept(pybind11::object function) { return *new pybind11::object(std::move(function)); }
+
+void use_functions(pybind11::object choose, pybind11::object read, size_t bound)
+{
+    pybind11::object &choose_function = kept(std::move(choose)), &read_function = kept(std::move(read));
+    use(
+        [&choose_function](const std::shared_ptr<Call>& call) -> std::string {
+            if(!Py_IsInitialized())
+                return "";
+            pybind11::gil_scoped_acquire gil;
+            try
+            {
+                return choose_function(call).cast<std::string>();
+            }
+            catch(const pybind11::error_already_set& error)
+            {
+                if(!error.matches(PyExc_KeyboardInterrupt))
+                    throw;
+                PyErr_SetInterrupt(); // raised where Python goes on
+                return "";
+            }
+        },
+        [&read_function] {
+            if(!Py_IsInitialized())
+                return;
+            pybind11::gil_scoped_acquire gil;
+            read_function();
+        },
+        bound);
+}
+
+} // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
+{
+    pybind11::register_local_exception_translator([](std::exception_ptr pointer) {
+        try
+        {
+            if(pointer)
+                std::rethrow_exception(pointer);
+        }
+        catch(const c10::OutOfMemoryError& error)
+        {
+            PyErr_SetString(PyExc_MemoryError, error.what_without_backtrace());
+        }
+        catch(const c10::Error& error)
+        {
+            PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+        }
+    });
+    const auto released = pybind11::call_guard<pybind11::gil_scoped_release>();
+    const auto dtype = [](const Call& call) {
+        return call.convolution.dtype == static_cast<int64_t>(c10::ScalarType::BFloat16) ? "bf16" : "fp16";
+    };
+    pybind11::class_<Call, std::shared_ptr<Call>>(module, "Call")
+        .def_property_readonly("direction", [](const Call& call) { return call.convolution.direction; })
+        .def_property_readonly("dtype", dtype)
+        .def_property_readonly("benchmark", [](const Call& call) { return call.convolution.benchmark != 0; })
+        .def_property_readonly("dims", [](const Call& call) { return call.convolution.dims; })
+        .def_property_readonly("device", [](const Call& call) { return call.convolution.device; })
+        .def("offered", &Call::offered, released)
+        .def("build", &Call::build, released)
+        .def("run", &Call::compute, released)
+        .def("difference", &Call::difference, released);
+    module.def("version", version);
+    module.def("use", use_functions);
+    module.def("turn", turn);
+    module.def("counts", counts);
+    module.def(
+        "know",
+        [](int64_t device, int64_t direction, const std::string& name, bool benchmark,
+           const std::array<int64_t, kDims>& dims, const std::string& plan) {
+            Convolution convolution;
+            convolution.device = device;
+            convolution.direction = direction;
+            convolution.dtype = static_cast<int64_t>(name == "bf16" ? c10::ScalarType::BFloat16 : c10::ScalarType::Half);
+            convolution.benchmark = benchmark;
+            convolution.dims = dims;
+            know(convolution, plan);
+        });
+}

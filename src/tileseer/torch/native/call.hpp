@@ -1,0 +1,45 @@
+// What Python sees of the kernels: a call that a plan is chosen on, and the switch.
+
+#pragma once
+
+#include "convolution.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tileseer {
+
+// A convolution that a program calls, by its plan or by PyTorch's own function.
+struct Call
+{
+    virtual ~Call() = default;
+    // Names of the plans that the library offers, in its own order.
+    virtual std::vector<std::string> offered() const = 0;
+    // Bytes of workspace of a plan, which is built; an exception where the library cannot.
+    virtual int64_t build(const std::string& name) = 0;
+    // Compute it by a plan, with all copies and the bias; by PyTorch's own function if the name is empty.
+    virtual void compute(const std::string& name) = 0;
+    // Euclidean norm of the difference from PyTorch's result over that of PyTorch's; infinite for another layout.
+    virtual double difference(const std::string& name) = 0;
+
+    Convolution convolution;
+};
+
+using Choose = std::function<std::string(const std::shared_ptr<Call>&)>;
+
+// Ask `choose` from now on, after a call of `read` when the first shape comes for the second time, and keep so many
+// shapes; what is known of shapes is forgotten.
+void use(Choose choose, std::function<void()> read, size_t bound);
+// Run a shape by this plan from its first call on; an empty name is PyTorch's own function.
+void know(const Convolution& convolution, const std::string& plan);
+// Register the kernels, or leave the dispatcher as PyTorch has it.
+void turn(bool on);
+// Number of shapes that are kept, and of those that have a plan.
+std::pair<size_t, size_t> counts();
+// Version of the library of plans.
+int64_t version();
+
+} // namespace tileseer
