@@ -105,6 +105,7 @@ class Step:
         self.network, self.x = network_and_input(name.removeprefix("autocast:"), dtype)
         trained = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.SGD(trained, lr=LEARNING_RATE, momentum=0.9)
+        self.first_weights = {key: value.cpu() for key, value in self.network.state_dict().items()}
         self.first_seconds: list[float] = []
         self.graph: Any = None
         torch.cuda.synchronize()
@@ -124,6 +125,7 @@ class Step:
 
     def gradient(self) -> list[Any]:
         """Return the gradients of one step from the first weights and one seed, on the host."""
+        self.network.load_state_dict(self.first_weights)
         torch.manual_seed(SEED)
         self.optimizer.zero_grad(set_to_none=True)
         self._loss().backward()
@@ -192,9 +194,7 @@ def network_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
         "shapes": {mode: _chosen(own.choices) for mode, own in modes.items() if MODES[mode] is not None},
         "machine": f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cudnn {torch.backends.cudnn.version()}",
     }
-    weights = steps["default"].network.state_dict()
     for mode, own in modes.items():
-        steps[mode].network.load_state_dict(weights)
         gradients[mode] = own.call(steps[mode].gradient)
     row["gradient_difference"] = {mode: _difference(gradients[mode], gradients["default"]) for mode in modes}
     order = random.Random(SEED)
@@ -224,8 +224,8 @@ def _in_turns(
 
 def _difference(one: list[Any], other: list[Any]) -> float:
     """Return the Euclidean norm of the difference of two gradients over that of the second."""
-    squared = sum(float((a - b).square().sum()) for a, b in zip(one, other, strict=True))
-    return round((squared / sum(float(b.square().sum()) for b in other)) ** 0.5, 5)
+    squared = sum(float((a.double() - b).square().sum()) for a, b in zip(one, other, strict=True))
+    return round((squared / sum(float(b.double().square().sum()) for b in other)) ** 0.5, 5)
 
 
 def _chosen(path: Path) -> dict[str, int]:
