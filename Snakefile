@@ -46,4 +46,4 @@ onstart:
 onsuccess:
     from tileseer.cli.run_summary import print_summary
 
-    print_summary(sorted(ARCHS))
+    print_summary(sorted(ARCHS), CALLED_WITH)

@@ -22,6 +22,9 @@ SILENT_S = 10.0
 """Without a terminal: after so long without a line, one says what is at work."""
 HIDDEN = ("CalledProcessError in", "Exiting because a job execution failed", "At least one job did not complete")
 """In errors of Snakemake that say nothing beside the end of the log of a job that failed."""
+INTERRUPTED = "Terminating processes on user request"
+"""What Snakemake says first after Ctrl-C."""
+NO_RULE = re.compile(r"No rule to produce (\S+)")
 OF_USERS = ("WorkflowError", "MissingRuleException")
 """Kinds of Snakemake's errors that are a user's mistake."""
 
@@ -60,6 +63,8 @@ class LogHandler(LogHandlerBase):
                 self._end()
         elif event == LogEvent.JOB_ERROR:
             self._say(self._jobs.fail(vars(record)))
+        elif text.startswith(INTERRUPTED):
+            self._jobs.interrupted = True
         elif _is_shown(record.levelno, text):
             self._say(_in_one_line(text))
 
@@ -104,6 +109,11 @@ def _in_one_line(text: str) -> str:
     """An error that the rules or a name on the command line lead to, without where Snakemake met it."""
     if not any(f"{kind}:\n" in text for kind in OF_USERS):
         return text
+    if missing := NO_RULE.search(text):
+        return (
+            f"error: nothing makes {missing[1]}; paths are relative to the folder of the run, such as "
+            "results/models/ARCH or results/reports/ARCH.html, with an arch such as gfx950"
+        )
     lines = text.partition("\nWildcards:")[0].partition("\nTraceback")[0].splitlines()
     reasons = [line.strip() for line in lines if not re.fullmatch(r"\s*\w*(Error|Exception)( in .*)?:", line)]
     return f"error: {' '.join(reasons)}"

@@ -50,6 +50,8 @@ class Jobs:
 
     def __init__(self) -> None:
         self.total = 0
+        self.interrupted = False
+        """By the user: jobs that fail from then on were ended with it."""
         self._jobs: dict[int, Job] = {}
 
     def begin(self, record: Mapping[str, Any]) -> Job:
@@ -70,6 +72,8 @@ class Jobs:
         """A job has failed; return the lines to show, with the end of its log."""
         job = self._jobs[record["jobid"]]
         job.state = "failed"
+        if self.interrupted:
+            return ""
         if record["rule_msg"]:
             return f"{job.name} failed: {record['rule_msg']}"
         tail = job.tail() or ["it wrote nothing; was it killed?"]
@@ -81,6 +85,8 @@ class Jobs:
 
     def closing_line(self) -> str:
         """What to say at the end of a run in which jobs failed; empty if none did."""
+        if self.interrupted:
+            return f"interrupted: {self.done()} of {self.total} jobs are done; the same command goes on from there"
         failed = [job.name for job in self._jobs.values() if job.state == "failed"]
         return f"error: {len(failed)} jobs failed: {', '.join(failed)}; fix it and run again" if failed else ""
 

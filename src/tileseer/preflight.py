@@ -121,12 +121,12 @@ def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, name
         return
     faults.first(partial(_check_device, settings))
     if not offered:
-        _check_kernels(faults, settings, named_sets)
+        _check_kernels(faults, settings, named_sets, specs)
 
 
 def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
     archs = list(dict.fromkeys([*specs.archs, *settings.replays]))
-    near = get_close_matches(settings.arch, archs, 1)
+    near = get_close_matches(settings.arch, archs, 1, 0.75)
     meant = f"do you mean {near[0]}? " if near else ""
     where = f"neither in {settings.arch_specs} nor under replays"
     raise UserError(f"arch: {shown(settings.arch)} is {where}; {meant}there are {', '.join(archs)}")
@@ -157,11 +157,11 @@ def _check_device(settings: Config) -> None:
     refuse_other_gpus(device, arch)
 
 
-def _check_kernels(faults: _Faults, settings: Config, named_sets: Path) -> None:
+def _check_kernels(faults: _Faults, settings: Config, named_sets: Path, specs: ArchSpecs | None) -> None:
     configs, arch = settings.configs, settings.arch
     operations = settings.operations or OPERATIONS
     field = "configs.rule_set"
-    faults.first(partial(rule_sets.check_rule_set, configs.rule_set, named_sets, arch, operations), field)
+    faults.first(partial(rule_sets.check_rule_set, configs.rule_set, named_sets, arch, operations, specs), field)
     faults.first(partial(rule_sets.instance_files, configs.rule_set, named_sets, settings.ck.root), field)
     if configs.filter:
         faults.first(partial(parse_kernel_filter, configs.filter, [library_of_arch(arch).kernel], "configs.filter"))

@@ -1,5 +1,6 @@
 """The examples of docs/research.md for another learner and another feature, and what a learner must not lack."""
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -66,3 +67,42 @@ def test_another_feature_is_one_entry_of_a_set(monkeypatch):
     exec(compile(example("Another feature"), "research.md", "exec"), names)
     with_it = names["features_of"](samples.product())
     assert with_it.names.count("height_rest") == 1
+
+
+MISTAKEN = {
+    "making it with a recipe: TypeError": {"def __init__(self, recipe): pass": "def __init__(self): pass"},
+    "prepare: AttributeError": {"return data": "return data.nothing"},
+    "fit: TypeError": {"def fit(self, prepared, rows)": "def fit(self, prepared)"},
+    "fit returns NoneType, which has no method score": {"return self": "return None"},
+    "score: TypeError": {"problems, candidates, offered": "problems, candidates"},
+    "score: ValueError": {"np.zeros(offered.shape)": "'text'"},
+    r"score returns the shape \(\d+,\), not": {"np.zeros(offered.shape)": "np.zeros(len(problems))"},
+    "score returns nan for a pair that is offered": {"np.zeros(offered.shape)": "np.full(offered.shape, np.nan)"},
+    "importing mistaken: ZeroDivisionError": {"import numpy": "1 / 0\nimport numpy"},
+    "importing mistaken: SyntaxError": {"import numpy": "import import numpy"},
+    "importing mistaken: ModuleNotFoundError": {"import numpy": "import nothing_here\nimport numpy"},
+    "what `fit` returns cannot be pickled": {"return self": "self.f = lambda: 0; return self"},
+}
+
+
+@pytest.mark.parametrize("message", MISTAKEN)
+def test_a_mistake_of_a_learner_is_told_with_its_name(message, tmp_path, monkeypatch):
+    text = """
+import numpy as np
+
+class Mine:
+    def __init__(self, recipe): pass
+    def prepare(self, data): return data
+    def fit(self, prepared, rows): return self
+    def score(self, problems, candidates, offered): return np.zeros(offered.shape)
+"""
+    for right, wrong in MISTAKEN[message].items():
+        assert right in text
+        text = text.replace(right, wrong, 1)
+    (tmp_path / "mistaken.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mistaken", raising=False)
+    importlib.invalidate_caches()
+    with pytest.raises(UserError, match=f"model.learner: mistaken:Mine: {message}"):
+        samples.train(samples.measured(), samples.product(), samples.changed(learner="mistaken:Mine")).save(tmp_path)
+    sys.modules.pop("mistaken", None)

@@ -4,6 +4,7 @@ import argparse
 import os
 import platform
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -177,12 +178,22 @@ def _lock(config: Config) -> str:
     folder = lock_folder(config.lock.folder)
     holders = {path.stem: holder_of(path) for path in sorted(folder.glob("tileseer-*.lock"))}
     held = "; ".join(f"{name} held by {holder}" for name, holder in holders.items() if holder) or "free"
-    if not os.access(folder if folder.is_dir() else folder.parent, os.W_OK):
-        raise UserError(f"{folder} cannot be written; set lock.folder to a folder that all its users can write")
+    _refuse_unwritable(folder, "set lock.folder to a folder that all its users can write")
     return f"{folder}: {held}"
+
+
+def _refuse_unwritable(folder: Path, fix: str) -> None:
+    """Raise a ``UserError`` if no file can be made in a folder; for root the permissions say nothing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written ({error.strerror}); {fix}") from error
 
 
 def _cache(config: Config) -> str:
     cache = open_cache(config.cache.folder, config.cache.max_gib)
+    _refuse_unwritable(cache.folder, "set cache.folder to a folder that you can write")
     stats = cache.stats()
     return f"{cache.folder}: {stats.entries} entries, {stats.bytes // _MIB} MiB"

@@ -3,13 +3,15 @@
 import argparse
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tileseer.config.names import ARCH_PATTERN, arch_hint
 from tileseer.core import places
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 
 EXAMPLES = (
     "tileseer run",
@@ -31,11 +33,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
+
+
+def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
+    """Raise a ``UserError`` for words that Snakemake answers with a traceback, or with nothing that helps."""
+    if arch is not None and not re.fullmatch(ARCH_PATTERN, arch):
+        raise UserError(f"--arch: {shown(arch)} is no arch; {arch_hint(arch)}")
+    option = ""
+    for word in words:
+        if word.startswith("-"):
+            option, _, word = word.partition("=")
+        if word and option in ("--configfile", "--configfiles") and not Path(word).is_file():
+            raise UserError(f"--configfile: {shown(word)}: there is no such file; put what to make before --configfile")
+        if option in ("--config", "-C") and "." in word.partition("=")[0]:
+            raise UserError(f"--config: {shown(word)}: sections are set in a file: write it and give --configfile FILE")
+        if option.startswith("--arch"):
+            raise UserError(f"{option}: there is no such option; is it --arch?")
+
+
 def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     """Become Snakemake, with its view ``tileseer``."""
     if importlib.util.find_spec("snakemake") is None:
         raise UserError(f"the packages of the workflow are missing: {places.install('workflow')}")
-    targets = [f"results/models/{args.arch}", f"results/reports/{args.arch}.html"] if args.arch else []
+    _refuse_mistakes(args.arch, words)
+    models = [match[1] for word in words if (match := _MODELS.fullmatch(word))]
+    archs = dict.fromkeys([*([args.arch] if args.arch else []), *models])
+    # Each run ends with a report: who asks for models gets it too.
+    targets = [path for arch in archs for path in (f"results/models/{arch}", f"results/reports/{arch}.html")]
+    words = [word for word in words if not _MODELS.fullmatch(word)]
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     command = [sys.executable, "-m", "snakemake", *targets, "--logger=tileseer", *words]

@@ -1,7 +1,8 @@
 """What a run of the workflow prints last: which models are on disk, what their times are worth, how good they are."""
 
+import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tileseer.cli import options
@@ -22,24 +23,25 @@ from tileseer.serve.model_page import (
 from tileseer.serve.verdict import verdict_words
 
 
-def print_summary(archs: Iterable[str]) -> None:
-    """Print what is on disk of each arch, how good it is and what to do next."""
+def print_summary(archs: Iterable[str], configfiles: Sequence[str] = ()) -> None:
+    """Print what is on disk of each arch, how good it is and what to do next; ``configfiles``: of the call."""
+    words = "".join(f" --configfile {shlex.quote(path)}" for path in configfiles)
     with plain_output():
         for arch in archs:
             try:
-                print(*lines_of(arch), sep="\n", flush=True)
+                print(*lines_of(arch, words), sep="\n", flush=True)
             except UserError as error:
                 print(f"error: {error}", file=sys.stderr)
 
 
-def lines_of(arch: str) -> Iterator[str]:
-    """Yield the summary of an arch: these models speak, whatever the last run was for."""
+def lines_of(arch: str, words: str = "") -> Iterator[str]:
+    """Yield the summary of an arch: these models speak, whatever the last run was for; ``words`` go behind commands."""
     models, report = Path("results/models", arch), Path(f"results/reports/{arch}.html")
-    shown = report if report.exists() else f"not made; tileseer run --arch {arch}"
+    shown = report if report.exists() else f"not made; tileseer run --arch {arch}{words}"
     if not (models / model_files.INDEX).is_file():
         yield f"models: missing: {models}"
         yield f"report:   {shown}"
-        yield f"next:     tileseer run --arch {arch}"
+        yield f"next:     tileseer run --arch {arch}{words}"
         return
     index = model_files.read_index(models)
     evaluations = read_evaluations(models, index)

@@ -6,11 +6,16 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from tileseer.config.names import Product
-from tileseer.config.section import Section
+from tileseer.config.section import AbsolutePath, Section
+from tileseer.core.tables import expected
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 """Units of time."""
-Budget = Annotated[str, StringConstraints(pattern=r"^(\d*[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)[smh]$")]
+Budget = Annotated[
+    str,
+    StringConstraints(pattern=r"^(\d*[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)[smh]$", max_length=10),
+    expected("a number with s, m or h, such as 90s, 30m or 1.5h"),
+]
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class BenchmarkSettings(Section):
 class LockSettings(Section):
     """The advisory lock that keeps two benchmarks off one GPU."""
 
-    folder: str | None = None
+    folder: AbsolutePath | None = None
     """Folder shared by all users of the machine; by default in /var/lock, or in /tmp if not all can write to it."""
     timeout_s: float = Field(86400.0, gt=0, strict=False)
     """Longest wait for the GPU."""

@@ -51,7 +51,7 @@ class CompileSettings(Section):
 class CacheSettings(Section):
     """Where what was compiled once is kept, outside of ``results``. It changes no result."""
 
-    folder: str | None = None
+    folder: AbsolutePath | None = None
     """Absolute path of the cache; by default $XDG_CACHE_HOME/tileseer or ~/.cache/tileseer."""
     max_gib: float = Field(20.0, ge=0, strict=False)
     """Largest size; the least recently used entries are removed first. 0 turns the cache off."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationInfo
 
-from tileseer.core.tables import StrictModel, validate_table
+from tileseer.core.tables import StrictModel, expected, validate_table
 
 WORKFLOW = "workflow"
 """The folder of the workflow, in the context of a validation that says where files are."""
@@ -24,14 +24,20 @@ def _located(path: str, info: ValidationInfo) -> str:
 
 
 RelativePath = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), AfterValidator(_stays_inside)
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$"),
+    expected("a relative path of letters, digits and _ . / + -"),
+    AfterValidator(_stays_inside),
 ]
 """A path inside the workflow: relative and free of characters that a shell would read."""
 SourcePath = Annotated[
-    str, StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), AfterValidator(_located)
+    str,
+    StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"),
+    expected("a relative path of letters, digits and _ . / + -, seen from the folder of the run"),
+    AfterValidator(_located),
 ]
 """The relative path of a table that the workflow brings, or that its user has."""
-AbsolutePath = Annotated[str, StringConstraints(pattern=r"^[/~].*$")]
+AbsolutePath = Annotated[str, StringConstraints(pattern=r"^[/~].*$"), expected("an absolute path, such as /data/cache")]
 OnlySet = PlainSerializer(lambda overrides: overrides.model_dump(mode="json", exclude_unset=True))
 """Mark of a map of overrides: only what was set in it is written."""
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tileseer.core.atomic import LEFT_S, write_bytes
-from tileseer.core.errors import UserError
 
 KEY = re.compile(r"[0-9a-f]{64}")
 _PARTIAL = re.compile(r"\.[0-9a-f]{64}\.\w+\.tmp")
@@ -63,9 +62,7 @@ def default_folder() -> Path:
 
 
 def open_cache(folder: str | None, max_gib: float) -> "Cache":
-    """Return the cache that the configuration describes; ``UserError`` if the folder is no absolute path."""
-    if folder is not None and not Path(folder).expanduser().is_absolute():
-        raise UserError(f"cache.folder: {folder!r}: give an absolute path; a cache is shared between workflows")
+    """Return the cache that the configuration describes."""
     return Cache(default_folder() if folder is None else Path(folder).expanduser(), int(max_gib * 2**30))
 
 

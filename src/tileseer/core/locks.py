@@ -143,7 +143,7 @@ def lock_folder(configured: str | None) -> Path:
     What this user may do and ``TMPDIR`` make no difference: all users of a machine have to come to the same folder.
     """
     if configured is not None:
-        return Path(configured)
+        return Path(configured).expanduser()
     is_for_everybody = False
     with suppress(OSError):
         is_for_everybody = (

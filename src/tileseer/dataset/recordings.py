@@ -25,6 +25,11 @@ def recorded_operations(replays: Mapping[str, str], arch: str) -> list[str]:
 def operations_of(settings: Config, arch: str) -> Sequence[str]:
     """Return the operations of an arch: those of the settings; of a recording those that it has, or all."""
     if arch not in settings.replays:
+        if arch not in settings.benchmark.products:
+            known = ", ".join(dict.fromkeys([*settings.benchmark.products, *settings.replays]))
+            raise UserError(
+                f"arch: {arch} has no GPU in benchmark.products that stands for it; give it one, or take one of {known}"
+            )
         return settings.operations or OPERATIONS
     recorded = recorded_operations(settings.replays, arch)
     # An operation that was not recorded stays where nothing else is left: its job says so.

@@ -60,6 +60,11 @@ class Sweep(StrictModel):
         """Read a file and check it; a ``UserError`` names file and field."""
         return read_yaml_table(path, cls)
 
+    @property
+    def named_archs(self) -> Sequence[str]:
+        """Archs that rows of the file are for."""
+        return ()
+
     def check_operation(self, operation: Operation) -> None:
         """Raise ``UserError`` if the file has nothing for an operation, as far as that shows without its kernels."""
 

@@ -55,18 +55,22 @@ def rule_set_files(name: str, folder: Path) -> list[str]:
     return [(folder / table).as_posix() for table in NAMED_SET_FILES] if name in RULE_SETS else [name]
 
 
-def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str]) -> None:
+def check_rule_set(
+    name: str, folder: Path, arch: str, operations: Sequence[str], specs: ArchSpecs | None = None
+) -> None:
     """Raise ``UserError`` where a rule set cannot be read, or is none for an arch or for one of the operations."""
     if name in RULE_SETS:
         _refuse_other_library(name, CK_TILE.name, arch)
         RuleTables.read_folder(folder)
         return
     sweep = read_sweep(Path(name), arch)
-    for operation in map(Operation.parse, operations):
-        try:
+    try:
+        for operation in map(Operation.parse, operations):
             sweep.check_operation(operation)
-        except UserError as error:
-            raise UserError(f"{name}: {error}") from None
+        if specs is not None:
+            list(map(specs.arch, sweep.named_archs))
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
 
 
 def _refuse_other_library(name: str, of: str, arch: str) -> None:

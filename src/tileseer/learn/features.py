@@ -67,6 +67,8 @@ class Features:
         unknown = sorted(set(names or ()) - set(chosen.names))
         if unknown:
             raise UserError(f"feature {unknown[0]!r} is not in feature set {name!r}")
+        if twice := next((one for one in names or () if list(names or ()).count(one) > 1), None):
+            raise UserError(f"feature {twice!r} is given twice; leave one out")
         return cls(chosen, gpu, chosen.names if names is None else tuple(names))
 
     def __reduce__(self) -> tuple[object, ...]:

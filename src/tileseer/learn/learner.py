@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from tileseer.core.errors import UserError
 from tileseer.kernels.costs.coefficients import Coefficients
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from tileseer.config.model import TrainingParameters
@@ -97,7 +100,8 @@ def class_of(name: str) -> Callable[[Recipe], Learner]:
     """Return the learner ``package.module:Class``; ``UserError`` if it does not exist or lacks a method."""
     file_of(name)
     module, _, attribute = name.partition(":")
-    learner = getattr(importlib.import_module(module), attribute, None)
+    with mistakes_of(name, f"importing {module}"):
+        learner = getattr(importlib.import_module(module), attribute, None)
     if learner is None:
         raise UserError(f"model.learner: {name}: {module} has no {attribute}; give package.module:Class")
     for method in ("prepare", "fit"):
@@ -108,4 +112,67 @@ def class_of(name: str) -> Callable[[Recipe], Learner]:
 
 def learner_of(recipe: Recipe) -> Learner:
     """Return the learner that the settings of ``recipe`` name, made with it."""
-    return class_of(recipe.settings.learner or OURS)(recipe)
+    name = recipe.settings.learner
+    return Outside(name, recipe) if name else class_of(OURS)(recipe)
+
+
+@contextmanager
+def mistakes_of(name: str, what: str) -> Iterator[None]:
+    """Turn what a class from outside raises into a ``UserError`` that names ``what`` and the line."""
+    try:
+        yield
+    except UserError:
+        raise
+    # Anything may be raised there; the traceback stays attached for those who ask for it.
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}, line {frame.lineno}"
+        raise UserError(f"model.learner: {name}: {what}: {type(error).__name__}: {error} ({where})") from error
+
+
+class Outside:
+    """A learner from outside, whose mistakes are told."""
+
+    def __init__(self, name: str, recipe: Recipe) -> None:
+        """Make the class ``package.module:Class``."""
+        self._name = name
+        with mistakes_of(name, "making it with a recipe"):
+            self._learner = class_of(name)(recipe)
+
+    def prepare(self, dataset: Dataset) -> Any:
+        """Return what it returns."""
+        with mistakes_of(self._name, "prepare"):
+            return self._learner.prepare(dataset)
+
+    def fit(self, prepared: Any, rows: np.ndarray) -> Scores:
+        """Return what it learnt; ``UserError`` if that has no method ``score``."""
+        with mistakes_of(self._name, "fit"):
+            learnt = self._learner.fit(prepared, rows)
+        if hasattr(learnt, "with_margins"):
+            # A model of ours.
+            return learnt
+        if not callable(getattr(learnt, "score", None)):
+            kind = type(learnt).__name__
+            raise UserError(f"model.learner: {self._name}: fit returns {kind}, which has no method score")
+        return Learnt(self._name, learnt)
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a learner from outside learnt."""
+
+    name: str
+    scores: Scores
+
+    def score(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> np.ndarray:
+        """Return its scores; ``UserError`` for another shape, or where a pair that is offered has no finite one."""
+        with mistakes_of(self.name, "score"):
+            scores = np.asarray(self.scores.score(problems, candidates, offered), float)
+        fault = ""
+        if scores.shape != offered.shape:
+            fault = f"the shape {scores.shape}, not {offered.shape}, [P, Q]"
+        elif (wrong := ~np.isfinite(scores) & offered).any():
+            fault = f"{scores[wrong][0]} for a pair that is offered; give a finite number"
+        if fault:
+            raise UserError(f"model.learner: {self.name}: score returns {fault}")
+        return scores

@@ -15,16 +15,18 @@ An operation that a later publication of others left as it was has the ``provena
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints
 
-from tileseer.config.names import Arch, OperationName, Product
+from tileseer.config.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.core import seal
 from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_utf8
 from tileseer.core.tables import strict_json, validate_table
 from tileseer.measure.device import DeviceKind
 
@@ -115,11 +117,9 @@ def _version(models: Path) -> tuple[int, int] | None:
 def parse_index(models: Path) -> Index:
     """Return the index of a model directory, whose files are not checked."""
     path = models / INDEX
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({error}); is this a directory of models?") from error
-    content = strict_json(text, str(path))
+    if not path.exists():
+        raise UserError(f"{models}: has no models (no {INDEX}); {_way_to_models(models)}")
+    content = strict_json(read_utf8(path), str(path))
     found = [content.get(name) for name in ("format", "tileseer")] if isinstance(content, dict) else []
     if found and found != [FORMAT, READERS]:
         raise UserError(
@@ -127,6 +127,17 @@ def parse_index(models: Path) -> Index:
             f"reads format {FORMAT} for {READERS}: publish the models again, or use a release that fits"
         )
     return validate_table(content, Index, str(path))
+
+
+def _way_to_models(models: Path) -> str:
+    """Say how to come to models where there are none."""
+    inside = sorted(path.parent.name for path in models.glob(f"*/{INDEX}"))
+    if inside:
+        return f"give one of its folders: {', '.join(inside)}"
+    if re.fullmatch(ARCH_PATTERN, models.name):
+        return f"make them: tileseer run --arch {models.name}"
+    made = sorted(path.parent.as_posix() for path in Path("results/models").glob(f"*/{INDEX}"))
+    return f"give one of {', '.join(made)}" if made else "make some: tileseer run makes results/models/gfx950"
 
 
 def _checked_index(models: Path) -> Index:

@@ -11,11 +11,13 @@ from tileseer.core.tables import StrictModel
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import flags
 from tileseer.kernels.ck_tile.api import with_own_vectors
-from tileseer.kernels.ck_tile.kernel import LAYOUTS_OF_NDIM, KernelConfig
+from tileseer.kernels.ck_tile.kernel import LAYOUTS_OF_NDIM, PIPELINES, KernelConfig
 from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.enumeration import Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
 from tileseer.kernels.rules import broken_rules
 from tileseer.problems.operation import Operation
+
+Pipeline = Literal[PIPELINES]  # type: ignore[valid-type]
 
 
 class TileRow(StrictModel):
@@ -25,7 +27,7 @@ class TileRow(StrictModel):
     wave: Triple
     warp_tile: Triple
     vectors: Triple
-    not_with: list[str] = Field(default_factory=list)
+    not_with: list[Pipeline] = Field(default_factory=list)
     """Pipelines that this tile is not built for."""
     only_on: list[str] = Field(default_factory=list)
     """Archs that this tile is for; empty: all."""
@@ -34,7 +36,7 @@ class TileRow(StrictModel):
 class OptionRow(StrictModel):
     """Pipelines and schedulers, with the options that each is crossed with."""
 
-    pipeline: str
+    pipeline: Pipeline
     schedulers: list[Literal["intrawave", "interwave"]] = Field(min_length=1)
     double_smem_buffer: list[bool] = Field([False], min_length=1)
     split_image: list[bool] = Field([False], min_length=1)
@@ -57,6 +59,11 @@ class CkTileSweep(Sweep):
     tiles: list[TileRow] = Field(min_length=1)
     variants: dict[Variant, VariantRows]
 
+    @property
+    def named_archs(self) -> Sequence[str]:
+        """Archs that rows of the file are for."""
+        return (*self.own_vectors, *(arch for tile in self.tiles for arch in tile.only_on))
+
     def check_operation(self, operation: Operation) -> None:
         """See ``Sweep``."""
         rows_of(self.variants, operation)
@@ -71,7 +78,7 @@ class CkTileSweep(Sweep):
     ) -> Enumeration:
         """See ``Sweep``; by default with the kernels that have a known defect."""
         flags.check_flags(included)
-        for named in (*self.own_vectors, *(arch for tile in self.tiles for arch in tile.only_on)):
+        for named in self.named_archs:
             specs.arch(named)
         rows = rows_of(self.variants, operation)
         kernels = list(_combinations(self, rows, arch, operation, ndims))

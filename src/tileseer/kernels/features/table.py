@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
 from tileseer.problems.operation import Operation
 
@@ -64,6 +65,11 @@ class FeatureSet:
     """Name of the set that adds what only a compiler knows, if there is one."""
     with_layout: str = ""
     """Name of the set that distinguishes layouts, if there is one."""
+
+    def __post_init__(self) -> None:
+        names = [feature.name for feature in (*self.problem, *self.candidate, *self.pair)]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise UserError(f"feature {twice} is twice in a feature set; give one of the two another name")
 
     def pairs(self, problems: Rows, candidates: Rows, compute_units: int) -> PairColumns:
         """Return what pair features are made of."""
