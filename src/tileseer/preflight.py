@@ -5,7 +5,8 @@ first line of its configuration says, and nothing that an earlier run made is re
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -59,6 +60,19 @@ def refuse_faults(settings: Config, named_sets: Path, coefficients: Path, ck_api
     _check_toolchain(faults, settings, ck_api)
     if faults.lines:
         raise UserError("\n".join(faults.lines))
+
+
+def measuring_time(settings: Config, operations: Sequence[str]) -> str:
+    """Return how long a GPU will measure these operations of the configured arch, in words."""
+    budget = settings.benchmark.budget_s
+    if budget is None:
+        return "measuring: all pairs, without a limit; benchmark.budget, such as 20m for each operation, sets one"
+    count = len(operations)
+    whole, each = (timedelta(seconds=round(seconds)) for seconds in (budget * count, budget))
+    return (
+        f"measuring: at most {whole} of the GPU, {each} for each of {count} operations (benchmark.budget), less what "
+        "earlier runs spent; interrupted, the same command goes on"
+    )
 
 
 class _Faults:

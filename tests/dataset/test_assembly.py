@@ -140,8 +140,15 @@ def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
 def test_a_spent_budget_leaves_pairs_out_and_a_larger_one_goes_on(chunk):
     # Every pair costs the toy device a second; a batch is one pair.
     chunk[0].device.seconds, chunk[0].device.largest_batch = 1.0, 1
-    pairs, _, _ = assembled([measured(chunk, 2.0)], chunk[3])
+    pairs, data, _ = assembled([measured(chunk, 2.0)], chunk[3])
+    # Of a problem that the budget left out nothing is known; that no kernel takes the third one is.
+    assert len(data.problems) == 2 and len(set(data.problem)) == 1
     assert len(pairs) == 2 and len(chunk[4].read_text().splitlines()) == 1 + 2
+    # The same budget is spent. Of a larger one, what it has more.
+    pairs, _, _ = assembled([measured(chunk, 2.0)], chunk[3])
+    assert len(pairs) == 2
+    pairs, _, _ = assembled([measured(chunk, 3.0)], chunk[3])
+    assert len(pairs) == 3
     pairs, _, _ = assembled([measured(chunk)], chunk[3])
     assert len(pairs) == 6
     assert len(chunk[4].read_text().splitlines()) == 1 + 6

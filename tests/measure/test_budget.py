@@ -21,28 +21,22 @@ def test_what_is_no_budget_is_refused(text):
         BenchmarkSettings(budget=text)
 
 
-def draw(p, c, seed, in_rounds):
-    turn = batch.draw_order(p, c, seed, in_rounds)
-    assert sorted(turn.tolist()) == list(range(len(p)))
-    assert (batch.draw_order(p, c, seed, in_rounds) == turn).all()
-    assert (batch.draw_order(p, c, seed + 1, in_rounds) != turn).any()
-    assert len(batch.draw_order(p[:0], c[:0], seed, in_rounds)) == 0
-    return turn
-
-
-def test_under_a_budget_every_problem_has_its_pairs_in_turn():
-    p, c = np.nonzero(np.random.default_rng(1).random((9, 40)) < 0.4)
-    turn = draw(p, c, 3, in_rounds=True)
-    for share in (9, 45, 90):
-        counts = np.bincount(p[turn[:share]], minlength=9)
-        assert counts.max() - counts.min() <= 1
-    assert len({c[turn[p[turn] == problem]][0] for problem in range(9)}) > 3
-
-
-def test_the_candidates_of_a_problem_stay_together_in_random_order():
+def test_any_beginning_of_the_order_has_whole_problems_of_both_splits():
     p, c = (index.ravel() for index in np.indices((9, 7)))
-    turn = draw(p, c, 3, in_rounds=False)
+    held_out = np.arange(9) >= 6
+    turn = batch.draw_order(p, c, held_out, 3)
+    assert sorted(turn.tolist()) == list(range(63))
     by_problem = p[turn].reshape(9, 7)
     assert (by_problem == by_problem[:, :1]).all()
-    assert by_problem[:, 0].tolist() != list(range(9))
+    order = by_problem[:, 0]
+    assert order.tolist() != list(range(9))
+    # Those for validation are spread evenly among the others.
+    assert [held_out[order[i : i + 3]].sum() for i in (0, 3, 6)] == [1, 1, 1]
     assert len({tuple(row) for row in c[turn].reshape(9, 7)}) > 5
+    assert (batch.draw_order(p, c, held_out, 3) == turn).all()
+    assert (batch.draw_order(p, c, held_out, 4) != turn).any()
+    assert len(batch.draw_order(p[:0], c[:0], held_out, 3)) == 0
+    # The kernels of another chunk are measured on the same problems first.
+    few = c < 2
+    other = batch.draw_order(p[few], c[few], held_out, 3)
+    assert p[few][other].reshape(9, 2)[:, 0].tolist() == order.tolist()

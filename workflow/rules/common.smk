@@ -26,6 +26,8 @@ def source(path):
 
 # Jobs import this package, also where it is not installed.
 os.environ |= {"PYTHONPATH": ":".join(filter(None, [str(places.PACKAGE.parent), os.environ.get("PYTHONPATH")]))}
+# Jobs run side by side: the threads of each are those of its rule, also of a product of matrices.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 SCRIPTS = shlex.quote(source("workflow/scripts"))
 # Params name these folders by functions: plain text would be the prefix of a file to --lint.
 NATIVE, TEMPLATES = source("workflow/native"), source("workflow/templates")

@@ -105,8 +105,9 @@ class BenchmarkSettings(Section):
     """Seed of the simulated device's noise and of randomly chosen pairs; on a GPU, of the operands and of the order of
     measuring."""
     budget: Budget | None = None
-    """Time on the device for one operation, such as 2h, shared evenly by its chunks: pairs are measured in rounds of
-    one random pair per problem until the time is spent; the others are ``skipped``. Without it, all are measured."""
+    """Time on the device for one operation, such as 2h, shared evenly by its chunks, with what earlier runs spent:
+    problem after problem is measured, in random order, until it is spent; the others are left out. Without it, all
+    are measured."""
     timing: Literal["quick", "standard", "thorough"] = "standard"
     """How long each pair is timed on a GPU, and how strictly it is checked."""
     simulated_deviation: bool = True

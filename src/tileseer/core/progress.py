@@ -61,6 +61,11 @@ class Progress:
         return max(1, min(most, int((self._budget_s - self._spent_s) * self.done / self._spent_s)))
 
     @property
+    def spent_s(self) -> float:
+        """Seconds that were charged so far."""
+        return self._spent_s
+
+    @property
     def is_spent(self) -> bool:
         """Whether the budget is used up; never without one."""
         return self._budget_s is not None and self._spent_s >= self._budget_s

@@ -65,13 +65,15 @@ def write_dataset(
     kernels = pa.concat_tables(build.select(BUILD.names) for build in builds).sort_by("kernel").combine_chunks()
     kernels = kernels.append_column("alias_of", aliases.alias_names(kernels["kernel"].combine_chunks(), stand_ins))
     problems = problems.sort_by("problem_key").combine_chunks()
-    quarantine, parts = [MALFORMED.empty_table()], []
+    quarantine, measured = [MALFORMED.empty_table()], []
     for chunk, receipt in zip(chunks, receipts, strict=True):
         pairs = parquet.read_table(chunk.support, support_table.SCHEMA, bounded=False)
         pairs = pairs.filter(pc.and_(aliases.measured_mask(pairs, stand_ins), support_table.supported(pairs)))
         rows, malformed = _measured_rows(chunk, receipt, pairs)
         quarantine.append(malformed)
-        parts.append(_numbered(rows, pairs, kernels, problems))
+        measured.append((rows, pairs))
+    problems = _without_those_beyond_the_budget(problems, measured)
+    parts = [_numbered(rows, pairs, kernels, problems) for rows, pairs in measured]
     pairs = pa.concat_tables(parts).sort_by([(name, "ascending") for name in ("problem", "kernel", "split_k")])
     recording = _describe(receipts, arch, operation, max(map(library_of, builds), default=""))
     tables = {"problems": problems, "kernels": kernels.replace_schema_metadata(None), "pairs": pairs}
@@ -99,6 +101,19 @@ def _measured_rows(chunk: ChunkFiles, receipt: Receipt, pairs: pa.Table) -> tupl
     if digest_rows(second) != receipt.repeats_sha256:
         raise UserError(f"{second_path}: its rows are not those that {chunk.receipt} vouches for; {advice}")
     return repeats.combined(rows, second), malformed
+
+
+def _without_those_beyond_the_budget(problems: pa.Table, measured: Sequence[tuple[pa.Table, pa.Table]]) -> pa.Table:
+    """Return the problems without those of which pairs were to be measured and none was: nothing is known of them.
+
+    ``measured`` are the rows of each chunk, and the pairs that were to be measured.
+    """
+    keys = problems["problem_key"].cast(pa.string())
+    tried, wanted = (
+        pc.is_in(keys, value_set=pa.concat_arrays([_text(part, "problem_key") for part in parts]))
+        for parts in zip(*measured, strict=True)
+    )
+    return problems.filter(pc.or_(tried, pc.invert(wanted))).combine_chunks()
 
 
 def _numbered(rows: pa.Table, pairs: pa.Table, kernels: pa.Table, problems: pa.Table) -> pa.Table:

@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import RootModel
 
+from tileseer.core import documents
 from tileseer.core.progress import Progress
 from tileseer.measure import receipt
 from tileseer.measure.device import STATUSES, Device, Times
 from tileseer.measure.journal import SCHEMA, Journal, MeasuredBy, journals_in, pair_text, read_journal
 from tileseer.measure.session import Session
+from tileseer.problems import problem_table
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS
 
@@ -38,6 +41,26 @@ class Batch:
         return MeasuredBy(*names, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
+class Spent(RootModel[dict[str, float]]):
+    """Seconds that were spent on measuring, by measurement id."""
+
+
+class SpentTime:
+    """What measuring the pairs of a journal cost, in a file beside it."""
+
+    def __init__(self, journal: Path, measurement_id: str) -> None:
+        """Read what earlier runs spent; ``UserError`` if the file is damaged."""
+        self._path, self._id = journal.with_suffix(".spent.json"), measurement_id
+        self._seconds: dict[str, float] = {}
+        if self._path.is_file():
+            self._seconds = documents.read_document(self._path, Spent).root
+        self.earlier_s = self._seconds.get(measurement_id, 0.0)
+
+    def write(self, seconds: float) -> None:
+        """Write that this run has spent so many seconds so far."""
+        documents.write_document(self._path, Spent(self._seconds | {self._id: round(self.earlier_s + seconds, 1)}))
+
+
 def missing_pairs(pairs: pa.Table, measured: pa.Table) -> pa.Table:
     """Return the pairs without a measurement by this device, or with one while it was throttled or contended only."""
     have = receipt.counted(measured, pairs)
@@ -55,7 +78,7 @@ def fill_journal(batch: Batch, pairs: pa.Table, journal: Journal, budget_s: floa
         return 0
     adopted = rows_of_neighbours(journal.path, missing, batch.by)
     journal.append(adopted)
-    order = order_pairs(batch, missing_pairs(missing, adopted), in_rounds=budget_s is not None)
+    order = order_pairs(batch, missing_pairs(missing, adopted), mixed=budget_s is not None)
     return measure_pairs(batch, *order, journal, budget_s)
 
 
@@ -67,35 +90,36 @@ def rows_of_neighbours(path: Path, pairs: pa.Table, by: MeasuredBy) -> pa.Table:
     return receipt.counted(pa.concat_tables([SCHEMA.empty_table(), *parts]), pairs)
 
 
-def order_pairs(batch: Batch, pairs: pa.Table, in_rounds: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Return the (problem row, candidate row) of pairs: by problem and candidate, or in random order.
+def order_pairs(batch: Batch, pairs: pa.Table, mixed: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Return the (problem row, candidate row) of pairs: in random order, or by problem and candidate.
 
-    ``in_rounds``: one pair of each problem after the other, so that any beginning of the order covers all problems.
+    The latter where the order makes no difference to the device, unless any beginning of it shall be ``mixed``.
     """
     problem, candidate = positions_of(batch.problems, batch.candidates, pairs)
-    if in_rounds:
-        turn = draw_order(problem, candidate, batch.session.settings.seed, in_rounds=True)
-    elif batch.device.order_seed is None:
+    if batch.device.order_seed is None and not mixed:
         turn = np.lexsort((candidate, problem))
     else:
-        turn = draw_order(problem, candidate, batch.device.order_seed, in_rounds=False)
+        held_out = (batch.problems["split"] == problem_table.SPLITS[1]).to_numpy()
+        turn = draw_order(problem, candidate, held_out, batch.session.settings.seed)
     return problem[turn], candidate[turn]
 
 
-def draw_order(problem: np.ndarray, candidate: np.ndarray, seed: int, in_rounds: bool) -> np.ndarray:
-    """Return the positions of n pairs in random order, int [n]: in rounds of a pair each, or problem by problem.
+def draw_order(problem: np.ndarray, candidate: np.ndarray, held_out: np.ndarray, seed: int) -> np.ndarray:
+    """Return the positions of n pairs in random order, int [n], problem by problem; same seed, same order.
 
-    The candidates of a problem follow each other where they can, because they are compared with each other: what drifts
-    in between is small, and the operands are generated once. Same seed, same order.
+    ``held_out`` (bool [P]) are the problems for validation. They are spread evenly among the others, so that any
+    beginning of the order can be learnt from and judged. All candidates of a problem follow each other, because they
+    are compared with each other: what drifts in between is small, and the operands are generated once.
     """
     generator = np.random.default_rng(seed)
+    # The order of the problems does not depend on the pairs: all chunks begin with the same ones.
+    shuffled, turn = generator.permutation(len(held_out)), np.empty(len(held_out))
+    for part in (held_out, ~held_out):
+        own = shuffled[part[shuffled]]
+        turn[own] = (np.arange(len(own)) + 0.5) / max(len(own), 1)
     by_pair = np.lexsort((candidate, problem))
     drawn = by_pair[generator.permutation(len(by_pair))]
-    if in_rounds:
-        turn = pd.Series(problem[drawn]).groupby(problem[drawn]).cumcount().to_numpy()
-    else:
-        turn = generator.permutation(problem.max(initial=0) + 1)[problem[drawn]]
-    return drawn[np.argsort(turn, kind="stable")]
+    return drawn[np.lexsort((problem[drawn], turn[problem[drawn]]))]
 
 
 def positions_of(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -113,8 +137,11 @@ def measure_pairs(
 ) -> int:
     """Measure pairs, append each batch to the journal as soon as it is there, and return the number of measured pairs.
 
-    With a budget no batch is begun after it is spent.
+    With a budget no batch is begun after it is spent; what earlier runs spent on this journal counts.
     """
+    spent = SpentTime(journal.path, batch.by.measurement_id)
+    if budget_s is not None:
+        budget_s = max(budget_s - spent.earlier_s, 0.0)
     flops = implicit_gemm(batch.problems, batch.session.variant)["flops"].to_numpy()
     step = min(PAIRS_BETWEEN_WRITES, batch.device.largest_batch)
     best = 0.0
@@ -127,6 +154,7 @@ def measure_pairs(
             best = max(best, np.nanmax(flops[problem[part]] / times.latency_ms, initial=0.0) * 1e-9)
             failed = int(np.count_nonzero(times.status))
             progress.add(len(times.status), failed, f"{best:,.1f} TFLOPS" if best else "", times.seconds)
+            spent.write(progress.spent_s)
     return progress.done
 
 
