@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many instructions of waves the emulated GPU executes in a CPU second, with its check of races and memory.
 
-Each kernel is compiled (or comes from the cache) and executes all its tiny problems; a kernel's first launch decodes
+Each kernel is compiled (or comes from the cache) and executes its tiny problems; a kernel's first launch decodes
 it. Host code, reference and comparison are not counted.
 """
 
@@ -22,8 +22,8 @@ from tileseer.config.benchmark import Timing
 from tileseer.config.compile import CkSettings
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.measure.emulated_kernels import supported_problems
-from tileseer.measure.emulated_problems import tiny_problems
+from tileseer.measure.emulated_kernels import chosen_problems, supported_problems
+from tileseer.measure.emulated_problems import TinyProblem, tiny_problems
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.emulated_driver import EmulatedDriver
 from tileseer.measure.harness.supervisor import launch_options, problem_numbers
@@ -58,13 +58,22 @@ def executed(library: abi.DriverLibrary, emulated: EmulatedDriver, name: str) ->
         spent += time.process_time() - start
         return execution
 
-    emulated.gpu.launch = timed
-    emulated.opcodes.clear()
     kernel, index = parse(name), library.find_kernel(name.encode())
-    options = abi.ConvOptions(**launch_options(Timing()))
-    for problem, split_k, _ in supported_problems(kernel, tiny_problems(kernel)):
-        numbers = abi.ConvProblem(*problem_numbers(vars(problem), problem.variant, split_k))
+    pairs = supported_problems(kernel, tiny_problems(kernel))
+
+    def launches(pair: TinyProblem, **changes: int) -> list[str]:
+        emulated.bound.clear()
+        numbers = abi.ConvProblem(*problem_numbers(vars(pair.problem), kernel.variant, pair.split_k))
+        options = abi.ConvOptions(**(launch_options(Timing()) | changes))
         library.verify(index, ctypes.byref(numbers), ctypes.byref(options), ctypes.byref(abi.ConvCheck()))
+        return sorted(emulated.bound)
+
+    emulated.is_dry = True
+    chosen = chosen_problems(pairs, [launches(pair, verify_millions=1) for pair in pairs], few=False)
+    emulated.is_dry, emulated.gpu.launch = False, timed
+    emulated.opcodes.clear()
+    for number in chosen:
+        launches(pairs[number])
     return emulated.opcodes.total(), spent
 
 
