@@ -91,8 +91,8 @@ class Library:
     naming: str = ""
     """How another program finds the candidate of a name, a sentence of the page of models."""
     borrowed: tuple[Loss, ...] = ()
-    """What the models of a sibling GPU cost, by rising distance in compute units (``benchmarks/solver_transfer.py``);
-    beyond the last one nothing is lent. Empty where nothing is known."""
+    """What the models of a sibling GPU cost, by rising distance in compute units (``benchmarks/solver_transfer.py``,
+    ``benchmarks/solver_batches.py``); beyond the last one nothing is lent. Empty where nothing is known."""
 
     @property
     def prefix(self) -> str:
