@@ -128,3 +128,10 @@ def test_a_recording_has_the_tables_of_its_operations(folder):
     assert line.startswith(f"own/{operation}/pairs.parquet: there is no such file")
     (line,) = faults(**sections | {"benchmark": {"products": {"gfx950_mi355x": "gfx950_mi350x"}}})
     assert "the device is gfx950_mi355x, but benchmark.products gives gfx950_mi350x" in line
+
+
+def test_the_time_of_measuring_is_told_before_it_starts():
+    operations = ["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"]
+    hour = preflight.measuring_time(check({"benchmark": {"device": "cuda", "budget": "18m"}}), operations)
+    assert "at most 0:54:00" in hour and "0:18:00 for each of 3 operations" in hour
+    assert "without a limit" in preflight.measuring_time(check({}), operations)
