@@ -65,7 +65,7 @@ def main() -> int:
             except (RuntimeError, TypeError, ValueError) as error:
                 row = {"error": f"{type(error).__name__}: {error}"[:1000]}
         row["warnings"] = sorted({str(one.message) for one in caught if "tileseer: " in str(one.message)})
-        row["seconds"] = round(time.monotonic() - start, 1)
+        row["took_s"] = round(time.monotonic() - start, 1)
         rows[name] = row
         print(name, json.dumps(row), flush=True)
         args.output.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
