@@ -14,7 +14,9 @@ from tileseer.core.places import PACKAGE
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import kernel, resources
 from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.costs.coefficients import load_coefficients
+from tileseer.kernels.libraries import check_support
 from tileseer.measure import device as base
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import CODE_OF_TIMES, SimulatedDevice
@@ -92,7 +94,9 @@ def test_truth_is_the_prototypes(product_name, variant):
     )
     truth = np.diag(device(gpu=GPUS[product_name]).truth_us(problems, candidates))
     wanted = pd.to_numeric(rows["truth_us"]).to_numpy(np.float64)
-    np.testing.assert_allclose(truth, wanted, rtol=1e-5)
+    # The prototype splits a reduction into slices that CK Tile refuses.
+    refused = np.diag(check_support(problems, candidates, variant)) == RULES.names.index("slice_of_a_step")
+    np.testing.assert_allclose(truth, np.where(refused, np.nan, wanted), rtol=1e-5)
 
 
 def test_order_subset_and_batches_do_not_change_a_bit():
