@@ -293,7 +293,8 @@ def main():
         runs = Runs(library, emulated, name)
         own = emulated.gpu.launch
         deep = next((problem for problem, *_ in runs.product[::-1] if problem[1] > 1), runs.product[-1][0])
-        for what, spoilt in argument_mutants(emulated, deep):
+        # All at once: each changes the launch as it is now.
+        for what, spoilt in list(argument_mutants(emulated, deep)):
             emulated.gpu.launch = spoilt
             verdict, how = runs.verdict("argument")
             tell(kernel=name, kind="argument", what=what, verdict=verdict, how=how)
