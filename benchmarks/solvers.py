@@ -10,7 +10,7 @@ import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.miopen.features import MIOPEN_FEATURES
-from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.kernels.miopen.solvers import facts_of
 from tileseer.learn.boosting import LEAST_EFFICIENCY, WEIGHT_POWER
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
@@ -42,7 +42,7 @@ def matrix(rows: pd.DataFrame, operation: str, hardware: Hardware) -> np.ndarray
     dims |= {"ndim": np.full(len(rows), 2), "layout": np.zeros(len(rows), np.int64)}
     columns = FEATURES.problem_columns(dims, Operation.parse(operation), hardware)
     values = [np.asarray(feature.values(columns), np.float32) for feature in FEATURES.problem]
-    return np.column_stack([*values, [SOLVERS[name].number for name in rows["solver"]]])
+    return np.column_stack([*values, [facts_of(name).number for name in rows["solver"]]])
 
 
 def fitted(features: np.ndarray, label: np.ndarray, weight: np.ndarray, trees: int) -> lightgbm.Booster:
