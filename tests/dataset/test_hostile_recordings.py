@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
+from tileseer.core.isolation import call_apart
 from tileseer.dataset.dataset import Dataset
 
 ROOT = Path(__file__).parents[2]
@@ -64,3 +65,30 @@ def test_a_row_that_is_there_twice_is_refused(name, sound, tmp_path):
     pq.write_table(pa.concat_tables([table, table[:1]]), path)
     with pytest.raises(UserError, match=rf"{name}.parquet: row {table.num_rows}, "):
         replayed(folder)
+
+
+def bomb(kind, table):
+    """A table of a few KiB whose content takes all memory."""
+    rows = pa.array(np.zeros(4_000_000 if kind == "rows" else 100_000, np.int64))
+    many = table.take(rows) if kind in ("rows", "splits") else table
+    if kind == "splits":
+        at = many.schema.get_field_index("split_k")
+        return many.set_column(at, many.schema.field(at), pa.array(np.arange(1, len(many) + 1), pa.int32()))
+    if kind == "text":
+        codes = pa.array(np.zeros(len(table), np.int32))
+        long = pa.DictionaryArray.from_arrays(codes, pa.array(["x" * 10_000_000]))
+        return table.set_column(table.schema.get_field_index("status"), "status", long)
+    return (
+        table.append_column("reason", pa.array([[{"a": [1] * 1000}] * 10] * len(table))) if kind == "nested" else many
+    )
+
+
+@pytest.mark.parametrize("kind", ["rows", "splits", "text", "nested"])
+def test_a_table_that_grows_is_refused_before_it_takes_memory(kind, sound, tmp_path):
+    folder = tmp_path / "recording"
+    shutil.copytree(sound, folder)
+    path = folder / OPERATION / "pairs.parquet"
+    pq.write_table(bomb(kind, pq.read_table(path)), path)
+    with pytest.raises(UserError, match=str(folder)) as caught:
+        call_apart("the process", path.stat().st_size, lambda: len(replayed(folder).problem))
+    assert str(caught.value).count("\n") == 0

@@ -61,7 +61,8 @@ def read_table(
         # Of a damaged page Arrow says OSError, without the number that an error of the system has.
         if isinstance(error, OSError) and error.errno:
             raise
-        raise UserError(f"{path}: this is no readable Parquet file ({error}); {REMAKE}") from error
+        why = " ".join(str(error).split())
+        raise UserError(f"{path}: this is no readable Parquet file ({why}); {REMAKE}") from error
     check_columns(table, expected or pa.schema([]), path)
     return table
 

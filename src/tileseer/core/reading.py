@@ -26,8 +26,9 @@ def opened(path: Path, most: int) -> Iterator[BinaryIO]:
     state = os.fstat(handle)
     if not stat.S_ISREG(state.st_mode):
         os.close(handle)
-        kind = "a folder" if stat.S_ISDIR(state.st_mode) else "a pipe or a device"
-        raise UserError(f"{path}: is {kind}, no file; write the content into a file and give that")
+        folder, other = "a folder; give a file", "a pipe or a device; give a file with its content"
+        advice = folder if stat.S_ISDIR(state.st_mode) else other
+        raise UserError(f"{path}: is {advice}")
     with os.fdopen(handle, "rb") as stream:
         if state.st_size > most:
             raise UserError(f"{path}: has {state.st_size:,} bytes, of which at most {most:,} are read; split it")

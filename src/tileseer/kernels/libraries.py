@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError
+from tileseer.config.names import arch_hint
+from tileseer.core.errors import UserError, shown
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.ck_tile.library import CK_TILE
 from tileseer.kernels.cudnn.library import CUDNN
@@ -26,8 +27,7 @@ def library_of_arch(arch: str) -> Library:
     for library in reversed(LIBRARIES):
         if fnmatchcase(arch, library.archs):
             return library
-    patterns = ", ".join(library.archs for library in LIBRARIES)
-    raise UserError(f"no kernels for the arch {arch!r}; names of archs are of the forms {patterns}")
+    raise UserError(f"no kernels for the arch {shown(arch)}; {arch_hint(arch)}")
 
 
 def vendor_arch(arch: str) -> str | None:

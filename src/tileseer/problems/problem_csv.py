@@ -26,6 +26,11 @@ def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[st
     """
     missing = [name for name in REQUIRED_DIMS if name not in table]
     if missing:
+        header = table.columns[0]
+        if len(table.columns) == 1 and (sign := next((one for one in ";\t" if one in header), "")):
+            raise UserError(f"{path}: its columns are separated by {sign!r}; write commas")
+        if missing[0].lower() in table:
+            raise UserError(f"{path}: column {missing[0].lower()} is written {missing[0]}; names are {', '.join(DIMS)}")
         raise UserError(f"{path}: column {missing[0]} is missing; needed: {', '.join(REQUIRED_DIMS)}")
     remarks = []
     absent = [name for name in DEFAULT_DIMS if name not in table]

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tileseer.core import documents, parquet
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.kernels import candidates
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceBounds, EvidenceClass
@@ -94,7 +94,7 @@ class Selector:
     @classmethod
     def read(
         cls,
-        models: Path,
+        models: Path | str,
         operation: str,
         arch: str | None = None,
         device: str | None = None,
@@ -106,6 +106,7 @@ class Selector:
         read with it: those of ``device``, by the name that its driver reports, or of the model's own product.
         ``like``: the arch of the GPU's sibling, whose models ``models`` borrows (``serve.borrowing``).
         """
+        models = Path(models)
         source, borrowed = models, None
         if like is not None:
             from tileseer.serve.borrowing import borrow
@@ -253,6 +254,10 @@ class Selector:
         return [row for row in ranked if row["rank"] <= count or row["candidate"] == name]
 
     def _check_operation(self, problem: Problem) -> None:
+        if not isinstance(problem, Problem):
+            raise UserError(
+                f"the problem is {shown(problem)}; make one: Problem.from_dims('forward', 'bf16', N=8, C=64)"
+            )
         operation = f"{problem.variant}_{problem.dtype}"
         if operation != self.spec.operation:
             raise UserError(f"the problem is {operation}, but the model is for {self.spec.operation}")
