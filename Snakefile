@@ -42,7 +42,9 @@ onstart:
     # Snakemake fails on the copy of an updated output that a run left which was killed.
     shutil.rmtree(".snakemake/backups", ignore_errors=True)
     if MEASURED and SETTINGS.arch not in SETTINGS.replays:
-        print(preflight.measuring_time(SETTINGS, ask(recordings.operations_of, SETTINGS, SETTINGS.arch)), flush=True)
+        print(
+            preflight.measuring_time(SETTINGS, ask(recordings.operations_of, SETTINGS, SETTINGS.arch)), flush=True
+        )
 
 
 onsuccess:

@@ -46,7 +46,7 @@ class Stage:
     def run(self) -> int:
         """Run it in the current folder."""
         settings = [] if self.settings is None else ["--settings", json.dumps({self.name: self.settings})]
-        return main_of(self.name)([*self.words.format(root=ROOT).split(), *settings])
+        return main_of(self.name)([*self.words.format(root=ROOT, here=Path.cwd()).split(), *settings])
 
 
 @cache
@@ -108,7 +108,7 @@ STAGES = (
         "benchmark",
         f"--arch gfx950 {OPERATION} --chunk 0 --support made/support.parquet --build made/build.parquet "
         f"--problems made/problems.parquet {PRODUCT} --coefficients config/simulated_device.yaml "
-        '--settings {{"lock":{{"folder":"locks"}}}} --journal journals/0.csv --repeats journals/again/0.csv '
+        '--settings {{"lock":{{"folder":"{here}/locks"}}}} --journal journals/0.csv --repeats journals/again/0.csv '
         "--receipt made/receipt.json",
         ("config/hardware.yaml", "config/simulated_device.yaml"),
         ("made/support.parquet", "made/build.parquet", "made/problems.parquet", "journals/0.1.parquet"),

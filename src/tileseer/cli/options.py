@@ -162,7 +162,7 @@ def evidence_line(evidence: str, efficiency: float | None) -> str:
         "edge": "as far from measured problems as one in ten layers that were left out",
         "outside": "nothing like it was measured, so the order is a guess",
     }
-    published = "none was judged" if efficiency is None else f"mean {efficiency:.1f} % on layers left out"
+    published = "none was evaluated" if efficiency is None else f"mean {efficiency:.1f} % on layers left out"
     return f"evidence: {evidence} ({meaning[evidence]}; {published})"
 
 

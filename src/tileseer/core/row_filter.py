@@ -100,7 +100,7 @@ def _reason_against_kinds(node: ast.AST, known: Vocabulary) -> str:
         for sign, right in zip(node.ops, node.comparators, strict=True):
             choices = right.elts if isinstance(right, ast.Tuple) else [right]
             if isinstance(right, ast.Tuple) != isinstance(sign, ast.In | ast.NotIn) or isinstance(left, ast.Tuple):
-                return "brackets with a comma stand behind in and not in alone"
+                return "a list in brackets is read only after in and not in"
             for one in choices:
                 if reason := _reason_against_pair(left, sign, one, known):
                     return reason

@@ -120,7 +120,7 @@ def recorded(results: Results) -> Iterable[Row]:
         yield from ({"subject": subject, "description": text} for subject, text in recording.description().items())
 
 
-@partial(together, "Drift: models of earlier times of this GPU, layers left out, judged on these times")
+@partial(together, "Drift: models of earlier times of this GPU, layers left out, evaluated on these times")
 def drift(results: Results) -> Iterable[Row]:
     """Yield what models of earlier times are worth on these; nothing where a recording replaced no other."""
     for result in results.operations:
