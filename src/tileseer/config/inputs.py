@@ -6,8 +6,12 @@ from pydantic import Field
 
 from tileseer.config.operations import RULE_SETS
 from tileseer.config.section import Section, SourcePath
+from tileseer.core.tables import expected
 
-RuleSet = Literal[RULE_SETS] | SourcePath  # type: ignore[valid-type]
+RuleSet = Annotated[
+    Literal[RULE_SETS] | SourcePath,  # type: ignore[valid-type]
+    expected(f"the relative path of a table, or one of {', '.join(RULE_SETS)}"),
+]
 
 
 class ConfigsSettings(Section):

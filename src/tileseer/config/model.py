@@ -8,10 +8,13 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from tileseer.config.section import OnlySet, RelativePath, Section
+from tileseer.core.tables import expected
 
 FeatureSet = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Learner = Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+Learner = Annotated[
+    str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"), expected("package.module:Class, or empty")
+]
 
 CV_ROWS_PER_PROBLEM = 64
 """Training rows of each problem in cross-validation."""
