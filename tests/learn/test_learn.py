@@ -64,6 +64,14 @@ def test_an_awful_kernel_counts_where_few_others_were_measured():
     assert (weights[4:] == 0.25).all()
 
 
+def test_where_few_rows_of_a_problem_were_measured_a_handful_of_layers_has_a_leaf():
+    few, many = np.repeat(np.arange(30), 4), np.repeat(np.arange(3), 40)
+    assert boosting.few_rows(few) and not boosting.few_rows(many)
+    settings = samples.changed(min_child_samples=20)
+    usual, of_few = (boosting.parameters(settings, 1, 9999, few) for few in (False, True))
+    assert usual["min_data_in_leaf"] == 20 and of_few["min_data_in_leaf"] == boosting.LEAST_ROWS_OF_A_LEAF
+
+
 def test_sampling_keeps_the_fastest_rows_of_each_problem():
     rng = np.random.default_rng(0)
     data = samples.table_of(rng.random((6, 12)) + 0.1, "train")

@@ -29,6 +29,10 @@ WEIGHT_POWER = 2
 LEAST_WEIGHT = 0.1
 """The rows of a problem weigh at least this together, in equal parts. Where a library offers few kernels, one of them
 may take a thousand times as long as the others; a model that does not learn it picks that kernel for some layers."""
+FEW_ROWS = 6
+"""Rows of a problem, in the mean, below which leaves hold ``LEAST_ROWS_OF_A_LEAF``: a handful of layers has no more."""
+MOST_SPLIT_ONE_BY_ONE = 64
+"""Categories of which a split then takes one: each is a solver of its own kind."""
 ROWS_FOR_FULL_LEAVES = 800
 """Rows to learn from; of fewer, leaves and groups of categories hold fewer: splits between solvers need them."""
 LEAST_ROWS_OF_A_LEAF = 5
@@ -72,7 +76,7 @@ class Boosting:
             np.zeros(len(matrix)),
             feature_name=list(features.names),
             categorical_feature=features.categorical,
-            params=parameters(recipe.settings, recipe.threads, len(matrix)),
+            params=parameters(recipe.settings, recipe.threads, len(matrix), few_rows(dataset.problem)),
             # The trees of a prior read the values.
             free_raw_data=not isinstance(prior, Model),
         ).construct()
@@ -95,14 +99,24 @@ class Boosting:
         return Model(spec, text, pairs.candidates, recipe.features.gpu, recipe.threads)
 
 
-def parameters(settings: TrainingParameters, threads: int, rows: int = ROWS_FOR_FULL_LEAVES) -> dict[str, Any]:
-    """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds."""
+def few_rows(problem: np.ndarray) -> bool:
+    """Return whether problems have few rows each; ``problem`` is that of each row."""
+    return len(problem) < FEW_ROWS * len(np.unique(problem))
+
+
+def parameters(
+    settings: TrainingParameters, threads: int, rows: int = ROWS_FOR_FULL_LEAVES, few: bool = False
+) -> dict[str, Any]:
+    """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds, ``few`` of them of a problem."""
     share, least = min(rows / ROWS_FOR_FULL_LEAVES, 1.0), min(LEAST_ROWS_OF_A_LEAF, settings.min_child_samples)
+    if few:
+        share = 0.0
     return FIXED | {
         "num_leaves": min(settings.num_leaves, max(rows // ROWS_PER_LEAF, LEAST_LEAVES)),
         "learning_rate": settings.learning_rate,
         "min_data_in_leaf": max(round(settings.min_child_samples * share), least),
         "min_data_per_group": max(round(ROWS_OF_A_CATEGORY_GROUP * share), least),
+        **({"max_cat_to_onehot": MOST_SPLIT_ONE_BY_ONE} if few else {}),
         "feature_fraction": settings.feature_fraction,
         "seed": settings.seed,
         "deterministic": True,
@@ -117,7 +131,7 @@ def parameters(settings: TrainingParameters, threads: int, rows: int = ROWS_FOR_
 
 def grow(prepared: Binned, rows: np.ndarray, recipe: Recipe, progress: Progress | None = None) -> lightgbm.Booster:
     """Return trees that learn from some rows of a binned dataset (bool [n]); ``progress`` counts them."""
-    used = parameters(recipe.settings, recipe.threads, prepared.features.num_data())
+    used = parameters(recipe.settings, recipe.threads, prepared.features.num_data(), few_rows(prepared.dataset.problem))
     part = prepared.features.subset(np.flatnonzero(rows).tolist(), params=used)
     problem, efficiency = prepared.dataset.problem[rows], prepared.dataset.efficiency[rows]
     weights, label = weight(problem, efficiency), target(efficiency)
