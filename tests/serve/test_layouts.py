@@ -18,6 +18,7 @@ from tileseer.serve.selector import Selector, ndims
 ARCH, OPERATION = "gfx90a_miopen", "forward_fp32"
 KNOWN = ("NCHW", "NCDHW", "NHWC")
 """Layouts of the recording: none of its 3D problems is NDHWC."""
+RELEASE = "2d1fd997a6fc"
 LAYER = Problem.from_dims("forward", "fp32", N=8, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
 
 
@@ -54,6 +55,18 @@ def test_the_layout_is_learnt_and_no_rule_refuses_what_ran(published):
     assert all(SOLVERS[row["kernel"].partition("_2d_")[2]].nhwc for row in last)
     scores = [{row["candidate"]: row["score"] for row in ranked} for ranked in (first, last)]
     assert any(scores[0][name] != score for name, score in scores[1].items())
+
+
+def test_doors_say_with_what_the_times_were_taken(published, capsys):
+    _, models, _ = published
+    selector = Selector.read(models, OPERATION)
+    said = f"library MIOpen, commit {RELEASE}, date 2024-10-24 or before, driver not known"
+    assert str(selector.spec.taken) == said
+    assert f'times_taken = "{said}"' in (selector.folder / "selector.hpp").read_text()
+    assert said in (models / "README.md").read_text()
+    problem = ["--dtype", "fp32", "--problem", "N=8,C=64,K=64,Hi=56,Wi=56"]
+    assert main.main(["select", str(models), *problem]) == 0
+    assert f"times taken with: {said}" in capsys.readouterr().out
 
 
 def test_the_header_picks_in_both_layouts_what_python_picks(published):
