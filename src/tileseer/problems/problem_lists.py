@@ -19,6 +19,7 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 
 LINE = re.compile(r"\S{,200}(?:MIOpenDriver|ckProfiler)(?:\.exe)?[\"']?\s.{,2000}", re.IGNORECASE)
+PROGRAM = re.compile("MIOpenDriver|ckProfiler", re.IGNORECASE)
 MOST_LINES = 100_000
 LAYOUT_WORDS = (*LAYOUTS, *DEEP_LAYOUTS.values())
 
@@ -70,7 +71,7 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
             # A program logs a convolution each time that it runs.
             texts = (line.decode(errors="replace") for line in stream)
             first = next(texts, "")
-            lines = dict.fromkeys(match[0] for text in (first, *texts) if (match := LINE.search(text)))
+            lines = dict.fromkeys(match[0] for text in (first, *texts) if (match := _line_in(text)))
         if len(lines) > MOST_LINES:
             raise UserError(f"{path}: has more than {MOST_LINES:,} different lines of other programs; split it")
         if not lines:
@@ -88,6 +89,12 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
             except UserError as error:
                 read.refused[str(error).removeprefix("--problem: ")] += 1
     return read
+
+
+def _line_in(text: str) -> re.Match[str] | None:
+    """Return the line of another program in a text, which may be a very long one."""
+    program = PROGRAM.search(text)
+    return program and LINE.search(text, max(0, program.start() - 200), program.end() + 2100)
 
 
 def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
