@@ -41,7 +41,7 @@ class TrainingParameters(Section):
     """Shrinkage of each tree."""
     min_child_samples: int = Field(20, ge=1)
     """Fewest rows in a leaf."""
-    feature_fraction: float = Field(0.7, gt=0, le=1, strict=False)
+    feature_fraction: float = Field(0.5, gt=0, le=1, strict=False)
     """Share of the features that a tree may use."""
     folds: int = Field(5, ge=2)
     """Folds of the cross-validation."""
