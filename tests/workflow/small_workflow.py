@@ -38,9 +38,13 @@ CONFIG = {
         "validation_problems": 0,
     },
     "benchmark": {"seed": 1},
-    "lock": {"folder": "locks"},
     "model": {"overrides": {"n_estimators": 10, "cv_estimators": 5, "folds": 2, "num_leaves": 7}},
 }
+
+
+def small_config(folder: Path) -> dict[str, object]:
+    """Return the configuration of a run in ``folder``, whose locks are its own."""
+    return CONFIG | {"lock": {"folder": str(folder / "locks")}}
 
 
 def layer_table(layers: Iterable[tuple[str, str, int, Mapping[str, int]]]) -> str:
@@ -182,7 +186,7 @@ def lay_out(folder: Path) -> Workflow:
     wanted = [section | {"count": 12} for section in sections if section["name"] in ("dense 3x3", "volumes 3x3x3")]
     (folder / "config/problems/small.yaml").write_text(yaml.safe_dump({"sections": wanted}))
     (folder / "config/problems/small.csv").write_text(SMALL_NETWORKS)
-    (folder / "config/config.yaml").write_text(yaml.safe_dump(CONFIG))
+    (folder / "config/config.yaml").write_text(yaml.safe_dump(small_config(folder)))
     return Workflow(folder)
 
 

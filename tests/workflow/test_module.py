@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 
 import yaml
-from small_workflow import CONFIG, Workflow, lay_out
+from small_workflow import Workflow, lay_out, small_config
 
 THEIR_SNAKEFILE = """
 configfile: "config.yaml"
@@ -36,7 +36,7 @@ def test_a_workflow_that_uses_ours_as_a_module_gets_a_model(tmp_path):
     shutil.rmtree(tmp_path / "vendor/tileseer/profiles")
     theirs = Workflow(tmp_path)
     (tmp_path / "Snakefile").write_text(THEIR_SNAKEFILE.format(names="as kernels_*", **CATALOGUE_FILE))
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tileseer": CONFIG}))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tileseer": small_config(tmp_path)}))
     theirs.make("theirs")
     assert (tmp_path / "part/results/models/gfx950").is_dir()
     assert int((tmp_path / "count.txt").read_text()) > 0
@@ -48,7 +48,7 @@ def test_their_own_table_goes_before_ours(tmp_path):
     lay_out(tmp_path / "vendor/tileseer")
     theirs = Workflow(tmp_path)
     (tmp_path / "Snakefile").write_text(THEIR_SNAKEFILE.format(names="", **ROOT_FILE))
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tileseer": CONFIG}))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tileseer": small_config(tmp_path)}))
     rules = tmp_path / "config/rule_sets/small.yaml"
     rules.parent.mkdir(parents=True)
     rules.write_text("tiles: none\n")

@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 import yaml
-from small_workflow import CONFIG, ROOT
+from small_workflow import ROOT, small_config
 
 SHIPPED = ("Snakefile", "config", "profiles", "workflow")
 PARTS = ("src", "pyproject.toml", "setup.py", "envs", "README.md", "LICENSE", *SHIPPED)
@@ -114,7 +114,7 @@ def test_a_study_runs_the_workflow_of_the_package(installed, made, tmp_path):
     for name in ("config/rule_sets/small.yaml", "config/problems/small.yaml", "config/problems/small.csv"):
         (study / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(world / name, study / name)
-    (study / "config/config.yaml").write_text(yaml.safe_dump(CONFIG))
+    (study / "config/config.yaml").write_text(yaml.safe_dump(small_config(study)))
     model = "results/training/gfx950/forward_bf16/model_tflops.lgbm"
     installed(study, "snakemake", "--cores", "2", model)
     assert (study / model).read_bytes() == (world / model).read_bytes()
