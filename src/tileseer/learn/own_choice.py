@@ -17,7 +17,7 @@ NONE = -1
 """No candidate."""
 WRONG = STATUSES.index("wrong_result")
 LOSS, MOST_LOSERS = 0.02, 0.01
-"""A pick that is slower than the library's own choice by more than this share loses; at most this share of a kind may lose."""
+"""How much slower than the own choice a pick loses, and the share of the picks of a kind that may lose."""
 LARGE_LOSS, MOST_LARGE_LOSERS = 0.05, 0.001
 """The same of a pick that nobody should meet."""
 LEAST_LAYERS = 100
