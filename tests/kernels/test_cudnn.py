@@ -25,7 +25,6 @@ from tileseer.kernels.cudnn.kernel import Plan
 from tileseer.kernels.names import read_kernel_name
 from tileseer.learn import cross_validation, model_files, own_choice, ranking
 from tileseer.learn import training as model_stage
-from tileseer.learn.evidence import NOWHERE
 from tileseer.measure.device import STATUSES
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve import serving as stage
@@ -248,7 +247,7 @@ def test_a_tuned_plan_goes_first_where_it_is_offered(trained, published):
     names = [name for name in trained.model.pool["kernel"] if "_2d_" in name]
     plans = [Plan.parse(name).plan for name in names]
     other = published[1]
-    own = Selector(other.model, other.cuts, other.pruned, other.known, NOWHERE)
+    own = Selector(other.model, other.cuts, other.pruned, other.known, other.evidence.bounds)
     dims = tuple(getattr(problem, name) for name in DIMS)
     own.use_tuned([Choice(dims, names[5], 0.1, 3, "NVIDIA H200", "measured")])
     chosen = own.choose(problem, plans, "cudnn 91900")
