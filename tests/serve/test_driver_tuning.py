@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from help_examples import words
 from published_models import publish_recording
 from stand_in_driver import write_driver
 
@@ -128,3 +129,16 @@ def test_without_a_driver_that_runs_nothing_is_timed(models, tmp_path, tune, cap
     everything, _ = write_driver(tmp_path, faults=dict.fromkeys(solvers(models, layer(5)), "crash"))
     status, told = tune([LINE.format(5)], everything)
     assert status == 1 and told["left_out"][0]["reason"].startswith("no candidate of its short list ran")
+
+
+def test_the_example_of_the_help_text_remembers_choices(models, tmp_path, monkeypatch, capsys):
+    example = words("tileseer tune results/models/gfx942_miopen")
+    driver, _ = write_driver(tmp_path, {solver: 0.5 for solver in solvers(models, layer(5))})
+    example[example.index("--driver") + 1] = str(driver)
+    folder = tmp_path / example[1]
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(models)
+    (tmp_path / "training.log").write_text(LINE.format(5))
+    monkeypatch.chdir(tmp_path)
+    assert main.main(example) == 0
+    assert "measured" in capsys.readouterr().out

@@ -53,7 +53,7 @@ def test_run_shows_a_line_per_job_and_ends_with_what_is_on_disk(copy):
     run = tileseer(copy, "run", "results/models/gfx950", "-R", "dataset")
     assert run.returncode == 0, run.stderr
     lines = [line for line in run.stderr.splitlines() if line.startswith("[")]
-    assert lines[0].startswith("[1/5] dataset gfx950 forward_bf16: the dataset has ") and len(lines) == 5
+    assert lines[0].startswith("[1/6] dataset gfx950 forward_bf16: the dataset has ") and len(lines) == 6
     said = run.stdout.splitlines()
     heads = [line.split(":")[0] for line in said if not line.startswith(" ")]
     assert heads == ["models", "report", "how good", "verdict", "next"]

@@ -36,6 +36,7 @@ ELSEWHERE = {
     "tileseer run results": "workflow/test_replay.py",
     "tileseer ship results/models/sm_90": "workflow/test_replay.py",
     "tileseer select results/models/sm_90": "workflow/test_replay.py",
+    "tileseer tune results/models/gfx942_miopen": "serve/test_driver_tuning.py",
     "tileseer export miopen": "serve/test_miopen_export.py",
     "tileseer torch-report": "pytorch/test_report.py",
     "tileseer crawl --torch": "problems/test_crawl_of_own_model.py",
