@@ -21,6 +21,7 @@ def problem(variant, dtype, **changed):
     ("text", "expected"),
     [
         (f"{HEADER}\n{ROW}\n{ROW}\n", OPERATIONS),
+        ('"' + HEADER.replace(",", '","') + f'"\n{ROW}\n', OPERATIONS),
         (f"{HEADER},direction\n{ROW},forward\n", ("forward_bf16", "forward_fp16")),
         (f"{HEADER},variant,dtype\n{ROW},bwd_data,bf16\n{ROW},bwd_weight,bf16\n", ("bwd_data_bf16",)),
         (LINE.format(1), ("forward_bf16",)),
@@ -42,6 +43,8 @@ def test_the_operations_of_a_row_are_those_it_names_or_all(tmp_path, text, expec
         (f"{HEADER},dtype\n{ROW},fp32\n", "there is no problem of forward_bf16"),
         (f"{HEADER}\n8,64,0,28,14,3,3\n", "line 2"),
         ("N,C\n8,64\n", "column K is missing"),
+        (f"{HEADER}\n{ROW}\n".replace(",", ";"), "separated by ';'; write commas"),
+        (f"{HEADER}\n{ROW}\n".lower(), "column n is written N"),
         (LINE.format(8), "MIOpenDriver -F '8'"),
         ("Epoch 1, loss 0.5\nEpoch 2, loss 0.4\n", "has no line of MIOpenDriver or ckProfiler"),
         (f"{HEADER},layout\n{ROW},NCDHW\n", "line 2: layout NCDHW: a 3D problem without depth"),

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from tileseer.core.csv_files import FIRST_LINE, read_csv
@@ -70,12 +71,12 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
         with opened(path, LARGEST_TABLE) as stream:
             # A program logs a convolution each time that it runs.
             texts = (line.decode(errors="replace") for line in stream)
-            first = next(texts, "")
-            lines = dict.fromkeys(match[0] for text in (first, *texts) if (match := _line_in(text)))
+            first = next((text for text in texts if text.strip()), "")
+            lines = dict.fromkeys(match[0] for text in chain([first], texts) if (match := _line_in(text)))
         if len(lines) > MOST_LINES:
             raise UserError(f"{path}: has more than {MOST_LINES:,} different lines of other programs; split it")
         if not lines:
-            if not {"N", "C"} & {word.strip().lstrip("\ufeff") for word in first.split(",")}:
+            if not _is_header(first):
                 raise UserError(
                     f"{path}: has no line of MIOpenDriver or ckProfiler, and its first line is no header with columns "
                     f"{', '.join(problem_csv.REQUIRED_DIMS)}"
@@ -95,6 +96,12 @@ def _line_in(text: str) -> re.Match[str] | None:
     """Return the line of another program in a text, which may be a very long one."""
     program = PROGRAM.search(text)
     return program and LINE.search(text, max(0, program.start() - 200), program.end() + 2100)
+
+
+def _is_header(text: str) -> bool:
+    """Return whether a line names two dimensions, however written and separated: ``_of_csv`` says what is wrong."""
+    words = set(re.findall(r"\w+", text.lower()))
+    return len(words.intersection(name.lower() for name in problem_csv.REQUIRED_DIMS)) > 1
 
 
 def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
