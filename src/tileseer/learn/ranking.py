@@ -104,17 +104,16 @@ class Scored:
     @cached_property
     def picked(self) -> np.ndarray:
         """Efficiency of the picks, float64 [R]."""
-        return self.reached(self.picks)
+        return self._reached(self.picks)
 
     def fastest_of(self, count: int) -> np.ndarray:
         """Return the efficiency of the fastest of the first ``count`` candidates and what runs untimed, [R]."""
         order = np.argsort(np.where(self.pool, -self.scores, np.inf), axis=1, kind="stable")[:, :count]
         known = self.pool & np.isfinite(self.scores)
         reached = np.take_along_axis(np.where(known, self.achieved, 0.0), order, axis=1)
-        return np.maximum(reached.max(axis=1), self.reached(self.untimed))
+        return np.maximum(reached.max(axis=1), self._reached(self.untimed))
 
-    def reached(self, candidate: np.ndarray) -> np.ndarray:
-        """Return the efficiency of a candidate for each problem (int [R]), float64 [R]; 0 where it was not offered."""
+    def _reached(self, candidate: np.ndarray) -> np.ndarray:
         rows = np.arange(len(self.rows))
         return np.where((candidate >= 0) & self.pool[rows, candidate], self.achieved[rows, candidate], 0.0)
 

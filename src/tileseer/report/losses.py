@@ -8,7 +8,7 @@ from tileseer.report import kernels, tables
 from tileseer.report.measured import records, short
 from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Row, each_operation, together
-from tileseer.serve.evaluation import LayerEvaluation, Part
+from tileseer.serve.evaluation import EvidencePart, LayerEvaluation
 from tileseer.serve.layer_kinds import KindPart
 
 PARTS_OF_A_KIND = 3
@@ -34,10 +34,10 @@ def networks(results: Results) -> Iterable[Row]:
         }  # fmt: skip
 
 
-def _parts(result: OperationResult) -> Iterator[tuple[str, Part | KindPart, float]]:
+def _parts(result: OperationResult) -> Iterator[tuple[str, EvidencePart | KindPart, float]]:
     """Yield each part of the layers, and its share of the loss relative to the possible mean; the greatest first."""
     shipped = result.evaluation
-    kinds: tuple[Mapping[str, Part | KindPart], ...] = (
+    kinds: tuple[Mapping[str, EvidencePart | KindPart], ...] = (
         {f"kind of layer: {name}": part for name, part in shipped.by_kind.items()},
         {f"evidence: {name}": part for name, part in shipped.by_evidence.items()},
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -95,18 +95,13 @@ class LibraryComparison(Document):
     """Share of the picks that take 2 % longer than the library, percent."""
 
 
-class Part(Document):
-    """The picks of some of the layers."""
+class EvidencePart(Document):
+    """The picks of one class of evidence."""
 
     layers: int
     efficiency: Summary
     possible: Summary
     """As ``Evaluation.possible``."""
-
-
-class EvidencePart(Part):
-    """The picks of one class of evidence."""
-
     share: float
     """Of the layers, percent."""
     by_time: float
@@ -294,18 +289,13 @@ def evaluate_picks(
     names = dataset.candidates["candidate"].to_numpy()
     chosen = np.where(scored.picks >= 0, names[scored.picks], "")
 
-    def part(rows: np.ndarray) -> dict[str, Any]:
-        one = scored.picked[rows]
-        return {"layers": len(one), "efficiency": Summary.of(one), "possible": Summary.of(possible[rows])}
-
     def by_time(rows: np.ndarray) -> float:
         times = weight[rows] * best[rows], weight[rows] * taken[rows]
         return efficiency.percent(_ratio(times[0][ran[rows]].sum(), times[1].sum()))
 
     bounds = calibrated_bounds(dataset)
     classes = held_out_classes(dataset, scored.rows, scored.fold, bounds)
-    each = [(name, classes == place) for place, name in enumerate(EVIDENCE_CLASSES)]
-    evidence = [(name, rows, by_time(rows)) for name, rows in each if rows.any()]
+    evidence = [(name, classes == place) for place, name in enumerate(EVIDENCE_CLASSES)]
     kinds = layer_kinds(evaluated)
     own = own_choice.library_choices(dataset)
     return Evaluation(
@@ -324,8 +314,15 @@ def evaluate_picks(
         by_time=by_time(np.ones(len(evaluated), bool)),
         by_kind=parts_by_kind(scored, kinds, possible, (weight * best).to_numpy()),
         by_evidence={
-            name: EvidencePart.model_validate(part(rows) | {"share": efficiency.percent(rows.mean()), "by_time": time})
-            for name, rows, time in evidence
+            name: EvidencePart(
+                layers=int(rows.sum()),
+                efficiency=Summary.of(scored.picked[rows]),
+                possible=Summary.of(possible[rows]),
+                share=efficiency.percent(rows.mean()),
+                by_time=by_time(rows),
+            )
+            for name, rows in evidence
+            if rows.any()
         },
         evidence=bounds,
         networks=_networks(uses, best, taken, missing.index),
@@ -336,14 +333,17 @@ def evaluate_picks(
             **{name: Summary.of(values) for name, values in floor.items()},
         ),
         libraries=[one for name in context.libraries if (one := _beside(str(name), context.libraries[name], taken))],
-        harm={}
-        if own is None
-        else harm_by_kind(scored.reached(own[scored.rows]), scored.picked, scored.picks != own[scored.rows], kinds),
+        harm={} if own is None else _harm(scored, own[scored.rows], kinds),
         picks={
             key: Pick(candidate=name, efficiency=efficiency.percent(value))
             for key, name, value in sorted(zip(evaluated.index, chosen.tolist(), scored.picked, strict=True))
         },
     )
+
+
+def _harm(scored: Scored, own: np.ndarray, kinds: np.ndarray) -> dict[str, Harm]:
+    """Return the harm of the picks beside the library's own choices, int [R], offered by the model or not."""
+    return harm_by_kind(scored.achieved[np.arange(len(own)), own], scored.picked, scored.picks != own, kinds)
 
 
 def _worst(scored: Scored, chosen: np.ndarray, model: Model | None) -> list[LayerEvaluation]:
