@@ -158,7 +158,7 @@ def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):
     assert len(both.out_of_fold) == len(trained.out_of_fold)
     # A layer in both types is one: no model is judged on a layer that it has learnt in the other type.
     pairs = both.prepared.pairs
-    fold = cross_validation.deal(pairs, 3, seed=1)
+    fold = cross_validation.deal(pairs.problems["layer_family"].to_numpy(), pairs.problem, 3, seed=1)
     half = len(data.problems)
     assert (fold[:half] == fold[half:]).all() and (fold >= 0).sum() > 30
 

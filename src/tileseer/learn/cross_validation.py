@@ -57,7 +57,7 @@ class Prepared:
 def cross_validate(prepared: Prepared) -> CrossValidation:
     """Cross-validate small models; the picks are among the candidates that the published model offers."""
     pairs, settings = prepared.pairs, prepared.recipe.settings
-    fold = deal(pairs, settings.folds, settings.seed)
+    fold = deal(pairs.problems["layer_family"].to_numpy(), pairs.problem, settings.folds, settings.seed)
     scores = out_of_fold(prepared, fold, prepared.recipe.small)
     offered = np.where(prepared.recipe.offers(pairs), scores, -np.inf)
     rows = np.flatnonzero(np.isfinite(offered).any(axis=1))
@@ -84,15 +84,14 @@ def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: 
     return assigned
 
 
-def deal(pairs: Dataset, folds: int, seed: int, layer: np.ndarray | None = None) -> np.ndarray:
-    """Return the fold of each problem with pairs, int [P], the others' is ``NO_FOLD``; folds share no ``layer``.
+def deal(layer: np.ndarray, problem: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Return the fold of each problem, int [P], of those without rows ``NO_FOLD``; folds share no ``layer``, text [P].
 
-    ``layer`` (text [P]) is by default the problem at any batch size.
+    ``problem`` (int [n]) is the problem of each row, of which folds get about the same number.
     """
-    layer = pairs.problems["layer_family"].to_numpy() if layer is None else layer
-    layers, number, sizes = np.unique(layer[pairs.problem], return_inverse=True, return_counts=True)
-    fold = np.full(len(pairs.problems), NO_FOLD)
-    fold[pairs.problem] = assign_folds(layers.tolist(), sizes.tolist(), folds, seed)[number]
+    layers, number, sizes = np.unique(layer[problem], return_inverse=True, return_counts=True)
+    fold = np.full(len(layer), NO_FOLD)
+    fold[problem] = assign_folds(layers.tolist(), sizes.tolist(), folds, seed)[number]
     return fold
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tileseer.core.documents import Document
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn.cross_validation import LAYER_FOLDS, NO_FOLD, assign_folds
+from tileseer.learn.cross_validation import LAYER_FOLDS, deal
 from tileseer.learn.own_choice import grouping
 from tileseer.problems.implicit_gemm import tensor_elements
 from tileseer.problems.problem_rows import columns_of_frame
@@ -149,12 +149,9 @@ def compared_candidates(dataset: Dataset) -> np.ndarray:
 def calibrated_bounds(dataset: Dataset) -> EvidenceBounds:
     """Return the bounds by training layers that are left out, at any batch size; zeros where there are too few."""
     rows = np.flatnonzero(dataset.trains & (compared_candidates(dataset) >= LEAST_COMPARED))
-    layers, number, sizes = np.unique(
-        dataset.problems["layer_family"].to_numpy()[rows], return_inverse=True, return_counts=True
-    )
-    folds = min(LAYER_FOLDS, len(layers))
-    fold = np.full(len(dataset.problems), NO_FOLD)
-    fold[rows] = assign_folds(layers.tolist(), sizes.tolist(), folds, seed=0)[number]
+    layer = dataset.problems["layer_family"].to_numpy()
+    folds = min(LAYER_FOLDS, len(np.unique(layer[rows])))
+    fold = deal(layer, rows, folds, seed=0)
     squares = np.zeros(0, np.int64)
     for one in range(folds if folds > 1 else 0):
         if len(squares) < ENOUGH_LEFT_OUT:

@@ -38,7 +38,7 @@ def left_out(dataset: Dataset, recipe: Recipe) -> Scored:
     pairs = training_pairs(dataset)
     problems = len(np.unique(pairs.problem))
     judged = max(LEAST_JUDGED_FOLDS, math.ceil(ENOUGH_JUDGED_PROBLEMS * LAYER_FOLDS / problems))
-    fold = deal(pairs, LAYER_FOLDS, recipe.settings.seed, _layers(pairs.problems))
+    fold = deal(_layers(pairs.problems), pairs.problem, LAYER_FOLDS, recipe.settings.seed)
     fold[fold >= judged] = NO_FOLD
     scores = out_of_fold(Prepared.by(recipe, pairs), fold, recipe)
     return ranking.score_ranking(dataset, scores, own_choice.offered(pairs) & recipe.offers(pairs), fold)

@@ -28,16 +28,14 @@ NEVER = 100.0
 """A lead that no score has."""
 MARGINS = (*np.linspace(0.0, 2.0, 201).round(6).tolist(), NEVER)
 """Among these is the least lead in score, a logarithm of time, with which a candidate replaces the own choice."""
-GROUPINGS = ("dense", "depthwise", "grouped")
-"""Problems without groups, with a channel a group, with several."""
 CHANNELS_OF_FEW = 16
 """A layer of fewer channels, or kernels, has few."""
-MARGIN_KINDS = (*GROUPINGS, "few channels", "matrix product")
+MARGIN_KINDS = ("dense", "depthwise", "grouped", "few channels", "matrix product")
 """Kinds of problems, each with a margin of its own. The last two are dense: few channels, or an image of one pixel."""
 
 
 def grouping(groups: np.ndarray, channels: np.ndarray) -> np.ndarray:
-    """Place in ``GROUPINGS`` of problems with these groups and channels, int [P]."""
+    """Return 0 for problems without groups, 1 for those with one channel a group, 2 for others, int [P]."""
     return np.where(groups == 1, 0, np.where(groups == channels, 1, 2))
 
 

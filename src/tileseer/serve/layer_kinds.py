@@ -8,12 +8,11 @@ import pandas as pd
 from tileseer.core.documents import Document
 from tileseer.learn import efficiency
 from tileseer.learn.model_schema import Summary
+from tileseer.learn.own_choice import CHANNELS_OF_FEW
 from tileseer.learn.ranking import Scored
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS, LAYOUTS
 
-CHANNELS_OF_FEW = 16
-"""A layer of fewer input channels is a first layer, one of fewer output channels has few outputs."""
 FLOP_OF_SMALL = 5e7
 """A layer of less useful work is small: a GPU needs less than a microsecond for its arithmetic."""
 
@@ -48,9 +47,7 @@ def layer_kinds(problems: pd.DataFrame) -> np.ndarray:
     """Return the kind of each layer: the first that fits of NHWC (beside NCHW), depthwise, grouped, and so on."""
     p = {name: problems[name].to_numpy() for name in DIMS}
     taps = p["Z"] * p["Y"] * p["X"]
-    flop = (
-        implicit_gemm(problems, str(problems["variant"].iloc[0]))["flops"].to_numpy() if len(problems) else np.array([])
-    )
+    flop = implicit_gemm(problems, problems["variant"].iloc[0])["flops"].to_numpy()
     last = problems["layout"].to_numpy() == LAYOUTS[1] if "layout" in problems else np.zeros(len(problems), bool)
     kinds = {
         LAYOUTS[1]: last & ~last.all(),
