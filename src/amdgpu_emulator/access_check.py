@@ -90,7 +90,7 @@ class UnwrittenLoad:
         return f"{self.kernel}: {self.access} takes {what} that nothing has written"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Record:
     """What one instruction of some waves touched in one allocation."""
 

@@ -117,8 +117,11 @@ class EmulatedGpu:
 
 
 def _address(number: int, size: int) -> int:
-    """Return where a buffer begins, so that a multiple of 4 GiB lies in its middle: an address has two words."""
-    return _BUFFERS + (number + 1) * _STRIDE - (size // 2 // 256 * 256 or min(size // 2, 16))
+    """Return where a buffer begins, so that a multiple of 4 GiB lies in its middle: an address has two words.
+
+    It is aligned as vectors of 16 bytes need it, so that a buffer below 32 bytes begins at the multiple.
+    """
+    return _BUFFERS + (number + 1) * _STRIDE - (size // 2 // 256 * 256 or size // 2 // 16 * 16)
 
 
 def _bytes_of(argument: Array, number: int) -> Array:

@@ -1,5 +1,6 @@
 """One launch: workgroups and their waves, in an order drawn from a seed."""
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -42,7 +43,7 @@ class Dispatch:
     def execute(self, memory: GlobalMemory, seed: int) -> None:
         """Execute all workgroups. With seed 0 waves run in lock step, and accesses wait as long as they may."""
         rng = np.random.default_rng(seed)
-        count = int(np.prod(self.grid))
+        count = math.prod(self.grid)
         for place, number in enumerate(rng.permutation(count) if seed else range(count)):
             x, rest = int(number) % self.grid[0], int(number) // self.grid[0]
             group = (x, rest % self.grid[1], rest // self.grid[1])
@@ -51,7 +52,7 @@ class Dispatch:
     def _run_workgroup(
         self, number: tuple[int, int, int], not_run: int, memory: GlobalMemory, rng: np.random.Generator | None
     ) -> None:
-        count = -(-int(np.prod(self.block)) // LANES)
+        count = -(-math.prod(self.block) // LANES)
         group = Workgroup(number, count, self.most_instructions, not_run)
         lds_bytes = self.kernel.lds_bytes + self.dynamic_lds
         lds = Allocation(_poison(lds_bytes), "the LDS of a workgroup", is_written=False)

@@ -67,6 +67,21 @@ def execute_whole(code, seed=0, groups=3, threads=256, lds=1024, out_words=None,
     return out, code_object.launch("exchange", [groups], [threads], [out], seed=seed, **options)
 
 
+def test_a_buffer_of_one_word_is_aligned_for_a_scalar_load():
+    code = b"".join([
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX2, sbase=4, sdata=12, imm=1),
+        WAIT,
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORD, sbase=6, sdata=16, imm=1),
+        WAIT,
+        encode("VOP1", VOP1.V_MOV_B32_E32, src0=12, vdst=2),
+        encode("VOP1", VOP1.V_MOV_B32_E32, src0=128, vdst=1),
+        encode("GLOBAL", GLOBAL.GLOBAL_STORE_DWORD, addr=1, saddr=12, data=2),
+        END,
+    ])  # fmt: skip
+    out, races = execute(code, groups=1, threads=1, out_words=1)
+    assert races == [] and out[0] % 16 == 0  # the low word of its own address
+
+
 def test_threads_exchange_through_lds_in_every_order_and_need_the_barrier():
     want = np.tile((np.arange(256) - 64) % 256, 3)
     assert all((execute(exchange(BARRIER), seed)[0] == want).all() for seed in range(6))

@@ -11,6 +11,8 @@ from amd_instructions import encode
 from tinygrad.runtime.autogen.amd.cdna import ins
 
 from amdgpu_emulator import EmulationHang, UnsupportedInstruction, decoder, load
+from amdgpu_emulator.access_check import Record
+from amdgpu_emulator.publication import Event, Fence, Publication
 
 NOP = encode("SOPP", ins.SOPPOp.S_NOP)
 THREADS, GROUPS = 256, 3
@@ -87,3 +89,23 @@ def test_a_wait_for_a_workgroup_that_has_not_run_is_not_executable(arch):
     kernel = without(code, "publish", "GLOBAL_STORE_DWORD")
     with pytest.raises(EmulationHang, match=r"does not end: it is in the loop from .* \(publish.hip:20\)"):
         kernel.launch("publish", [2], [THREADS], [data, flag, out], most_instructions=20_000)
+
+
+def test_what_whole_waves_publish_is_passed_on_from_workgroup_to_workgroup():
+    def record(group, what, number):
+        waves, places = np.zeros(64, np.int64), 4 * np.arange(64)
+        return Record((group, 0, 0), waves, places, 4, 0, what, (0, 0), False, number, 10 * group + number)
+
+    # Each workgroup adds to 64 counters of an allocation, acquires, and adds to those of the next one.
+    counters = {
+        "a": [record(0, "atomic", 1), record(1, "atomic", 0)],
+        "b": [record(0, "atomic", 2), record(1, "atomic", 1)],
+        "c": [record(1, "atomic", 2), record(2, "atomic", 0)],
+    }
+    fences = [
+        Fence(False, (1, 0, 0), frozenset([0]), (0, 0), 2, 12),
+        Fence(False, (2, 0, 0), frozenset([0]), (0, 0), 1, 21),
+    ]
+    published, load_ = Publication(counters, fences, writes_back=False), Event(record(2, "load", 2), 0)
+    assert published.orders(Event(record(0, "store", 0), 0), load_)
+    assert not published.orders(Event(record(1, "store", 3), 0), load_)  # after all that it released

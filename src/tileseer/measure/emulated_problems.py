@@ -17,7 +17,7 @@ TALL, WIDE = (6, 3), (3, 4)
 differ in length: the two grids have whole and partial groups, and longer and shorter parts."""
 SLICES = 2
 GRIDS = ("many rows of tiles", "many columns of tiles")
-"""What ``quick`` executes for each instance, besides what launches it at all."""
+"""What ``few`` executes of each instance; what launches it only otherwise comes on top (``Emulation.few``)."""
 
 
 class TinyProblem(NamedTuple):

@@ -31,6 +31,11 @@ _INSTANCE = re.compile(r"(?:Lb[01]E)?LNS_10TailNumberE\d+E|memory_operation_enum
 """Where the mangled name of a CK Tile kernel has the loop, its tail, and whether the result is set or added."""
 _TAILS = ("odd", "even", "one", "two", "three", "four", "five", "six", "seven", "empty", "full")
 """``ck_tile::TailNumber``."""
+_STATUSES = {
+    EmulationHang: "hang", UnsupportedInstruction: "not_executable", EmulationFault: "crash",
+    Exception: "not_executable",
+}  # fmt: skip
+"""What a launch that failed says of its kernel, by the first class that the exception is of."""
 _BIND = CFUNCTYPE(c_int, c_char_p, c_void_p, POINTER(c_uint), c_size_t, POINTER(c_void_p), POINTER(c_char))
 _RUN = CFUNCTYPE(c_long, c_int, POINTER(c_char))
 _ALLOCATED = CFUNCTYPE(None, c_void_p, c_size_t)
@@ -154,11 +159,7 @@ class EmulatedDriver:
     def _failure(self, error: Exception, kernel: str, message: Any) -> int:
         """Give the caller, which is C, the reason: it comes back as a fault of the device."""
         kind = "" if isinstance(error, EmulationFault) else f"{type(error).__name__} in the emulator: "
-        self.failed = "crash" if isinstance(error, EmulationFault) else "not_executable"
-        if isinstance(error, EmulationHang):
-            self.failed = "hang"
-        elif isinstance(error, UnsupportedInstruction):
-            self.failed = "not_executable"
+        self.failed = next(status for type_, status in _STATUSES.items() if isinstance(error, type_))
         # Names of kernels are longer than a message.
         text = f"{kind}{error} (kernel {kernel})".encode("ascii", "backslashreplace")[: _MESSAGE_BYTES - 1]
         ctypes.memmove(message, text + b"\0", len(text) + 1)
