@@ -107,6 +107,7 @@ def test_a_pickled_model_runs_in_a_new_process(enabled, offer, convolution, x, t
 def test_wrong_arguments_have_pytorchs_message(enabled, convolution, x):
     for options, message in [
         ({"stride": 0}, "non-positive stride"),
+        ({"stride": []}, "stride"),
         ({"padding": -1}, "negative padding"),
         ({"dilation": 0}, "dilation"),
         ({"groups": 3}, "groups|divisible"),

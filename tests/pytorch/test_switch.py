@@ -107,6 +107,10 @@ def test_plans_are_kept_up_to_a_bound_and_come_back_when_known(enabled, compiled
             for _ in range(3):
                 module(image(1, 8, size, size))
         assert compiled.counts() == (2, 2) and len(chooser.choices.plans) == 3
+        monkeypatch.setattr(chooser, "_picked", lambda call, problem: pytest.fail("it was chosen before"))
+        for _ in range(3):
+            module(image(1, 8, 5, 5))
+        assert compiled.counts() == (2, 2)
 
 
 def test_the_next_process_makes_the_same_choices_at_once(enabled, compiled, image, layer, tmp_path):
@@ -141,6 +145,10 @@ def test_processes_add_to_one_file(tmp_path):
         lambda text: text.replace("\tdefault\t", "\tmany\t"),
         lambda text: text.replace("# model", "# another"),
         lambda text: text.replace("operation", "place"),
+        lambda text: text.replace("\nforward_bf16\t", "\nsideways_bf16\t"),
+        lambda text: text.replace("\teng1\n", "\teng1_k2\n"),
+        lambda text: text.replace("\t5\t", f"\t{1 << 70}\t"),
+        lambda text: text + "forward_bf16\n",
     ],
 )
 def test_a_damaged_file_of_choices_is_replaced(enabled, compiled, image, layer, tmp_path, damage):
@@ -213,6 +221,18 @@ def test_an_error_of_the_chooser_ends_no_program(enabled, compiled, image, layer
     with enabled(verify=2), torch.no_grad(), pytest.warns(UserWarning, match="ZeroDivisionError.*PyTorch's own choice"):
         for _ in range(3):
             module(x)
+
+
+def test_an_error_while_models_are_read_ends_no_program(enabled, compiled, image, layer):
+    class WithoutThreads(CpuChooser):
+        def read_ahead(self):
+            raise RuntimeError("can't start new thread")
+
+    module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
+    with enabled(kind=WithoutThreads), torch.no_grad(), pytest.warns(UserWarning, match="can't start new thread"):
+        for planned in (0, 0, 1):
+            module(x)
+            assert compiled.counts() == (1, planned)
 
 
 def test_ctrl_c_while_choosing_reaches_the_program(enabled, image, layer, monkeypatch):
@@ -344,6 +364,17 @@ def test_enabling_within_enabling_comes_back(enabled, compiled, image, layer):
         assert switch._active is outer
         module(x)
         assert compiled.counts() == (1, 0)
+
+
+def test_a_model_that_is_missing_leaves_the_enabled_one(enabled, monkeypatch, tmp_path):
+    with enabled() as outer:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.version, "cuda", "12.8")
+        monkeypatch.setattr(torch.backends.cudnn, "is_available", lambda: True)
+        monkeypatch.setattr(switch.extension, "load", lambda: outer.extension)
+        with pytest.raises(UserError, match="missing"), switch.enabled(tmp_path / "missing"):
+            pass
+        assert switch._active is outer
 
 
 def test_without_a_gpu_one_sentence(model, monkeypatch):

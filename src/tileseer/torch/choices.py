@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
 from tileseer.core import atomic, locks
 from tileseer.core.errors import UserError
-from tileseer.problems.problem import DIMS
+from tileseer.problems.problem import DIMS, Problem
 
 PYTORCH = ""
 """In the place of a plan: PyTorch's own choice."""
+PLAN = re.compile(r"(eng\d+(_k\d+=\d+)*)?", re.ASCII)
+"""An engine and its knobs by cuDNN's numbers, or ``PYTORCH``."""
 BENCHMARK = {"default": False, "benchmark": True}
 """What PyTorch's own choice is: a word of the file to ``torch.backends.cudnn.benchmark``."""
 HEADER = ("operation", "device", "pytorch", *DIMS, "plan")
@@ -28,7 +31,7 @@ class Key(NamedTuple):
 
 
 class Choices:
-    """The plans of a file and of this process; a plan is a library's name of it, or ``PYTORCH``.
+    """The plans of a file and of this process; a plan is cuDNN's name of it, or ``PYTORCH``.
 
     ``identity`` is the first line of the file: what the choices depend on beside their keys.
     """
@@ -83,12 +86,13 @@ class Choices:
             raise UserError(f"{self.path}, line 2: the columns are not {', '.join(HEADER)}")
         plans = {}
         for number, line in enumerate(lines, 3):
-            operation, device, word, *rest = line.split("\t")
             try:
-                dims = tuple(map(int, rest[:-1]))
-                if len(dims) != len(DIMS):
-                    raise ValueError(f"{len(dims)} dimensions, not {len(DIMS)}")
-                plans[Key(operation, device, BENCHMARK[word], dims)] = rest[-1]
-            except (KeyError, ValueError, IndexError) as error:
+                operation, device, word, *dims, plan = line.split("\t")
+                variant, _, dtype = operation.rpartition("_")
+                problem = Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, dims), strict=True)))
+                if not PLAN.fullmatch(plan):
+                    raise ValueError(f"{plan!r} is no plan")
+                plans[Key(operation, device, BENCHMARK[word], problem.dims)] = plan
+            except (KeyError, ValueError, UserError) as error:
                 raise UserError(f"{self.path}, line {number}: {error}") from error
         return plans

@@ -59,14 +59,14 @@ class Chooser:
 
     def prepare(self) -> None:
         """Let the kernels of PyTorch's convolution ask here, with what is known already."""
-        self.extension.use(self.choose, self.begin, SHAPES_KEPT)
+        self.extension.use(self.choose, self.read_ahead, SHAPES_KEPT)
         for key, plan in self.choices.plans.items():
             variant, _, dtype = key.operation.rpartition("_")
             for number, name in self._devices().items():
                 if name == key.device:
                     self.extension.know(number, VARIANTS.index(variant), dtype, key.benchmark, key.dims, plan)
 
-    def begin(self) -> None:
+    def read_ahead(self) -> None:
         """Read the models while the program has other things to do, since a shape came for the second time."""
         threading.Thread(target=self._read_selectors, daemon=True).start()
 
@@ -101,8 +101,11 @@ class Chooser:
         if reason := self._unsupported(operation, call.device):
             return self._leave(reason)
         problem = Problem.from_dims(VARIANTS[call.direction], call.dtype, **dict(zip(DIMS, call.dims, strict=True)))
+        key = Key(operation, self._devices()[call.device], call.benchmark, problem.dims)
+        if (known := self.choices.plans.get(key)) is not None:  # forgotten since, or of another GPU of this name
+            return known
         plan = self._timed(call, problem) if self.verify else self._picked(call, problem)
-        self.choices.add(Key(operation, self._devices()[call.device], call.benchmark, problem.dims), plan)
+        self.choices.add(key, plan)
         return plan
 
     def _timed(self, call: Any, problem: Problem) -> str:

@@ -169,7 +169,7 @@ def report(network: Path, models: Path, dtype: str, trained: bool) -> Report:
         raise UserError(f"{models}: there is no model of {missing[0]}")
     folders = {name: models / index.operations[name].folder for name in operations}
     selectors = {name: Selector.read(models, name) for name in operations}
-    cudnn = _lister([selector.library for selector in selectors.values()])
+    cudnn = _lister([selector.library for selector in selectors.values() if selector.library])
     layers, listed, known = [], 0, 0
     gpu = documents.read_document(
         models / next(iter(index.operations.values())).folder / model_files.HARDWARE, Hardware
@@ -206,12 +206,14 @@ def record(network: Path, dtype: str, trained: bool) -> _Calls:
     return calls
 
 
-def _lister(libraries: Sequence[str | None]) -> Cudnn:
+def _lister(libraries: Sequence[str]) -> Cudnn:
     """Return the cuDNN that is installed; ``UserError`` names the package that lists the model's own plans."""
-    wanted = package_of_version(next(iter(libraries), "cudnn 91900"), torch.version.cuda)
     try:
         return Cudnn()
     except UserError as error:
+        if not libraries:
+            raise
+        wanted = package_of_version(libraries[0], torch.version.cuda)
         raise UserError(f"{error}; the model's own version is: pip install {wanted}") from error
 
 
@@ -261,6 +263,7 @@ def _pytorch_over_first(folder: Path) -> dict[str, float]:
 
 
 def _milliseconds(problem: Problem, gpu: Hardware) -> float:
+    """Return the estimated time of a convolution, by what its arithmetic and its tensors take."""
     image = problem.N * problem.C * problem.Di * problem.Hi * problem.Wi
     filters = problem.K * (problem.C // problem.G) * problem.Z * problem.Y * problem.X
     moved = BYTES * (image + filters + problem.N * problem.K * math.prod(problem.output))

@@ -56,8 +56,8 @@ def disable() -> None:
 def enabled(model: Path | str | None = None, verify: int = 2, choices: Path | str | None = None) -> Iterator[None]:
     """Enable for the statements of a ``with``; afterwards it is as it was before."""
     before = _active
-    enable(model, verify, choices)
     try:
+        enable(model, verify, choices)
         yield
     finally:
         disable()

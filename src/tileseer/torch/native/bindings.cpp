@@ -14,33 +14,32 @@ using namespace tileseer;
 // Python's function, which is never freed: at the end of a process there may be no interpreter to free it with.
 pybind11::object& kept(pybind11::object function) { return *new pybind11::object(std::move(function)); }
 
+// The text that Python's function returns, empty for None. Ctrl-C is raised where Python goes on, all else is thrown.
+template <typename... Arguments>
+std::string answer(const pybind11::object& function, const Arguments&... arguments)
+{
+    if(!Py_IsInitialized())
+        return "";
+    pybind11::gil_scoped_acquire gil;
+    try
+    {
+        const pybind11::object result = function(arguments...);
+        return result.is_none() ? "" : result.cast<std::string>();
+    }
+    catch(const pybind11::error_already_set& error)
+    {
+        if(!error.matches(PyExc_KeyboardInterrupt))
+            throw;
+        PyErr_SetInterrupt();
+        return "";
+    }
+}
+
 void use_functions(pybind11::object choose, pybind11::object read, size_t bound)
 {
     pybind11::object &choose_function = kept(std::move(choose)), &read_function = kept(std::move(read));
-    use(
-        [&choose_function](const std::shared_ptr<Call>& call) -> std::string {
-            if(!Py_IsInitialized())
-                return "";
-            pybind11::gil_scoped_acquire gil;
-            try
-            {
-                return choose_function(call).cast<std::string>();
-            }
-            catch(const pybind11::error_already_set& error)
-            {
-                if(!error.matches(PyExc_KeyboardInterrupt))
-                    throw;
-                PyErr_SetInterrupt(); // raised where Python goes on
-                return "";
-            }
-        },
-        [&read_function] {
-            if(!Py_IsInitialized())
-                return;
-            pybind11::gil_scoped_acquire gil;
-            read_function();
-        },
-        bound);
+    use([&choose_function](const std::shared_ptr<Call>& call) { return answer(choose_function, call); },
+        [&read_function] { answer(read_function); }, bound);
 }
 
 } // namespace

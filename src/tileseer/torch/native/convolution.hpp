@@ -71,6 +71,14 @@ struct Hash
     }
 };
 
+// The value of an axis, where there may be one for all; -1, which no argument may be, where there is none.
+inline int64_t of_axis(c10::IntArrayRef values, int64_t axis)
+{
+    if(values.size() == 1)
+        return values[0];
+    return axis < static_cast<int64_t>(values.size()) ? values[axis] : -1;
+}
+
 // The convolution of these sizes of input and filter; nothing where it is none, or none that plans are chosen for.
 inline std::optional<Convolution> convolution_of(
     Direction direction, c10::ScalarType dtype, c10::IntArrayRef x, c10::IntArrayRef w, c10::IntArrayRef y,
@@ -84,9 +92,6 @@ inline std::optional<Convolution> convolution_of(
     if((axes != 2 && axes != 3) || w.size() != x.size() || y.size() != x.size() || groups < 1 ||
        x[1] != w[1] * groups || w[0] % groups)
         return std::nullopt;
-    const auto of_axis = [](c10::IntArrayRef values, int64_t axis) {
-        return values.size() == 1 ? values[0] : values[axis];
-    };
     made.dims[kPad] = 0;
     made.dims[kN] = x[0];
     made.dims[kC] = x[1];

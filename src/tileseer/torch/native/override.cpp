@@ -155,8 +155,6 @@ struct Shape
     int64_t times = 0, calls = 0, step = -1;
 };
 
-Choose chooser;
-std::function<void()> reader;
 std::atomic<int64_t> step{0};
 std::atomic<bool> went_backward{false};
 
@@ -169,10 +167,11 @@ class Shapes
     std::shared_ptr<Plan> plan(const Convolution& convolution, const void* weight, const MakeCall& make_call)
     {
         const bool capturing = plans::capturing();
-        std::string known;
-        bool is_known = false;
+        std::optional<std::string> known;
+        std::function<void()> read;
+        Choose choose;
         {
-            std::unique_lock<std::mutex> lock(mutex_);
+            std::lock_guard<std::mutex> lock(mutex_);
             Shape& shape = touch(convolution);
             if(shape.chosen)
             {
@@ -187,32 +186,39 @@ class Shapes
                           "timed or built; run the step three times before it is captured");
                 return nullptr;
             }
-            const auto found = known_.find(convolution);
-            is_known = found != known_.end();
-            const bool waits = !is_known && !is_third_time(shape, weight);
+            if(const auto found = known_.find(convolution); found != known_.end())
+                known = found->second;
+            const bool waits = !known && !is_third_time(shape, weight);
             if(waits || shape.choosing)
             {
-                if(shape.times < 2 || std::exchange(read_, true))
+                if(shape.times < 2 || std::exchange(has_read_, true))
                     return nullptr;
-                lock.unlock();
-                reader();
-                return nullptr;
+                read = read_;
             }
-            shape.choosing = true;
-            if(is_known)
-                known = found->second;
+            else
+            {
+                shape.choosing = true;
+                choose = choose_;
+            }
         }
         std::shared_ptr<Plan> plan;
         try
         {
-            const auto call = make_call();
-            const std::string name = is_known ? known : chooser(call);
-            plan = name.empty() ? nullptr : call->plan(name);
+            if(read)
+                read();
+            else
+            {
+                const auto call = make_call();
+                const std::string name = known ? *known : choose(call);
+                plan = name.empty() ? nullptr : call->plan(name);
+            }
         }
         catch(const std::exception& error)
         {
             warn_once("the plan of a shape cannot be used (" + std::string(error.what()) + ")");
         }
+        if(read)
+            return nullptr;
         std::lock_guard<std::mutex> lock(mutex_);
         Shape& shape = touch(convolution);
         shape.chosen = true;
@@ -235,11 +241,13 @@ class Shapes
         known_[convolution] = name;
     }
 
-    void clear(size_t bound)
+    void use(Choose choose, std::function<void()> read, size_t bound)
     {
         std::lock_guard<std::mutex> lock(mutex_);
+        choose_ = std::move(choose);
+        read_ = std::move(read);
         bound_ = bound;
-        read_ = false;
+        has_read_ = false;
         known_.clear();
         places_.clear();
         recent_.clear();
@@ -289,8 +297,10 @@ class Shapes
     }
 
     std::mutex mutex_;
+    Choose choose_;
+    std::function<void()> read_;
     size_t bound_ = 1;
-    bool read_ = false;
+    bool has_read_ = false;
     std::list<Shape> recent_;
     std::unordered_map<Convolution, std::list<Shape>::iterator, Hash> places_;
     std::unordered_map<Convolution, std::string, Hash> known_;
@@ -344,6 +354,27 @@ std::optional<Convolution> convolution_of_call(
     made->device = x.device().index();
     made->benchmark = at::globalContext().benchmarkCuDNN();
     return made;
+}
+
+// Sizes of the result of a call; empty where it is no convolution of two or three axes.
+std::vector<int64_t> sizes_of_result(
+    const Tensor& x, const Tensor& w, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
+    IntArrayRef output_padding, int64_t groups)
+{
+    if((x.dim() != 4 && x.dim() != 5) || w.dim() != x.dim())
+        return {};
+    std::vector<int64_t> sizes{x.size(0), transposed ? w.size(1) * groups : w.size(0)};
+    for(int64_t axis = 0; axis < x.dim() - 2; ++axis)
+    {
+        const int64_t extent = x.size(axis + 2), step = of_axis(stride, axis), pads = 2 * of_axis(padding, axis),
+                      reach = of_axis(dilation, axis) * (w.size(axis + 2) - 1) + 1;
+        if(step < 1)
+            return {};
+        sizes.push_back(
+            transposed ? (extent - 1) * step - pads + reach + of_axis(output_padding, axis)
+                       : (extent + pads - reach) / step + 1);
+    }
+    return sizes;
 }
 
 // The result of a plan: `x`, `w` and `y` are those of the convolution, and the one that is not defined is computed.
@@ -417,37 +448,17 @@ Tensor convolution(
     const auto pytorch = [&] {
         return at::native::convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
     };
+    const auto result_sizes = sizes_of_result(x, w, stride, padding, dilation, transposed, output_padding, groups);
+    if(result_sizes.empty())
+        return pytorch();
+    const int64_t outputs = result_sizes[1];
     const bool has_bias = bias && bias->defined();
-    if(has_bias && (bias->scalar_type() != x.scalar_type() || bias->device() != x.device() || bias->dim() != 1))
+    if(has_bias && (bias->scalar_type() != x.scalar_type() || bias->device() != x.device() || bias->dim() != 1 ||
+                    bias->numel() != outputs))
         return pytorch();
-    std::optional<Convolution> chosen_for;
-    if(!transposed && x.dim() > 3 && w.dim() == x.dim())
-    {
-        std::vector<int64_t> output{x.size(0), w.size(0)};
-        for(int64_t axis = 2; axis < x.dim(); ++axis)
-        {
-            const auto of = [axis](IntArrayRef values) { return values.size() == 1 ? values[0] : values[axis - 2]; };
-            if(of(stride) < 1)
-                return pytorch();
-            output.push_back((x.size(axis) + 2 * of(padding) - of(dilation) * (w.size(axis) - 1) - 1) / of(stride) + 1);
-        }
-        chosen_for = convolution_of_call(kForward, x, w, x.sizes(), output, stride, padding, dilation, groups);
-    }
-    else if(transposed && x.dim() > 3 && w.dim() == x.dim())
-    {
-        std::vector<int64_t> image{x.size(0), w.size(1) * groups};
-        for(int64_t axis = 2; axis < x.dim(); ++axis)
-        {
-            const auto of = [axis](IntArrayRef values) { return values.size() == 1 ? values[0] : values[axis - 2]; };
-            image.push_back(
-                (x.size(axis) - 1) * of(stride) - 2 * of(padding) + of(dilation) * (w.size(axis) - 1) +
-                of(output_padding) + 1);
-        }
-        chosen_for = convolution_of_call(kData, x, w, image, x.sizes(), stride, padding, dilation, groups);
-    }
-    const int64_t outputs = transposed ? w.size(1) * groups : w.size(0);
-    if(has_bias && bias->numel() != outputs)
-        return pytorch();
+    const auto chosen_for = transposed
+        ? convolution_of_call(kData, x, w, result_sizes, x.sizes(), stride, padding, dilation, groups)
+        : convolution_of_call(kForward, x, w, x.sizes(), result_sizes, stride, padding, dilation, groups);
     const Tensor result = by_plan(chosen_for, x, w, pytorch, [&](Plan& plan) {
         Tensor y = compute(plan, *chosen_for, transposed ? Tensor() : x, w, transposed ? x : Tensor());
         if(has_bias && y.defined())
@@ -538,9 +549,7 @@ struct Silence : c10::WarningHandler
 
 void use(Choose choose, std::function<void()> read, size_t bound)
 {
-    chooser = std::move(choose);
-    reader = std::move(read);
-    shapes().clear(bound);
+    shapes().use(std::move(choose), std::move(read), bound);
 }
 
 void know(const Convolution& convolution, const std::string& plan) { shapes().know(convolution, plan); }

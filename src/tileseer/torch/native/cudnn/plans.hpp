@@ -283,12 +283,13 @@ class Graph
 
     void append(cudnnBackendHeurMode_t mode, std::vector<std::string>& names) const
     {
-        static std::mutex mode_b;
+        // Mode B may not run in two threads at a time.
+        static std::mutex mutex;
         Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
         heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_)
             .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
         {
-            std::lock_guard<std::mutex> one_at_a_time(mode_b);
+            std::lock_guard<std::mutex> one_at_a_time(mutex);
             heuristic.finalize();
         }
         const auto result = CUDNN_ATTR_ENGINEHEUR_RESULTS;
