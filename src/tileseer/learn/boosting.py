@@ -100,14 +100,12 @@ class Boosting:
 
 
 def few_rows(problem: np.ndarray) -> bool:
-    """Return whether problems have few rows each; ``problem`` is that of each row."""
+    """Return whether a problem has fewer than ``FEW_ROWS`` rows in the mean; ``problem`` (int [n]) is that of each."""
     return len(problem) < FEW_ROWS * len(np.unique(problem))
 
 
-def parameters(
-    settings: TrainingParameters, threads: int, rows: int = ROWS_FOR_FULL_LEAVES, few: bool = False
-) -> dict[str, Any]:
-    """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds, ``few`` of them of a problem."""
+def parameters(settings: TrainingParameters, threads: int, rows: int, few: bool) -> dict[str, Any]:
+    """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds, ``few`` as ``few_rows`` says."""
     share, least = min(rows / ROWS_FOR_FULL_LEAVES, 1.0), min(LEAST_ROWS_OF_A_LEAF, settings.min_child_samples)
     if few:
         share = 0.0

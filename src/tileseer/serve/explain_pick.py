@@ -12,13 +12,12 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.libraries import check_support, library_of_arch
 from tileseer.learn import explain, model_files
-from tileseer.learn.evidence import LEAST_COMPARED, NOWHERE, STEPS_OF_AN_OCTAVE, Evidence, EvidenceClass
-from tileseer.learn.model import Model, read_out_of_fold, read_table
+from tileseer.learn.evidence import NOWHERE, STEPS_OF_AN_OCTAVE, Evidence, EvidenceClass
+from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin, same_origin
 from tileseer.measure.device import STATUSES
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame, problems_of_rows
 from tileseer.problems.problem_rows import columns_of_frame
-from tileseer.serve import serving_files
 from tileseer.serve.selector import Ranked, Selector
 
 PROBLEMS_SHOWN = 5
@@ -146,7 +145,7 @@ def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str 
 def _neighbours(selector: Selector, problem: Problem) -> list[dict[str, Any]]:
     """Return the nearest training problems of a problem's kind on which candidates were compared, nearest first."""
     picked = read_out_of_fold(selector.folder).set_index("problem_key")["efficiency"]
-    training = _training_problems(selector.model, selector.folder, picked.index)
+    training = _training_problems(selector, picked.index)
     measured = columns_of_frame(training), training["timed"].to_numpy()
     rows, away = Evidence.of(*measured, NOWHERE).nearest(columns_of_frame(problem_frame([problem])), PROBLEMS_SHOWN)
     found = []
@@ -165,13 +164,11 @@ def _neighbours(selector: Selector, problem: Problem) -> list[dict[str, Any]]:
     return found
 
 
-def _training_problems(model: Model, folder: Path, keys: pd.Index) -> pd.DataFrame:
-    """Return the training problems of a model directory that say something of a choice, with each ``fastest``."""
-    measured = read_table(folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
-    spec = model.spec
+def _training_problems(selector: Selector, keys: pd.Index) -> pd.DataFrame:
+    """Return the measured problems with some keys, how many candidates were ``timed`` on each, and its ``fastest``."""
+    measured, spec = selector.known.to_pandas(), selector.spec
     layouts = [LAYOUTS[code] for code in measured["layout"]] if "layout" in measured else None
     rows = measured[list(DIMS)].to_numpy()
     table = problem_frame(problems_of_rows(spec.variant, spec.dtype, rows, layouts))
     table = table.assign(fastest=measured["candidate"].to_numpy(), timed=measured["timed"].to_numpy())
-    table = table[table["timed"] >= LEAST_COMPARED]
     return table[table["problem_key"].isin(keys)].reset_index(drop=True)
