@@ -219,6 +219,8 @@ def test_a_sibling_gets_what_only_the_lender_has_measured(solvers, tmp_path, cap
     (tmp_path / "db" / user.name).unlink()
     assert main.main(call) == 0
     assert f"borrowed: {own.name} has no models; these are of gfx90a_miopen" in capsys.readouterr().out
+    # What was tuned was timed on the lender's GPU.
+    assert main.main([*call, "--tuned"]) == 2 and "leave one of the two out" in capsys.readouterr().err
     other = user.rename(user.with_name("gfx942130.HIP.3_2_0_36bb7fd4a.ufdb.txt"))
     assert main.main([str(other) if word == str(user) else word for word in call]) == 2
     assert f"is of gfx942, but {own.name} is gfx90a" in capsys.readouterr().err

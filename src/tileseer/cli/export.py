@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         args.user, args.like = Path(args.like), None
     if args.user is None:
         raise UserError("--user is missing: give a user find-db that your MIOpen wrote below ~/.config/miopen")
+    if args.like and args.tuned:
+        raise UserError("--tuned: solvers were timed on the GPU whose models --like borrows; leave one of the two out")
     units = FileName.parse(args.user).gpu.compute_units
     models, borrowed = borrow(args.models, args.like, units) if args.like else (args.models, None)
     index = model_files.read_index(models)
