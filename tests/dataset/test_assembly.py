@@ -42,7 +42,7 @@ class ToyDevice:
     status, seconds = "crash", None
 
     name, kind = "toy", "recorded"
-    largest_batch, order_seed = 1000, None
+    largest_batch, differs = 1000, False
 
     def identity(self):
         return "toy"

@@ -21,7 +21,7 @@ class RecordedDevice:
 
     kind = "recorded"
     largest_batch = 2**31 - 1
-    order_seed: int | None = None
+    differs = False
 
     def __init__(self, folder: Path, operation: Operation, hardware: Hardware) -> None:
         """``UserError`` if the recording is damaged, or of another operation or product."""

@@ -96,7 +96,7 @@ def order_pairs(batch: Batch, pairs: pa.Table, mixed: bool = False) -> tuple[np.
     The latter where the order makes no difference to the device, unless any beginning of it shall be ``mixed``.
     """
     problem, candidate = positions_of(batch.problems, batch.candidates, pairs)
-    if batch.device.order_seed is None and not mixed:
+    if not (batch.device.differs or mixed):
         turn = np.lexsort((candidate, problem))
     else:
         held_out = (batch.problems["split"] == problem_table.SPLITS[1]).to_numpy()

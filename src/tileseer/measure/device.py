@@ -91,8 +91,8 @@ class Device(Protocol):
     """One of ``DEVICE_KINDS``; it travels with every row."""
     largest_batch: int
     """Pairs that one call of ``measure`` may have at most: a slow device streams its results in small batches."""
-    order_seed: int | None
-    """Seed of the random order that pairs are to be measured in; ``None`` if their order makes no difference."""
+    differs: bool
+    """Whether times differ from run to run, as those of a GPU do: pairs are measured in random order, some twice."""
 
     def identity(self) -> str:
         """Return the hex digest of everything that a stored time depends on besides the pair itself."""

@@ -49,13 +49,13 @@ class GpuDevice:
     """Measures through a ``Supervisor``, which its caller closes."""
 
     kind = "measured"
+    differs = True
 
     def __init__(self, session: Session, supervisor: Supervisor, board: Board) -> None:
         """Ask the driver for its device; ``UserError`` if it is not the one that the session is about."""
         self.name = session.hardware.name
         self._session, self.supervisor, self._board = session, supervisor, board
         self._timing, self._seed = session.settings.parameters, session.settings.seed
-        self.order_seed: int | None = self._seed
         self.largest_batch = self._timing.sentinel_every
         self._best_ms: dict[str, float] = {}
         self._verified: set[Hashable] = set()

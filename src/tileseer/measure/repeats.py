@@ -33,7 +33,7 @@ NOTHING = journal.SCHEMA.empty_table()
 def repeat_share(device: Device, gpu: Timing) -> float:
     """Return the share of a budget for repeat measurements; 0 for a device without a state, which never differs."""
     repeats = gpu.repeat_pairs > 0 or gpu.contenders > 1
-    return SHARE if repeats and device.order_seed is not None else 0.0
+    return SHARE if repeats and device.differs else 0.0
 
 
 def repeats_journal(first: Path) -> Path:

@@ -42,7 +42,7 @@ class SimulatedDevice:
 
     kind = "simulated"
     largest_batch = 2**31 - 1
-    order_seed: int | None = None
+    differs = False
 
     def __init__(self, hardware: Hardware, coefficients: Coefficients, seed: int, repeats: int = 10) -> None:
         self.name = hardware.name

@@ -56,8 +56,8 @@ class SolverDevice:
 
     kind = "measured"
     largest_batch = 1
-    order_seed: int | None = None
-    """A time is an average already, so one is enough."""
+    differs = False
+    """Not enough to time a pair twice: each time is an average already."""
 
     def __init__(self, name: str, program: str, environment: Mapping[str, str], lock: int) -> None:
         """Ask the program for its version; ``UserError`` if it is none that runs.

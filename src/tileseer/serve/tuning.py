@@ -220,9 +220,7 @@ def _tuned(
             return LeftOut(problem, "no candidate of the model supports it")
         if listed[0]["candidate"] not in selector.candidates:
             return LeftOut(problem, f"the model does not have the own choice of {timer.library}")
-        compared = turns.compare(
-            _measure(problem, listed, timer, journal()), len(listed), timer.device.order_seed is not None
-        )
+        compared = turns.compare(_measure(problem, listed, timer, journal()), len(listed), timer.device.differs)
         if not compared.rounds:
             return LeftOut(problem, "the device was throttled or shared; run again")
         ran = np.isfinite(compared.time_ms)
