@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import figures
+import shipped_table
 
 PAGE = """Text.
 
@@ -56,3 +57,8 @@ def test_a_row_of_the_results_has_the_figures_of_its_evaluation():
 def test_rows_without_a_report_stay(tmp_path):
     page = (figures.ROOT / "docs/internals/results.md").read_text()
     assert figures.with_results(page, tmp_path) == page
+
+
+def test_the_readme_has_the_table_that_follows_from_the_page_of_shipped_picks():
+    shown = shipped_table.BLOCK.search(shipped_table.README.read_text())
+    assert shown[0] == shipped_table.readme_table(shipped_table.PAGE.read_text()), "run make figures"
