@@ -96,7 +96,7 @@ def measured(chunk, budget_s=None):
     wanted = pairs.filter(support_table.supported(pairs))
     book = journal.Journal(path)
     missing = run.missing_pairs(wanted, journal.read_journal(path, batch.by)[0])
-    run.measure_pairs(batch, *run.order_pairs(batch, missing), book, budget_s)
+    run.measure_pairs(batch, *run.order_pairs(batch, missing, mixed=False), book, budget_s)
     book.close()
     rows = receipt.counted(journal.read_journal(path, batch.by)[0], wanted)
     receipt.Receipt(

@@ -13,9 +13,9 @@ from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import Problem
 
 
-def gemm(variant, channel_multiple=0, dtype="bf16", **dims):
+def gemm(variant, dtype="bf16", **dims):
     table = problem.problem_frame([Problem.from_dims(variant, dtype, **dims)])
-    return implicit_gemm(table, variant, channel_multiple).iloc[0]
+    return implicit_gemm(table, variant).iloc[0]
 
 
 def positions(p):
@@ -93,14 +93,6 @@ def test_sizes_runs_and_bytes_of_each_direction(variant, sizes, runs):
 def test_strided_pointwise_filter_reads_a_quarter_of_the_input():
     row = gemm("forward", N=1, C=64, K=64, Hi=8, Wi=8, stride_h=2, stride_w=2)
     assert row.bytes_read == row.input_bytes / 4 + row.filter_bytes
-
-
-def test_channel_multiple_pads_the_mapping_but_not_the_useful_work():
-    dims = {"N": 1, "C": 3, "K": 20, "Hi": 8, "Wi": 8, "Y": 3, "X": 3}
-    plain, padded = gemm("forward", **dims), gemm("forward", 16, **dims)
-    assert (padded.gemm_n, padded.gemm_k, padded.run_a, padded.run_c) == (32, 16 * 9, 16, 32)
-    assert padded.flops == plain.flops == 2 * 36 * 20 * 3 * 9
-    assert padded.input_bytes == 64 * 16 * 2
 
 
 def test_fp32_doubles_the_bytes_and_rows_keep_order_and_index():

@@ -55,10 +55,11 @@ def rule_set_files(name: str, folder: Path) -> list[str]:
     return [(folder / table).as_posix() for table in NAMED_SET_FILES] if name in RULE_SETS else [name]
 
 
-def check_rule_set(
-    name: str, folder: Path, arch: str, operations: Sequence[str], specs: ArchSpecs | None = None
-) -> None:
-    """Raise ``UserError`` where a rule set cannot be read, or is none for an arch or for one of the operations."""
+def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str], specs: ArchSpecs | None) -> None:
+    """Raise ``UserError`` where a rule set cannot be read, or is none for an arch or for one of the operations.
+
+    ``specs`` has the archs that it may name; None: any.
+    """
     if name in RULE_SETS:
         _refuse_other_library(name, CK_TILE.name, arch)
         RuleTables.read_folder(folder)
@@ -68,7 +69,8 @@ def check_rule_set(
         for operation in map(Operation.parse, operations):
             sweep.check_operation(operation)
         if specs is not None:
-            list(map(specs.arch, sweep.named_archs))
+            for named in sweep.named_archs:
+                specs.arch(named)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
 

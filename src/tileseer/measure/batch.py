@@ -90,7 +90,7 @@ def rows_of_neighbours(path: Path, pairs: pa.Table, by: MeasuredBy) -> pa.Table:
     return receipt.counted(pa.concat_tables([SCHEMA.empty_table(), *parts]), pairs)
 
 
-def order_pairs(batch: Batch, pairs: pa.Table, mixed: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def order_pairs(batch: Batch, pairs: pa.Table, mixed: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the (problem row, candidate row) of pairs: in random order, or by problem and candidate.
 
     The latter where the order makes no difference to the device, unless any beginning of it shall be ``mixed``.

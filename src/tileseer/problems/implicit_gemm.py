@@ -43,22 +43,16 @@ def element_bytes(dtypes: pd.Series) -> np.ndarray:
     return sizes
 
 
-def implicit_gemm(problems: pd.DataFrame, variant: str, channel_multiple: int = 0) -> pd.DataFrame:
+def implicit_gemm(problems: pd.DataFrame, variant: str) -> pd.DataFrame:
     """Map P problems (columns of ``Problem``) to their matrix products (``gemm_columns``), a row each, in order."""
     dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
-    return pd.DataFrame(
-        gemm_columns(dims, variant, element_bytes(problems["dtype"]), channel_multiple), index=problems.index
-    )
+    return pd.DataFrame(gemm_columns(dims, variant, element_bytes(problems["dtype"])), index=problems.index)
 
 
-def gemm_columns(
-    dims: Columns, variant: str, element_size: np.ndarray | float, channel_multiple: int = 0
-) -> dict[str, np.ndarray]:
+def gemm_columns(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
     """Matrix products of P problems by column; ``dims`` are the 19 dimensions, int64 [P] each.
 
-    ``element_size`` is the bytes of one element. ``channel_multiple`` > 0 rounds the channels of a group up to that
-    multiple before the mapping, as a runner does that pads its tensors; ``flops`` still counts the problem as
-    requested.
+    ``element_size`` is the bytes of one element.
 
     Float64 columns: ``gemm_m, gemm_n, gemm_k`` (elements, one sub-GEMM of one group), ``gemm_batch``
     (groups), ``sub_gemms``, ``flops`` (useful, 2 N So K c F), ``input_bytes, filter_bytes, output_bytes``
@@ -73,7 +67,7 @@ def gemm_columns(
         raise UserError(f"variant is {variant!r}; use one of {', '.join(VARIANTS)}")
     g = {name: dims[name].astype(np.float64) for name in ("N", "C", "K", "G")}
     axes = [_axis(dims, names) for names in _AXES]
-    c, k = _padded(g["C"] / g["G"], channel_multiple), _padded(g["K"] / g["G"], channel_multiple)
+    c, k = g["C"] / g["G"], g["K"] / g["G"]
     taps, inputs, outputs = (_over_axes(axes, name) for name in ("filter", "in", "out"))
     size = np.ones_like(g["N"]) * element_size
 
@@ -120,10 +114,6 @@ def _axis(dims: Columns, names: tuple[str, ...]) -> dict[str, np.ndarray]:
 def _over_axes(axes: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
     depth, height, width = (axis[name] for axis in axes)
     return depth * height * width
-
-
-def _padded(channels: np.ndarray, multiple: int) -> np.ndarray:
-    return np.ceil(channels / multiple) * multiple if multiple else channels
 
 
 def _products(variant: str, sizes: Columns, axes: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -48,9 +48,6 @@ class CountedCell(NamedTuple):
         )
 
 
-COUNT_COLUMNS = (*CountedCell._fields, *COUNTED, BUILT_COLUMN)
-
-
 def counted_cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[CountedCell]:
     """Yield every cell of some archs and rule sets."""
     joint = "+".join(map(str, JOINT_NDIMS))
