@@ -54,24 +54,36 @@ class Publication:
         self._fences: dict[tuple[int, int, int], list[Fence]] = defaultdict(list)
         for fence in fences:
             self._fences[fence.workgroup].append(fence)
+        self._passed: dict[tuple[int, int, int], list[tuple[Event, Event]]] = defaultdict(list)
+        """By the workgroup that releases."""
+        self._passed_on: dict[Event, list[tuple[Event, Event]]] = {}
+        """By what acquires before they are released."""
         # Nothing is acquired where nothing is invalidated.
-        invalidates = any(not fence.writes_back for fence in fences)
-        self._passed = [pair for own in records.values() for pair in self._passed_in(own)] if invalidates else []
+        if any(not fence.writes_back for fence in fences):
+            for pair in (pair for own in records.values() for pair in self._passed_in(own)):
+                self._passed[pair[0].record.workgroup].append(pair)
 
-    def orders(self, first: Event, second: Event) -> bool:
+    def orders(self, one: Event, other: Event) -> bool:
         """Return whether one of two accesses of different workgroups is behind the other one."""
-        return self._is_before(first, second) or self._is_before(second, first)
-
-    def _is_before(self, first: Event, second: Event) -> bool:
-        reached = [pair for pair in self._passed if self._is_released(first, pair[0])]
+        # Workgroups run one after the other, and none acquires what is released later.
+        first, second = sorted((one, other), key=lambda event: event.record.order)
+        reached = [pair for pair in self._passed[first.record.workgroup] if self._is_released(first, pair[0])]
+        seen = set(reached)
         for _, acquire in reached:
             if self._is_acquired(acquire, second):
                 return True
-            # What was acquired is passed on. The list grows.
-            reached += [
-                pair for pair in self._passed if pair not in reached and self._is_acquired(acquire, pair[0])
-            ]  # fmt: skip
+            # The list grows.
+            new = [pair for pair in self._behind(acquire) if pair not in seen]
+            reached += new
+            seen.update(new)
         return False
+
+    def _behind(self, acquire: Event) -> list[tuple[Event, Event]]:
+        """Return what its workgroup releases after an acquire: what was acquired is passed on."""
+        if acquire not in self._passed_on:
+            own = self._passed[acquire.record.workgroup]
+            self._passed_on[acquire] = [pair for pair in own if self._is_acquired(acquire, pair[0])]
+        return self._passed_on[acquire]
 
     def _passed_in(self, records: Sequence[Record]) -> list[tuple[Event, Event]]:
         """Return each release with an acquire that has read from it, or from what others made of its number."""
