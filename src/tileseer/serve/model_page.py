@@ -91,11 +91,12 @@ def libraries_of(evaluation: Evaluation) -> str:
 
 def _row(name: str, evaluation: Evaluation, recording: Recording | None) -> dict[str, Any]:
     source = recording.provenance.get("source", "") if recording else ""
-    taken = f"; taken with: {recording.taken}" if recording and recording.taken else ""
+    taken = f"taken with: {recording.taken}" if recording and recording.taken else ""
+    words = "; ".join(filter(None, (source, taken)))
     return {
         "name": name,
         "times": evaluation.device_kind,
-        "source": f" ({source}{taken})" if source or taken else "",
+        "source": f" ({words})" if words else "",
         "verdict": verdict_words(evaluation),
         "cells": list(figures_of(evaluation).values()),
         "libraries": libraries_of(evaluation),
