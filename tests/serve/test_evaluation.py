@@ -10,6 +10,7 @@ from published_models import PAGE, context, evaluation
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.dataset.provenance import Recording, Taken
 from tileseer.learn import baselines, model_files, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
@@ -18,6 +19,7 @@ from tileseer.problems.problem import Problem
 from tileseer.serve import publication
 from tileseer.serve.evaluation import Evaluation, LayerEvaluation, evaluate, evaluate_picks
 from tileseer.serve.layer_kinds import layer_kinds
+from tileseer.serve.model_page import model_page
 from tileseer.serve.selector import Selector
 from tileseer.serve.verdict import faults, verdict_words
 
@@ -276,6 +278,23 @@ def test_the_folder_says_what_it_is(models):
     page = (models / model_files.PAGE).read_text()
     assert "**Simulated: a formula made these times, no GPU." in page and "| forward_bf16 | " in page
     assert "None" not in page
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [({}, "(taken with: library cudnn 91900, "), ({"source": "a file"}, "(a file; taken with: library cudnn 91900, ")],
+)
+def test_the_page_says_where_times_are_from_and_with_what_they_were_taken(models, source, said):
+    index = model_files.read_index(models)
+    recording = Recording(
+        arch=index.arch,
+        device=index.device,
+        operations=list(index.operations),
+        taken=Taken(library="cudnn 91900"),
+        latency="a median",
+        provenance=source,
+    )
+    assert said in model_page(models, index, PAGE, dict.fromkeys(index.operations, recording))
 
 
 @pytest.mark.parametrize(("before", "replace", "refused"), [
