@@ -29,7 +29,6 @@ class Selector:
     def __init__(self, operation):
         self.gain = 2.0 if operation.startswith("bwd_weight") else 1.0
         self.kernels = [f"cudnn_conv_x_bf16_2d_{name}" for name in ("eng1", "eng2")]
-        self.row = SimpleNamespace(tolist=lambda: [0, 1])
 
     def choose(self, problem, offered, library):
         return 1 if self.gain > 1 else -1

@@ -31,7 +31,7 @@ torch_on_cpu.chooser.Selector = torch_on_cpu.Selector
 switch._turn_on(torch_on_cpu.CpuChooser(model_of_gpu(9, 0), 0, None, extension.load(torch_on_cpu.PLANS)))
 for _ in range(3):
     layer(x).sum().backward()
-print(model_of_gpu(9, 0), extension.load(torch_on_cpu.PLANS).counts(), switch.save())
+print(model_of_gpu(9, 0), extension.load(torch_on_cpu.PLANS).counts(), switch.save(), sep="\\n")
 """
 
 
@@ -73,7 +73,7 @@ def test_installed_wheels_find_the_model_and_run_plans(models, tmp_path, compile
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     run = subprocess.run([python, "-c", PROGRAM], env=kept, cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    model, shapes, _ = run.stdout.split(" ", 1)[0], *run.stdout.split(" ", 1)[1].rsplit(" ", 1)
+    model, shapes, _ = run.stdout.splitlines()
     assert Path(model) == site / "tileseer_models_sm90_cudnn" / "model" and shapes == "(2, 2)"
 
 
