@@ -2,8 +2,8 @@
 
     mutations.py DRIVER MODULE COUNT KERNEL...
 
-For each kernel COUNT changes of each kind are drawn among all instructions that its instances execute on *real grids*:
-convolutions of another making than the product's problems, with more tiles, groups and images. All changes are made
+For each kernel COUNT changes of each kind are drawn among all instructions that its instances execute, on the product's
+problems or on *real grids*: convolutions of another making, with more tiles, groups and images. All changes are made
 that spoil an argument: the address of a tensor, or the distance of two groups.
 
 The product's problems have to find a change: by a wrong result, a fault, a race, or a load of what nothing has written.

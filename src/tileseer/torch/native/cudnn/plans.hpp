@@ -283,7 +283,7 @@ class Graph
 
     void append(cudnnBackendHeurMode_t mode, std::vector<std::string>& names) const
     {
-        // Mode B may not run in two threads at a time.
+        // One thread at a time, as a precaution for mode B.
         static std::mutex mutex;
         Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
         heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_)
