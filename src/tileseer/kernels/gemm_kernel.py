@@ -37,7 +37,7 @@ class Kernel:
     dtype: str
     ndim: int
     kind: ClassVar[str] = "implicit_gemm"
-    """A library may have several kinds; its models know that of ``KernelPart.KERNEL`` only."""
+    """A library may have several kinds; its models know that of ``Library.kernel`` only."""
     short: ClassVar[str] = ""
     """Field that alone names a kernel where direction, data type and dimensionality are known; empty: none does."""
     short_names: ClassVar[Sequence[str]] = ()

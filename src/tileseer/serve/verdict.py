@@ -1,7 +1,7 @@
 """Whether what ships is good enough to use, and what says no.
 
 Every limit has to hold. Means and 10th percentiles are compared with what a model can reach at best
-(``validation_report.NoiseFloor``): on noisy times, less than 100 %.
+(``evaluation.NoiseFloor``): on noisy times, less than 100 %.
 """
 
 from collections.abc import Iterator
