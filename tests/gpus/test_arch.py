@@ -228,7 +228,7 @@ def test_unreadable_files_are_refused(tmp_path):
     latin = tmp_path / "latin.json"
     latin.write_bytes(b'{"_comment": "caf\xe9"}')
     for path, said in (
-        (tmp_path / "nowhere.json", r"nowhere\.json: cannot be read"), (tmp_path, "cannot be read"),
+        (tmp_path / "nowhere.json", r"nowhere\.json: cannot be read"), (tmp_path, "is a folder; give a file"),
         (latin, r"latin\.json: byte 17 is not UTF-8"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=said):
