@@ -13,11 +13,12 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.libraries import check_support, library_of_arch
 from tileseer.learn import explain, model_files
 from tileseer.learn.evidence import NOWHERE, STEPS_OF_AN_OCTAVE, Evidence, EvidenceClass
-from tileseer.learn.model import Model, read_out_of_fold
+from tileseer.learn.model import Model, read_out_of_fold, read_table
 from tileseer.learn.model_schema import Origin, same_origin
 from tileseer.measure.device import STATUSES
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame, problems_of_rows
 from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.serve import serving_files
 from tileseer.serve.selector import Ranked, Selector
 
 PROBLEMS_SHOWN = 5
@@ -166,7 +167,9 @@ def _neighbours(selector: Selector, problem: Problem) -> list[dict[str, Any]]:
 
 def _training_problems(selector: Selector, keys: pd.Index) -> pd.DataFrame:
     """Return the measured problems with some keys, how many candidates were ``timed`` on each, and its ``fastest``."""
-    measured, spec = selector.known.to_pandas(), selector.spec
+    # Read again, as rows must not have an empty cell here.
+    measured = read_table(selector.folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
+    spec = selector.spec
     layouts = [LAYOUTS[code] for code in measured["layout"]] if "layout" in measured else None
     rows = measured[list(DIMS)].to_numpy()
     table = problem_frame(problems_of_rows(spec.variant, spec.dtype, rows, layouts))
