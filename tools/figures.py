@@ -1,7 +1,8 @@
 """Refresh the figures of the documentation from ``results/`` and ``logs/`` (make figures).
 
 A block between ``<!-- figures -->`` and ``<!-- end of figures -->`` is the output of the command above it, or has
-lines of logs. The first table of docs/internals/results.md follows from evaluations. Other tools draw pictures.
+lines of logs. The first table of docs/internals/results.md and
+those of MIOpen's solvers follow from evaluations. Other tools draw pictures.
 """
 
 import argparse
@@ -20,6 +21,11 @@ BLOCK = re.compile(
 )
 ARCHS = {"H200": "sm_90", "gfx950": "gfx950", "MI355X": "gfx950_mi355x"}
 """First word of a row of the table of results, and the arch that it shows; other rows are of several operations."""
+SOLVERS = {"MI300X": "gfx942_miopen", "MI210": "gfx90a_miopen"}
+"""First word of a table of MIOpen's solvers, and the arch that it shows."""
+SOLVER_TABLE = re.compile(
+    r"(?P<head>^\| (?P<gpu>\w+)[^|\n]*: operation \|.*\n\|---.*\n)(?P<rows>(?:\|.*\n)+)", re.MULTILINE
+)
 PARTS = ("tools/generated.py", "tools/shipped_table.py", "tools/results_picture.py", "tools/report_picture.py")
 
 
@@ -64,6 +70,25 @@ def with_results(page: str, root: Path) -> str:
     return page
 
 
+def with_solvers(page: str, root: Path) -> str:
+    """docs/internals/results.md with the rows of the tables of MIOpen's solvers."""
+
+    def table(match: re.Match[str]) -> str:
+        folder = root / "results/evaluation" / SOLVERS[match["gpu"]]
+        found = [documents.read_document(path, Evaluation) for path in sorted(folder.glob("*.json"))]
+        if not found:
+            print(f"left as it is: {match['gpu']}: nothing is in {folder.relative_to(root)}", file=sys.stderr)
+            return match[0]
+        return match["head"] + "".join(
+            f"| {one.operation.replace('_f', ' f').replace('_b', ' b')} | {one.layers:,} | {one.first.mean:.2f} "
+            f"| {one.first.p10:.1f} | {one.best_of_2.mean:.2f} | {one.by_time:.1f} "
+            f"| {one.baselines['fixed_order'].efficiency.mean:.1f} |\n"
+            for one in found
+        )
+
+    return SOLVER_TABLE.sub(table, page)
+
+
 def row_of_evaluation(row: str, found: Evaluation) -> str:
     """A row with the figures of an evaluation; the cell of the reference trainer stays."""
     low, high = found.interval["mean"]
@@ -86,7 +111,7 @@ def main() -> int:
         before = path.read_text()
         after = refreshed(before, ROOT)
         if path == ROOT / "docs/internals/results.md":
-            after = with_results(after, ROOT)
+            after = with_solvers(with_results(after, ROOT), ROOT)
         if after != before:
             path.write_text(after)
             print(f"{path.relative_to(ROOT)}: refreshed")
