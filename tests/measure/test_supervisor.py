@@ -66,7 +66,7 @@ def run(libraries):
         ("good_bwd_weight", "ok", ""),
         ("prints", "ok", ""),
         ("forges", "crash", "the worker sent no reply but"),
-        ("shouts", "unsupported", "\\x1b]0;owned\\x07"),
+        ("shouts", "unsupported", "\\u001b]0;owned\\u0007"),
     ],
 )
 def test_what_a_kernel_does_is_its_status_and_the_neighbours_are_kept(run, kernel, status, told):

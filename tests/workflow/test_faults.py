@@ -58,7 +58,7 @@ def slow(workflow):
 
 
 def test_two_runs_give_the_same_bytes(made, fresh):
-    fresh.configure(lock={"folder": "elsewhere"})
+    fresh.configure(lock={"folder": str(fresh.folder / "elsewhere")})
     # Started for real: every process has another seed of hashes.
     process = fresh.start("--cores", "1", *TARGETS)
     output, _ = process.communicate()
@@ -172,10 +172,10 @@ def test_what_is_wrong_in_a_config_is_one_clear_line_each(fresh):
 
 
 def test_an_arch_that_cannot_be_built_says_why(copy):
-    archs = ("gfx999", "gfx908", "gfx1201")
-    output = copy.refuse("--keep-going", *(f"results/models/{arch}" for arch in archs), runs_jobs=True)
-    for told in ("gfx999", "benchmark.products", "no kernel of the rule set is legal on gfx1201"):
-        assert told in output
+    for arch in ("gfx999", "gfx908"):
+        assert f"arch: {arch} has no GPU in benchmark.products" in copy.refuse(f"results/models/{arch}")
+    output = copy.refuse("results/models/gfx1201", runs_jobs=True)
+    assert "no kernel of the rule set is legal on gfx1201" in output
     assert "MissingOutputException" not in output, "the failing script's exit status was lost"
 
 

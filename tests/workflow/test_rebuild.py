@@ -127,7 +127,7 @@ def test_another_seed_measures_everything_again_and_going_back_measures_nothing(
 
 
 def test_where_something_is_on_this_machine_is_no_reason_to_run(copy):
-    copy.configure(lock={"folder": "elsewhere"}, cache={"folder": "/nowhere", "max_gib": 1})
+    copy.configure(lock={"folder": str(copy.folder / "elsewhere")}, cache={"folder": "/nowhere", "max_gib": 1})
     assert not copy.make("-n").planned
 
 

@@ -47,7 +47,6 @@ def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
         "problems", "model", "serving", "evaluation", "publish", "report"
     }  # fmt: skip
     answer(workflow, *words("tileseer run results"))
-    assert set(workflow.make("results/models/sm_90", "results/reports/sm_90.html").jobs) == {"report"}
     index = json.loads(workflow.read("results/models/sm_90/index.json"))
     assert (index["arch"], index["device"], index["device_kind"]) == ("sm_90", "sm_90_h200", "recorded")
     made = json.loads(workflow.read("results/models/sm_90/provenance.json"))

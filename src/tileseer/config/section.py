@@ -37,7 +37,7 @@ SourcePath = Annotated[
     AfterValidator(_located),
 ]
 """The relative path of a table that the workflow brings, or that its user has."""
-AbsolutePath = Annotated[str, StringConstraints(pattern=r"^[/~].*$"), expected("an absolute path, such as /data/cache")]
+AbsolutePath = Annotated[str, StringConstraints(pattern="^[/~]"), expected("an absolute path, such as /data/cache")]
 OnlySet = PlainSerializer(lambda overrides: overrides.model_dump(mode="json", exclude_unset=True))
 """Mark of a map of overrides: only what was set in it is written."""
 

@@ -18,7 +18,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     content = read_bytes(path, LARGEST_TABLE)
     if content.count(b",") + content.count(b"\n") > MOST_CELLS:
         raise UserError(f"{path}: has more than {MOST_CELLS:,} cells; split it")
-    if b"\0" in content[:4096] or max(line.count(b",") for line in content.split(b"\n")) >= MOST_COLUMNS:
+    if b"\0" in content.partition(b"\n")[0] or max(line.count(b",") for line in content.split(b"\n")) >= MOST_COLUMNS:
         raise UserError(f"{path}: is no CSV file with a header of at most {MOST_COLUMNS} columns, in plain text")
     try:
         table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, skipinitialspace=True).fillna("")
