@@ -76,6 +76,12 @@ class _Place:
         return self.texts[field][value] if self.texts.get(field) else str(value)
 
 
+def check_length(text: str) -> None:
+    """Raise a ``UserError`` if a kernel's name is too long for one."""
+    if len(text) > LONGEST_NAME:
+        raise UserError(f"kernel name {shown(text)}: has {len(text)} characters; {LONGEST_NAME} are the most")
+
+
 class Grammar(Generic[AnyKernel]):
     """How kernels of one class are called."""
 
@@ -92,8 +98,7 @@ class Grammar(Generic[AnyKernel]):
 
     def parse(self, text: str) -> AnyKernel:
         """Return the kernel called ``text``; any text that is not exactly its name is a ``UserError``."""
-        if len(text) > LONGEST_NAME:
-            raise UserError(f"kernel name {shown(text)}: has {len(text)} characters; {LONGEST_NAME} are the most")
+        check_length(text)
         match = self._whole.fullmatch(text)
         if not match:
             raise UserError(f"kernel name {text!r}: {self._fault(text)}\n(the grammar is in docs/internals/kernels.md)")

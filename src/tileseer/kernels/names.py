@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass, field
 
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError
 from tileseer.kernels import libraries
 from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.grammar import COUNT, LONGEST_NAME
+from tileseer.kernels.grammar import COUNT, check_length
 from tileseer.problems.operation import Operation
 
 _SPLIT_LAUNCH = re.compile(rf"(?P<name>.+)@splitk(?P<split_k>{COUNT})", re.ASCII)
@@ -45,8 +45,7 @@ def read_kernel_name(text: str, arch: str, operation: Operation | None = None, n
     The ending of a header, source or library file is ignored. Where the ``operation`` and ``ndim`` of the problem are
     known, a name may leave them out, if the library has such names.
     """
-    if len(text) > LONGEST_NAME:
-        raise UserError(f"kernel name {shown(text)}: has {len(text)} characters; {LONGEST_NAME} are the most")
+    check_length(text)
     name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
     name, split_k = split_launch(name)
     library = libraries.library_of_arch(arch)

@@ -57,7 +57,8 @@ class Cudnn:
         except _CudnnError as error:
             # From 9.28 on a part of the library needs that of the driver.
             raise UserError(f"{self.version} lists no plans on a machine without a GPU's driver ({error})") from error
-        self._kept, self._made = self._made, []
+        # The device outlives the listings, which destroy what they made.
+        self._made.clear()
 
     def offered(self, problem: Problem) -> list[str]:
         """Names of the plans in cuDNN's order; empty where it has none."""
@@ -74,7 +75,7 @@ class Cudnn:
         finally:
             for descriptor in self._made:
                 self._library.cudnnBackendDestroyDescriptor(descriptor)
-            self._made = []
+            self._made.clear()
         return names
 
     def _graph(self, problem: Problem) -> ctypes.c_void_p:
