@@ -103,3 +103,16 @@ def test_the_exit_status_says_whether_something_needed_is_missing(tmp_path, caps
     assert {"subject": "HIP compiler", "status": "needed"}.items() <= rows[
         [r["subject"] for r in rows].index("HIP compiler")
     ].items()
+
+
+def test_folders_that_cannot_be_written_are_needed(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    config = tmp_path / "config.yaml"
+    # Nobody, root included, makes a folder in these.
+    for folder in ("/proc/nope", tmp_path / "file/nope"):
+        config.write_text(f"cache: {{folder: {folder}}}\nlock: {{folder: {folder}}}\n")
+        assert main(["doctor", "--configfile", str(config), "--json"]) == 1
+        rows = {row["subject"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
+        for subject, setting in (("cache", "cache.folder"), ("GPU lock", "lock.folder")):
+            assert rows[subject]["status"] == "needed" and f"{folder} cannot be written" in rows[subject]["result"]
+            assert f"set {setting}" in rows[subject]["fix"]

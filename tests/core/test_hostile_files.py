@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import random
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,10 +14,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tileseer.core import documents, yaml_files
+from tileseer.core import documents, isolation, yaml_files
 from tileseer.core.csv_files import read_csv
 from tileseer.core.errors import UserError, plain_output
-from tileseer.core.isolation import call_apart
 from tileseer.core.parquet import read_table
 from tileseer.core.reading import read_utf8
 from tileseer.problems.operation import Operation
@@ -44,10 +44,16 @@ def test_what_is_no_regular_file_is_refused_at_once(read, kind, tmp_path):
         read(path)
 
 
+def test_a_reader_that_waits_is_ended(monkeypatch):
+    monkeypatch.setattr(isolation, "ELAPSED_SECONDS", 0.2)
+    with pytest.raises(UserError, match=r"^f\.onnx: reading it ended with status -9; .* needs more than"):
+        isolation.call_apart("f.onnx", 0, time.sleep, 600)
+
+
 def damaged(read, path):
     """Read a file in a process with 1 GiB more than its size; the one line that it ends with, or nothing."""
     try:
-        call_apart(str(path), path.stat().st_size, lambda: bool(read(path) is not None))
+        isolation.call_apart(str(path), path.stat().st_size, lambda: bool(read(path) is not None))
     except UserError as error:
         assert "reading it ended with status" not in str(error), error
         assert str(path) in str(error) and str(error).count("\n") == 0 and len(str(error)) < 2000

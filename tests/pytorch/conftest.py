@@ -9,6 +9,7 @@ import os
 import pytest
 
 if "TILESEER_NEEDS_TORCH" in os.environ:
+    import onnxscript  # noqa: F401
     import torch  # noqa: F401
 
 

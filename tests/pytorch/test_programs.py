@@ -163,6 +163,46 @@ def test_traces_scripts_exports_and_fusion_see_the_module(enabled, offer, convol
     as_without(enabled, offer, compute)
 
 
+def test_an_export_to_onnx_is_that_of_pytorch(enabled, offer, convolution, x):
+    pytest.importorskip("onnxscript")
+    network = nn.Sequential(convolution, nn.ReLU()).float().eval()
+
+    def compute():
+        program = torch.onnx.export(network, (x.float(),), dynamo=True, verbose=False)
+        assert [node.op_type for node in program.model.graph] == ["Conv", "Relu"]
+        return [torch.from_numpy(program.model.graph.initializers["0.weight"].const_value.numpy())]
+
+    as_without(enabled, offer, compute)
+
+
+@pytest.fixture
+def process_group(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def test_a_sharded_training_has_the_same_state(enabled, offer, x, process_group):
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = torch.distributed.init_device_mesh("cpu", (1,))
+
+    def compute():
+        torch.manual_seed(0)
+        # FSDP shards contiguous weights alone: each call converts them.
+        network = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1)).bfloat16()
+        for module in (network[0], network[2], network):
+            fully_shard(module, mesh=mesh)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        for _ in range(2):
+            network(x).float().square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return {name: value.full_tensor() for name, value in network.state_dict().items()}
+
+    as_without(enabled, offer, compute, planned=3)
+
+
 def test_counters_modes_and_checkpoint_policies_see_pytorchs_operator(enabled, offer, convolution, x):
     from torch.utils import checkpoint
     from torch.utils.flop_counter import FlopCounterMode

@@ -82,6 +82,25 @@ def test_a_killed_run_goes_on_after_unlock(made, unmeasured):
     assert hashes(unmeasured) == hashes(made[0])
 
 
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(made, unmeasured):
+    slow(unmeasured)
+    # Shells let what they run in the background ignore the signal, and all that this starts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = unmeasured.start(*TARGETS, "--logger", "tileseer")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    wait_for(lambda: len(measured_rows(unmeasured)) > 20)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    output, _ = process.communicate()
+    assert process.returncode != 0 and "Traceback" not in output
+    assert re.search(r"^interrupted: \d+ of \d+ jobs are done; the same command goes on from there$", output, re.M)
+    assert "failed" not in output
+    run = unmeasured.make()
+    assert 0 < run.measured < made[1].measured
+    assert hashes(unmeasured) == hashes(made[0])
+
+
 def test_a_torn_line_is_quarantined_and_its_pair_measured_again(made, copy):
     # Its lines become columns, and no other pair is measured again.
     path = interrupted(copy)

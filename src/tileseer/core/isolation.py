@@ -11,6 +11,8 @@ from tileseer.core.errors import UserError
 Result = TypeVar("Result")
 SECONDS, BYTES = 30, 2**30
 """Of CPU time, and of memory beyond that of the caller and what a call asks for."""
+ELAPSED_SECONDS = 2 * SECONDS
+"""For a call that waits; twice as much, since the machine may have other work."""
 
 
 def call_apart(subject: str, more_bytes: int, function: Callable[..., Result], *arguments: object) -> Result:
@@ -20,6 +22,8 @@ def call_apart(subject: str, more_bytes: int, function: Callable[..., Result], *
     process = context.Process(target=_answer, args=(sender, more_bytes + BYTES, function, arguments), daemon=True)
     process.start()
     sender.close()
+    if not receiver.poll(ELAPSED_SECONDS):
+        process.kill()
     try:
         answer = receiver.recv()
     except EOFError:
@@ -28,7 +32,7 @@ def call_apart(subject: str, more_bytes: int, function: Callable[..., Result], *
     if answer is None:
         raise UserError(
             f"{subject}: reading it ended with status {process.exitcode}; it is damaged, or needs more than "
-            f"{SECONDS} s or {(more_bytes + BYTES) >> 20} MiB"
+            f"{SECONDS} s of CPU time, {ELAPSED_SECONDS} s in all or {(more_bytes + BYTES) >> 20} MiB"
         )
     result, fault = answer
     if fault is not None:
