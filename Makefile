@@ -93,10 +93,10 @@ container-test:
 	apt-get install -y -q --no-install-recommends buildah crun debootstrap
 	sh envs/container_test.sh "$(CURDIR)/.container"
 
-# Kills of each stage and of runs, damaged files, compilers that fail and, as root, full disks: docs/generated/faults.md.
+# Kills of each stage and of runs and, as root, full disks: docs/generated/faults.md.
 faults: $(READY_DEV)
-	$(RUN) PYTHONPATH=src:tests/builders python tests/workflow/fault_suite.py --kills 10 --run-kills 10 --damages 5 \
-	    --compiler-faults 30 --report docs/generated/faults.md
+	$(RUN) PYTHONPATH=src:tests/builders python tests/workflow/fault_suite.py --kills 10 --run-kills 10 \
+	    --report docs/generated/faults.md
 
 # What users need; and with it, what developers need as well.
 $(READY): envs/requirements.lock envs/setup.sh envs/openmp.py pyproject.toml setup.py

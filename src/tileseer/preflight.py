@@ -140,7 +140,8 @@ def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, name
 
 def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
     archs = list(dict.fromkeys([*specs.archs, *settings.replays]))
-    near = get_close_matches(settings.arch, archs, 1, 0.75)
+    # A letter too many or too few: gfx1030 is no mistake for gfx1200.
+    near = get_close_matches(settings.arch, archs, 1, 0.9)
     meant = f"do you mean {near[0]}? " if near else ""
     where = f"neither in {settings.arch_specs} nor under replays"
     raise UserError(f"arch: {shown(settings.arch)} is {where}; {meant}there are {', '.join(archs)}")

@@ -15,6 +15,7 @@ from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import flags, kernel
 from tileseer.kernels.ck_tile.names import parse_kernel
 from tileseer.kernels.ck_tile.upstream import emitted_folder as library
+from tileseer.kernels.ck_tile.upstream.named import Enumerator
 from tileseer.kernels.rule_sets import RuleSet
 from tileseer.problems.operation import Operation
 
@@ -24,6 +25,20 @@ COUNTS = Path(__file__).parents[1] / "data/reference_counts.csv"
 TINY = ("--arch", "gfx950", "--rule-set", "tiny")
 ONE = ("--variant", "forward", "--ndim", "2", "--datatype", "bf16")
 BAD = "grouped_conv_bwd_weight_fp16_nhwgc_2d_mem_cshuffle_interwave_32x16x64_2x1x2_16x16x32_vec4_2_2"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cells_of_full():
+    """Enumerate each cell of ``full`` once for all commands, which read the same tables."""
+    kept, full = {}, Enumerator._full
+
+    def from_kept(enumerator, name, cells):
+        enumerator._cells = kept
+        return full(enumerator, name, cells)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Enumerator, "_full", from_kept)
+        yield
 
 
 @pytest.fixture

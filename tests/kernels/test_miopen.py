@@ -155,7 +155,7 @@ def test_a_key_says_its_problem_and_its_layout(problem, layout):
     assert ("-NHWC-" in text.replace("NDHWC", "NHWC")) == (layout == "NHWC")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.from_regex(find_db_format.FORM, fullmatch=True))
 def test_every_key_is_written_as_it_was_read(text):
     try:

@@ -110,14 +110,6 @@ def test_records_are_read_back_by_the_import_and_by_a_reader_of_the_format(expor
     assert written == [solver for solver in ranked if solver in written][:4]
 
 
-def test_the_file_may_also_be_given_as_the_one_that_the_output_is_like(export, solvers, tmp_path, capsys):
-    (tmp_path / "p").write_text(LINE.format(n=5, f=1))
-    call = ["export", "miopen", str(solvers), "--problems", str(tmp_path / "p"), "--output", str(tmp_path / "db")]
-    assert main.main(call) == 2 and "--user is missing" in capsys.readouterr().err
-    assert main.main([*call, "--like", str(export.like)]) == 0
-    assert check((tmp_path / "db" / LIKE).read_text().splitlines()) > 2
-
-
 def test_layers_without_a_layout_are_written_in_both_forms_of_the_key(export):
     rows = "network,layer," + ",".join(DIMS) + "\nnet,conv,5,64,64,1,1,56,56,1,3,3,1,1,1,0,1,1,1,1,1\n"
     told, lines, path = export(rows, name="layers.csv")

@@ -2,8 +2,7 @@
 
     PYTHONPATH=src:tests/builders python tests/workflow/fault_suite.py --kills 10 --report docs/generated/faults.md
 
-A fault is *recovered* if a plain rerun ends with the bytes of the undisturbed run; *refused* if the stage stops with a
-message that names the file or program, writes nothing, and gives those bytes once that is as it was; *lost* otherwise.
+A fault is *recovered* if a plain rerun ends with the bytes of the undisturbed run, else *lost*.
 
 Most faults go into single stages, which run in a process forked from this one: their imports are done, so a kill hits
 the work and not the start of Python. The moment of a kill is a drawn share of the CPU time that the stage takes when
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import hashlib
 import importlib
 import json
 import os
@@ -36,21 +34,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import compiler_faults
-from journals import as_lines
-from small_workflow import CONFIG, TARGETS, Workflow, lay_out
+from small_workflow import CONFIG, TARGETS, Workflow, hashes, lay_out
 
 import tileseer
-from tileseer.core.errors import UserError
-from tileseer.learn import model_files
 from tileseer.measure import batch
 from tileseer.measure.journal import journal_files, read_journal
 
-OUTCOMES = ("recovered", "refused", "lost", "not injected")
+OUTCOMES = ("recovered", "lost", "not injected")
 PAGE = 4096
 RUN_CPU_S = 3.0
 """CPU seconds within which Snakemake is killed: most of what it takes undisturbed."""
-MODELS = "results/models/gfx950"
 
 
 @dataclass(frozen=True)
@@ -59,19 +52,17 @@ class Stage:
 
     name: str
     arguments: tuple[str, ...]
-    inputs: tuple[str, ...]
-    """Below results."""
     outputs: tuple[str, ...]
-    """Below results, the journals included."""
+    """The journals included."""
 
 
 class Suite:
     """A workflow that has run undisturbed, a copy of it to disturb, and the counts of fault and outcome."""
 
-    def __init__(self, made: Workflow, scratch: Workflow, seed: int, only: frozenset[str] | None = None) -> None:
+    def __init__(self, made: Workflow, scratch: Workflow, seed: int) -> None:
         self.made, self.scratch, self.seed = made, scratch, seed
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.stages = [stage for stage in stages_of(made.folder) if only is None or stage.name in only]
+        self.stages = stages_of(made.folder)
         self.cpu_s = {stage: self._undisturbed(stage) for stage in self.stages}
 
     def draws(self, kind: str, number: int) -> Iterator[random.Random]:
@@ -91,13 +82,12 @@ class Suite:
         assert status == 0 and self.same(stage), f"{stage.name} alone gives other results: {said}"
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    def clear(self, stage: Stage, keep: Path | None = None) -> None:
+    def clear(self, stage: Stage) -> None:
         """Bring all results to their undisturbed state, but without the outputs of a stage."""
         shutil.rmtree(self.scratch.folder / "results", ignore_errors=True)
         shutil.copytree(self.made.folder / "results", self.scratch.folder / "results")
         for path in [file for name in stage.outputs for file in files_of(self.scratch.folder / name)]:
-            if path != keep:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def same(self, stage: Stage) -> bool:
         """Return whether a stage's outputs are those of the undisturbed run."""
@@ -105,11 +95,11 @@ class Suite:
         ours, theirs = ([contents(folder / name) for name in stage.outputs] for folder in folders)
         return ours == theirs
 
-    def rerun(self, stage: Stage, fault: str, detail: str, outcome: str = "recovered") -> None:
+    def rerun(self, stage: Stage, fault: str, detail: str) -> None:
         """Run a stage, and count the fault as lost if it does not make what it makes undisturbed."""
         status, said = run_stage(stage, self.scratch.folder)
         sound = status == 0 and self.same(stage)
-        self.count(fault, outcome if sound else "lost", f"{detail}: the rerun ended with {status}: {said[-1500:]}")
+        self.count(fault, "recovered" if sound else "lost", f"{detail}: the rerun ended with {status}: {said[-1500:]}")
 
     def kill_stages(self, number: int) -> None:
         """Kill each stage so many times at a random moment, and run it again."""
@@ -137,7 +127,7 @@ class Suite:
             process.wait()
             self.scratch.run("--unlock", *TARGETS)
             run = self.scratch.run()
-            sound = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
+            sound = run.status == 0 and hashes(self.scratch) == hashes(self.made)
             self.count(f"kill -9 of {victim}", "recovered" if sound else "lost", f"{stage.name}: {run.output[-1500:]}")
 
     def fill_disks(self) -> None:
@@ -156,87 +146,6 @@ class Suite:
                 else:
                     self.rerun(stage, "disk full", f"{stage.name}: {said}")
 
-    def damage_inputs(self, number: int) -> None:
-        """Damage one file that a stage reads: what cannot be read at all, and of journals and recordings any damage."""
-        for stage in self.stages:
-            names = [*stage.inputs, *(name for name in stage.outputs if "journals" in name)]
-            # Publishing copies what it does not read.
-            for draw in self.draws(f"damage for {stage}", number if names and stage.name != "publish" else 0):
-                name = draw.choice(names)
-                self.clear(stage)
-                if "journals" in name:
-                    # Read as well as written.
-                    copies = zip(*(files_of(one.folder / name) for one in (self.made, self.made)), strict=True)
-                    for source, _ in copies:
-                        shutil.copy2(source, self.scratch.folder / source.relative_to(self.made.folder))
-                        if (seal := source.with_name(f".{source.name}.sha256")).exists():
-                            shutil.copy2(seal, self.scratch.folder / seal.relative_to(self.made.folder))
-                    if draw.random() < 0.5:
-                        as_lines(self.scratch.folder / name)
-                found = [file for path in files_of(self.scratch.folder / name) for file in files_in(path)]
-                if found:
-                    path = draw.choice(found)
-                    how = draw.choice(ANY_DAMAGE if "journals" in name else UNREADABLE)
-                    self._judge(stage, path, how, draw)
-
-    def _judge(self, stage: Stage, path: Path, how: str, draw: random.Random) -> None:
-        """Run a stage with a damaged file: it makes what it makes undisturbed, or it names the file and stops."""
-        sound = path.read_bytes()
-        path.write_bytes(damaged(sound, how, draw))
-        status, said = run_stage(stage, self.scratch.folder)
-        fault = f"{how}: {'a journal' if 'journals' in path.parts else 'an input of a stage'}"
-        if status == 0 and self.same(stage):
-            self.count(fault, "recovered", "")
-            return
-        written = [name for name in stage.outputs if "journals" not in name and (self.scratch.folder / name).exists()]
-        if status == 0 or written or "Traceback" in said or path.name not in said:
-            self.count(fault, "lost", f"{stage.name}, {path}: status {status}, {written}: {said[-1500:]}")
-            return
-        path.write_bytes(sound)
-        self.rerun(stage, fault, str(path), "refused")
-
-    def damage_models(self, number: int) -> None:
-        """Damage one published file: nobody reads the models then, and publishing again repairs them."""
-        (publish,) = (stage for stage in self.stages if stage.name == "publish")
-        for draw in self.draws("published", number):
-            self.clear(publish)
-            shutil.copytree(self.made.folder / MODELS, self.scratch.folder / MODELS, dirs_exist_ok=True)
-            path = draw.choice(files_in(self.scratch.folder / MODELS))
-            how = draw.choice(ANY_DAMAGE)
-            path.write_bytes(damaged(path.read_bytes(), how, draw))
-            fault = (
-                f"{how}: {'the index of published models' if path.name == model_files.INDEX else 'a published file'}"
-            )
-            try:
-                model_files.read_index(self.scratch.folder / MODELS)
-                refused = contents(path) == contents(self.made.folder / path.relative_to(self.scratch.folder))
-            except UserError as error:
-                refused = path.name in str(error)
-            if refused:
-                self.rerun(publish, fault, str(path))
-            else:
-                self.count(fault, "lost", f"{path} was read")
-
-
-UNREADABLE = ("cut", "empty", "foreign")
-ANY_DAMAGE = (*UNREADABLE, "flip", "zeros", "long tail")
-
-
-def damaged(content: bytes, how: str, draw: random.Random) -> bytes:
-    """Return damaged content."""
-    at = draw.randrange(max(1, len(content)))
-    return {
-        "cut": content[:at],
-        "empty": b"",
-        "foreign": b"nonsense\n" * 40,
-        "flip": content[:at]
-        + bytes(byte ^ 1 << draw.randrange(8) for byte in content[at : at + 1])
-        + content[at + 1 :],
-        "zeros": content[:at] + bytes(min(512, len(content) - at)) + content[at + 512 :],
-        # What a file system may leave behind the last write before the power went.
-        "long tail": content + bytes(2 << 20),
-    }[how]
-
 
 def stages_of(folder: Path) -> list[Stage]:
     """Return the jobs that Snakemake recorded."""
@@ -254,8 +163,7 @@ def stages_of(folder: Path) -> list[Stage]:
         words = words[words.index("python") + 1 :]
         journals = [word for word in words if word.startswith("results/journals/")]
         journals = journals if record["rule"] == "benchmark" else []
-        inputs = [name for name in record["input"] if name.startswith("results/")]
-        stages.append(Stage(record["rule"], tuple(words), tuple(inputs), (*sorted(outputs), *journals)))
+        stages.append(Stage(record["rule"], tuple(words), (*sorted(outputs), *journals)))
     return stages
 
 
@@ -349,18 +257,6 @@ def contents(path: Path) -> object:
     return path.read_bytes()
 
 
-def fingerprint(workflow: Workflow) -> dict[str, str]:
-    """Return the hashes of datasets, models and report."""
-    files = [
-        file for name in ("datasets", "models", "reports") for file in files_in(workflow.folder / "results" / name)
-    ]
-    return {
-        path.relative_to(workflow.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-        if not path.name.endswith(".quarantine.tsv")
-    }
-
-
 def prepare(folder: Path, seed: int) -> Suite:
     """Run the small workflow undisturbed in ``folder`` and copy it."""
     made = lay_out(folder / "made")
@@ -378,10 +274,10 @@ def table(counts: Counter[tuple[str, str]]) -> str:
     rows = {fault: [counts[fault, outcome] for outcome in OUTCOMES] for fault in sorted({fault for fault, _ in counts})}
     rows["**all**"] = [sum(column) for column in zip(*rows.values(), strict=True)]
     lines = [
-        "| fault | injected | recovered | refused with a message | lost | not injected |",
-        "|---|---|---|---|---|---|",
+        "| fault | injected | recovered | lost | not injected |",
+        "|---|---|---|---|---|",
     ]
-    lines += [f"| {fault} | {sum(row[:3])} | {' | '.join(map(str, row))} |" for fault, row in rows.items()]
+    lines += [f"| {fault} | {sum(row[:2])} | {' | '.join(map(str, row))} |" for fault, row in rows.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -391,33 +287,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=1, help="of each stage")
     parser.add_argument("--run-kills", type=int, default=0)
-    parser.add_argument(
-        "--damages", type=int, default=1, help="of what each stage reads, of published models, of the cache"
-    )
-    parser.add_argument("--compiler-faults", type=int, default=0)
     parser.add_argument("--report", type=Path, help="page whose table between the marks is replaced")
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="tileseer-faults-") as temporary:
         suite = prepare(Path(temporary), args.seed)
         suite.kill_stages(args.kills)
-        suite.damage_inputs(args.damages)
-        suite.damage_models(args.damages)
         suite.fill_disks()
         suite.kill_runs(args.run_kills)
-        counts = suite.counts
-        if args.compiler_faults:
-            made, scratch = compiler_faults.prepare(Path(temporary))
-            compiling = Suite(made, scratch, args.seed, frozenset({"compile"}))
-            compiler_faults.inject(compiling, args.compiler_faults, run_stage)
-            compiler_faults.damage_cache(compiling, args.damages, damaged, ANY_DAMAGE)
-            counts += compiling.counts
-    text = table(counts)
+    text = table(suite.counts)
     print(text)
     if args.report:
         before, begin, rest = args.report.read_text().partition("<!-- faults -->\n")
         args.report.write_text(before + begin + text + "<!-- end" + rest.partition("<!-- end")[2])
-    return int(any(outcome == "lost" for _, outcome in counts))
+    return int(any(outcome == "lost" for _, outcome in suite.counts))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import warm_python
 import yaml
 from fake_machine import install_compiler
 
+from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,12 @@ TOOLS = Path(sys.executable).parent
 SNAKEMAKE = str(TOOLS / "snakemake")
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")
 TARGETS = ("results/models/gfx950", "results/reports/gfx950.html")
+RESULTS = (
+    "results/datasets/gfx950/forward_bf16/pairs.parquet",
+    "results/training/gfx950/forward_bf16/model_tflops.lgbm",
+    "results/evaluation/gfx950/forward_bf16.json",
+    "results/reports/gfx950.html",
+)
 
 CONFIG = {
     "arch": "gfx950",
@@ -153,6 +161,18 @@ class Workflow:
 
     def read(self, name: str) -> bytes:
         return (self.folder / name).read_bytes()
+
+
+def hashes(workflow: Workflow) -> dict[str, str]:
+    """Return the hashes of what runs of the same settings have alike, wherever they are."""
+    bundles = sorted((workflow.folder / "results/headers").rglob("*.tar"))
+    files = [*bundles, *(workflow.folder / name for name in RESULTS)]
+    models = dict(model_files.read_index(workflow.folder / "results/models/gfx950").sha256)
+    # It has the folder of the locks, and the report its digest.
+    del models[model_files.PROVENANCE]
+    contents = {path.relative_to(workflow.folder).as_posix(): path.read_bytes() for path in files}
+    contents = {name: re.sub(rb"settings [0-9a-f]{12}", b"settings", text) for name, text in contents.items()}
+    return models | {name: hashlib.sha256(text).hexdigest() for name, text in contents.items()}
 
 
 def tileseer(workflow: Workflow, *words: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from small_workflow import ROOT, environment
 
 def test_no_fault_loses_anything():
     run = subprocess.run(
-        [sys.executable, "tests/workflow/fault_suite.py", "--compiler-faults", "4", "--run-kills", "1"],
+        [sys.executable, "tests/workflow/fault_suite.py"],
         cwd=ROOT, env=environment() | {"PYTHONPATH": "src:tests/builders"}, capture_output=True, text=True,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr

@@ -5,35 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import signal
 import time
 
 from journals import as_lines, journal_rows
-from small_workflow import TARGETS, lay_out
+from small_workflow import TARGETS, hashes, lay_out
 
+from tileseer.core.locks import device_locks, hold_first_free
 from tileseer.learn import model_files
 
-RESULTS = (
-    "results/datasets/gfx950/forward_bf16/pairs.parquet",
-    "results/training/gfx950/forward_bf16/model_tflops.lgbm",
-    "results/evaluation/gfx950/forward_bf16.json",
-    "results/reports/gfx950.html",
-)
-UNLOCKED = "results/datasets/gfx950/forward_bf16/pairs.parquet"
-
-
-def hashes(workflow):
-    bundles = sorted((workflow.folder / "results/headers").rglob("*.tar"))
-    files = [*bundles, *(workflow.folder / name for name in RESULTS)]
-    models = dict(model_files.read_index(workflow.folder / "results/models/gfx950").sha256)
-    # It holds the configuration, which ``slow`` changes.
-    del models[model_files.PROVENANCE]
-    contents = {path.relative_to(workflow.folder).as_posix(): path.read_bytes() for path in files}
-    # And the report names its digest.
-    contents = {name: re.sub(rb"settings [0-9a-f]{12}", b"settings", text) for name, text in contents.items()}
-    return models | {name: hashlib.sha256(text).hexdigest() for name, text in contents.items()}
+DATASET = "results/datasets/gfx950/forward_bf16/pairs.parquet"
 
 
 def measured_rows(workflow):
@@ -55,15 +37,6 @@ def wait_for(condition, seconds=120.0):
 def slow(workflow):
     """Write to the journal after every few pairs, so that there is a middle to interrupt."""
     workflow.edit("src/tileseer/measure/batch.py", "PAIRS_BETWEEN_WRITES = 65536", "PAIRS_BETWEEN_WRITES = 2")
-
-
-def test_two_runs_give_the_same_bytes(made, fresh):
-    fresh.configure(lock={"folder": str(fresh.folder / "elsewhere")})
-    # Started for real: every process has another seed of hashes.
-    process = fresh.start("--cores", "1", *TARGETS)
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
-    assert hashes(fresh) == hashes(made[0])
 
 
 def test_a_killed_run_goes_on_after_unlock(made, unmeasured):
@@ -123,17 +96,12 @@ def test_a_journal_that_lost_rows_is_noticed(copy):
 
 
 def test_a_workflow_waits_until_another_one_has_used_the_device(unmeasured):
-    other = type(unmeasured)(unmeasured.folder.parent / "other")
-    shutil.copytree(unmeasured.folder, other.folder)
-    locks = str(unmeasured.folder / "locks")
-    for workflow in (unmeasured, other):
-        slow(workflow)
-        workflow.configure(lock={"folder": locks, "timeout_s": 300})
-    running = [workflow.start(UNLOCKED) for workflow in (unmeasured, other)]
-    outputs = [process.communicate(timeout=300)[0] for process in running]
-    assert [process.returncode for process in running] == [0, 0], outputs
-    logs = [path.read_text() for path in unmeasured.folder.parent.glob("*/logs/*/*/benchmark/*.log")]
-    assert "waiting for simulated-gfx950_mi355x" in "".join(logs)
+    locks = device_locks(["simulated-gfx950_mi355x"], unmeasured.folder / "locks")
+    unmeasured.configure(lock={"folder": str(unmeasured.folder / "locks"), "timeout_s": 0.2})
+    with hold_first_free(locks, timeout_s=1):
+        unmeasured.refuse(DATASET, runs_jobs=True)
+    (log, *_) = unmeasured.folder.glob("logs/*/*/benchmark/*.log")
+    assert "simulated-gfx950_mi355x was busy" in log.read_text() and not measured_rows(unmeasured)
 
 
 def test_one_gpu_is_the_limit_of_the_profile(made):

@@ -26,8 +26,14 @@ MODEL, VERDICTS = "results/models/gfx942", "results/verdicts/gfx942.tsv"
 OPERATION = "gfx942/forward_bf16"
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A cache: the kernels are compiled once for all workflows."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def machine(fresh, tmp_path):
+def machine(fresh, tmp_path, compiled):
     """A workflow with the two overlays and problems of its own, and the folder of its compiler."""
     if not shutil.which("c++"):
         pytest.skip("no host C++ compiler")
@@ -42,7 +48,7 @@ def machine(fresh, tmp_path):
     fresh.configure(
         **{name: smoke[name] for name in ("operations", "model")}, arch=hip["arch"], problems=problems,
         configs=smoke["configs"], compile=own["compile"] | hip["compile"],
-        benchmark=hip["benchmark"] | smoke["benchmark"],
+        benchmark=hip["benchmark"] | smoke["benchmark"], cache={"folder": str(compiled)},
     )  # fmt: skip
     return fresh
 

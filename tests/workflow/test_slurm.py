@@ -12,8 +12,8 @@ from pathlib import Path
 import one_machine_slurm
 import pytest
 from one_machine_slurm import wait_for
-from small_workflow import TARGETS
-from test_faults import hashes, measured_rows, slow
+from small_workflow import TARGETS, hashes
+from test_faults import measured_rows, slow
 from test_faults import wait_for as wait_closely_for
 
 PROFILE = ("--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2")

@@ -18,8 +18,6 @@ EXAMPLES = (
     "tileseer export miopen results/models/gfx90a_miopen --problems training.log \\\n"
     "      --user gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt --system gfx90a68.HIP.fdb.txt --output miopen-db",
 )
-SUFFIX = ".ufdb.txt"
-"""Of user find-dbs."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_like(own)
     meaning = "CSV of layers or problems, lines of MIOpenDriver, or a log with such lines (MIOPEN_ENABLE_LOGGING_CMD=1)"
     own.add_argument("--problems", nargs="+", required=True, type=Path, metavar="FILE", help=meaning)
-    meaning = "user find-db that your MIOpen wrote: its name is that of the output, its records stay"
-    own.add_argument("--user", type=Path, metavar="UFDB", help=f"{meaning} (needed; --like UFDB is the same)")
+    meaning = "user find-db that your MIOpen wrote below ~/.config/miopen: the output has its name and its records"
+    own.add_argument("--user", required=True, type=Path, metavar="UFDB", help=meaning)
     own.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder for the file")
     meaning = "find-db of the installation (share/miopen/db): what it has measured is left out"
     own.add_argument("--system", nargs="+", default=[], type=Path, metavar="FDB", help=meaning)
@@ -49,10 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file and print how MIOpen finds it; return 1 if the models add nothing to it."""
-    if args.user is None and args.like and args.like.endswith(SUFFIX):
-        args.user, args.like = Path(args.like), None
-    if args.user is None:
-        raise UserError("--user is missing: give a user find-db that your MIOpen wrote below ~/.config/miopen")
     if args.like and args.tuned:
         raise UserError("--tuned: solvers were timed on the GPU whose models --like borrows; leave one of the two out")
     units = FileName.parse(args.user).gpu.compute_units
