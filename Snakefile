@@ -50,4 +50,4 @@ onstart:
 onsuccess:
     from tileseer.cli.run_summary import print_summary
 
-    print_summary(sorted(ARCHS), CALLED_WITH)
+    print_summary({arch: call_of(arch) for arch in sorted(ARCHS)})

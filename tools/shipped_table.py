@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tileseer.core import documents
 from tileseer.serve.evaluation import Evaluation
-from tileseer.serve.model_page import figures_of, libraries_of
+from tileseer.serve.model_page import figures_of
 from tileseer.serve.verdict import verdict_words
 
 ROOT = Path(__file__).parents[1]
@@ -29,9 +29,10 @@ HEAD = """# How good the picks are that ship
 
 Written by `make figures` from `evaluation.json` of the models. Efficiency in percent: time of the fastest candidate
 over time of the pick. "Best of 2" and "best of 3" are of the recorded times, as if each pick were timed without error.
-"By time" weights every layer by its time and its uses in the networks. Layers without a candidate are in none of the
-other figures; the share of time in them is estimated from other libraries' times, or by the roofline. Of cuDNN they are
-those whose first plan was wrong when it was timed: the model leaves them to cuDNN.
+"By time" weights every layer by its time and its uses in the networks. "Speed" is the time of another library's choice,
+or else of the best choice without a model, over that of the pick (geometric mean). Layers without a candidate are in
+none of the other figures; the share of time in them is estimated from other libraries' times, or by the roofline. Of
+cuDNN they are those whose first plan was wrong when it was timed: the model leaves them to cuDNN.
 Simulated figures do not describe a real GPU.
 """
 README_COLUMNS = (
@@ -51,7 +52,7 @@ def main() -> int:
     if not kept:
         print("results/evaluation: there is no evaluation here; run tileseer run first", file=sys.stderr)
         return 1
-    names = [*figures_of(found[0]), "beside other libraries", "verdict"] if found else []
+    names = [*figures_of(found[0]), "verdict"] if found else []
     header = f"| arch | operation | times | {' | '.join(names)} |" if found else rows[0]
     lines = [header, "|---" * header.count(" | ") + "|---|", *(kept[key] for key in sorted(kept))]
     PAGE.write_text(HEAD + "\n" + "\n".join(lines) + "\n")
@@ -82,7 +83,7 @@ def readme_table(page: str) -> str:
 
 
 def _row(one: Evaluation) -> str:
-    cells = [one.arch, one.operation, one.device_kind, *figures_of(one).values(), libraries_of(one) or "-"]
+    cells = [one.arch, one.operation, one.device_kind, *figures_of(one).values()]
     return f"| {' | '.join(cells)} | {verdict_words(one).partition(':')[0]} |"
 
 

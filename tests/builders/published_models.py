@@ -67,7 +67,7 @@ def evaluation(origin, **changed):
         "best_of_2": good, "best_of_3": good, "within_2_percent": 90.0, "by_time": 99.0, "by_kind": {},
         "by_evidence": {}, "evidence": NOWHERE.model_dump(),
         "networks": [], "worst": [layer], "libraries": [], "harm": {}, "picks": {},
-        "baselines": {"best_single_kernel": {"meaning": "one kernel", "efficiency": alone.model_dump()}},
+        "baselines": {"best_single_kernel": {"meaning": "one", "efficiency": alone.model_dump(), "speed": 1.25}},
         "noise_floor": {"basis": "spread", "perfect_selector": good.model_dump()},
     }  # fmt: skip
     return Evaluation.model_validate(dict(Origin.of(origin)) | fields | changed)

@@ -268,7 +268,7 @@ def test_the_cost_is_told_before_compiling_and_what_it_took_afterwards(machine, 
     assert "compile: 2 kernels in 2 units, estimated 0.0028 CPU hours and 0.0 MB" in capsys.readouterr().err
     taken = costs.set_column(1, "seconds", [[1800.0, 5400.0]])
     assert stage.describe_build(table, taken) == (
-        "2 kernels: 2 ok; their builds took 2 CPU hours and 0.0 MB of machine code"
+        "2 of 2 kernels can be used; their builds took 2 CPU hours and 0.0 MB of machine code"
     )
     build.build_kernels(chunk, [[1], [1]], machine.toolchain())
     assert "compile:" not in capsys.readouterr().err

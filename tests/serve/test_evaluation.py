@@ -60,7 +60,7 @@ def test_efficiency_of_the_picks():
     assert [(one.efficiency, one.pick, one.best) for one in found.worst[:2]] == [
         (33.3333, names[2], names[1]), (50.0, names[2], names[1]),
     ]  # fmt: skip
-    assert "3 layers (simulated): efficiency mean 61.11 %" in found.summary
+    assert "picks for 3 unseen layers have efficiency 61.1 % (mean; " in found.summary
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,10 @@ def test_what_is_evaluated_is_what_ships(forward):
     served = [selector.candidates[row] for row in selector.select(dims, use_known=False).candidate]
     assert [found.picks[key].candidate for key in whole.problems["problem_key"].iloc[rows]] == served
     assert found.layers == len(rows) and found.best_of_3.mean >= found.best_of_2.mean >= found.first.mean
-    assert found.without_model.mean < found.first.mean < found.possible.mean
+    assert found.best_baseline.efficiency.mean < found.first.mean < found.possible.mean
+    parts = [*found.by_kind.values(), *found.by_evidence.values()]
+    assert all(part.possible.mean >= part.efficiency.mean for part in parts), "nothing is above its bound"
+    assert found.best_baseline.speed > 1 and found.speeds == {"best fixed choice": found.best_baseline.speed}
     # A pick that is the best has nothing to explain; others have.
     assert all(bool(one.reasons) == (one.pick != one.best) for one in found.worst)
 
@@ -241,7 +244,10 @@ NAMELESS = LayerEvaluation(
             {"first": GOOD.model_copy(update={"min": 49.0}), "worst": [NAMELESS.model_dump()]},
             "the pick of N=8 C=64 has 49.0 %",
         ),
-        ({"baselines": {"one": {"meaning": "one", "efficiency": GOOD.model_dump()}}}, "the best fixed choice"),
+        (
+            {"baselines": {"one": {"meaning": "one", "efficiency": GOOD.model_dump(), "speed": 1.0}}},
+            "the best fixed choice",
+        ),
         ({"covered_time": 94.0, "without_candidate": 98}, "98 of 100 layers, 6 % of the time, have no candidate"),
         (
             {"networks": [{

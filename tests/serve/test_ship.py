@@ -43,6 +43,10 @@ def measured():
     return replace(data, candidates=data.candidates.assign(code_bytes=np.nan))
 
 
+def pool_of(data, results=Path(), **more):
+    return shipping.KernelPool.of(data, data.candidates["candidate"], results, **more)
+
+
 @pytest.mark.parametrize("floor", [0.0, 0.7])
 @given(table=TABLES)
 def test_a_set_keeps_its_promise_and_runs_all_that_can_run(table, floor):
@@ -53,8 +57,8 @@ def test_a_set_keeps_its_promise_and_runs_all_that_can_run(table, floor):
     assert (best >= floor * possible).all()
 
 
-def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for(tmp_path):
-    pool = shipping.KernelPool.of(measured(), tmp_path)
+def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for():
+    pool = pool_of(measured())
     chosen = pool.smallest(0.01)
     figures = pool.figures(chosen)
     unseen = (samples.problems()["split"] == "validation").to_numpy() & (pool.efficiency.max(axis=1) > 0)
@@ -62,12 +66,12 @@ def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for(tmp_path):
     reached = pool.efficiency[unseen][:, chosen].max(axis=1)
     assert figures["unseen_loss"] == pytest.approx(100 * (1 - reached.mean()), abs=1e-3)
     assert 0 <= figures["loss"] <= 1.0 and figures["costs"] == "estimated"
-    losses = [row["loss"] for row in pool.curve(len(chosen))]
+    losses = [row["loss"] for row in pool.curve(chosen)]
     assert losses == sorted(losses, reverse=True) and losses[-1] == 0
 
 
-def test_what_comes_with_its_library_is_not_compiled(tmp_path):
-    pool = shipping.KernelPool.of(replace(measured(), arch="sm_90_cudnn"), tmp_path)
+def test_what_comes_with_its_library_is_not_compiled():
+    pool = pool_of(replace(measured(), arch="sm_90_cudnn"))
     figures = pool.figures(pool.smallest(0.01))
     assert not {"bytes", "compile_seconds", "costs"} & figures.keys()
     assert shipping.set_line(OPERATION, figures, len(pool.names)).endswith("; nothing to compile")
@@ -75,9 +79,9 @@ def test_what_comes_with_its_library_is_not_compiled(tmp_path):
         shipping.smallest_sets([pool], shipping.SetLimits(0.01, bytes=1e6))
 
 
-def test_a_cut_model_loses_what_its_best_kernel_of_the_set_loses(tmp_path):
+def test_a_cut_model_loses_what_its_best_kernel_of_the_set_loses():
     data = measured()
-    pool, model = shipping.KernelPool.of(data, tmp_path), samples.train(data, samples.product(), samples.SMALL).model
+    pool, model = pool_of(data), samples.train(data, samples.product(), samples.SMALL).model
     own = model.with_pool((model.pool["kernel"] == pool.names[0]).to_numpy())
     assert set(own.pool["kernel"]) == {pool.names[0]}
     found = shipping.losses(pool, {"one": own, "all": model}, 1)
@@ -90,7 +94,7 @@ def test_the_calls_of_networks_say_which_problems_count(tmp_path):
     dims = samples.problems()[list(DIMS)].iloc[1]
     table.assign(**dims.to_dict()).to_csv(tmp_path / "layers.csv", index=False)
     weight = shipping.network_weights(measured(), tmp_path / "layers.csv", ["mine"])
-    pool = shipping.KernelPool.of(measured(), tmp_path, weight)
+    pool = pool_of(measured(), weight=weight)
     assert np.flatnonzero(pool.weight).tolist() == [1] and len(pool.smallest(0.01)) == 1
 
 

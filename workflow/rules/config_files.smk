@@ -1,6 +1,7 @@
 # Snakemake keeps the last of two equal keys, and runs what a template in a configuration says: so the files are looked
 # at before it reads them.
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -15,8 +16,15 @@ from tileseer.core.tables import check_config_file
 
 # That of the working folder, or the workflow's own.
 CONFIG_FILE = str(find_file(Path("config/config.yaml")))
-# What the call names beside it, for the commands of the closing summary.
 CALLED_WITH = [os.path.relpath(path) for path in workflow.configfiles]
+
+
+def call_of(arch):
+    """The command of this run for an arch: what report and closing lines say to call again."""
+    configfiles = ["--configfile", *CALLED_WITH] if CALLED_WITH else []
+    return shlex.join(["tileseer", "run", "--arch", arch, *configfiles])
+
+
 try:
     for path in map(Path, [CONFIG_FILE, *workflow.configfiles]):
         if path.exists():

@@ -29,9 +29,10 @@ rule report:
         training=folders_of("training"),
         dataset=dataset_folders("dataset"),
         workflow=HERE,
+        call=lambda wildcards: call_of(wildcards.arch),
     shell:
         f"python {SCRIPTS}/report.py"
         " --arch {wildcards.arch} --training {params.training} --evaluation {input.evaluation}"
         " --dataset {params.dataset:q} --kernels {input.kernels} --cudnn {input.cudnn:q}"
-        " --template {input.template:q} --workflow {params.workflow:q} --settings {params.settings:q}"
+        " --call {params.call:q} --template {input.template:q} --workflow {params.workflow:q} --settings {params.settings:q}"
         " --page {output.page} > {log} 2>&1"

@@ -18,4 +18,4 @@ def main(source: Path, template: Path, json: Path, python: Path) -> str:
     module = render_python(specs, template)
     write_text(json, render_json(specs))
     write_text(python, module)
-    return f"the facts of {len(specs.archs)} archs are rendered"
+    return f"facts of {len(specs.archs)} archs written"

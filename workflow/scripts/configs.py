@@ -28,4 +28,7 @@ def main(
     rows = kernel_table.tabulate_kernels(enumeration.kernels, enumeration.split_k, configs.chunks)
     parquet.write_table(rows, kernels)
     write_text(rejected, rejected_text(enumeration.rejected))
-    return f"{len(enumeration.kernels)} kernels, {len(enumeration.rejected)} combinations refused"
+    refused = len(enumeration.rejected)
+    return f"{len(enumeration.kernels):,} kernels" + (
+        f"; {refused:,} combinations refused, see {rejected}" if refused else ""
+    )

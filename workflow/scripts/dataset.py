@@ -8,7 +8,7 @@ def main(
     arch: str, operation: str, problems: Path, build: list[Path], support: list[Path], receipts: list[Path],
     dataset: Path, aliases: Path | None = None,
 ) -> str:  # fmt: skip
-    """Bring the journals of all chunks together into one dataset; malformed lines go to a quarantine file.
+    """Bring the journals of all chunks together into one dataset; damaged lines go to a file of their own.
 
     build: build tables, one a chunk
     support: support tables, one a chunk
@@ -19,6 +19,7 @@ def main(
     from tileseer.compile.aliases import read_aliases
     from tileseer.core import parquet
     from tileseer.dataset import assembly
+    from tileseer.measure.device import list_failures
     from tileseer.problems import problem_table
 
     chunks = [assembly.ChunkFiles(*files) for files in zip(build, support, receipts, strict=True)]
@@ -26,5 +27,10 @@ def main(
     pairs, malformed = assembly.write_dataset(chunks, table, arch, operation, dataset, read_aliases(aliases))
     assembly.write_quarantine(dataset / "quarantine.tsv", malformed)
     counts = {row["values"]: row["counts"] for row in pairs["status"].combine_chunks().value_counts().to_pylist()}
-    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
-    return f"the dataset has {statuses or 'no'} pairs, the quarantine {len(malformed):,} malformed lines"
+    failed, damaged = list_failures(counts), malformed.num_rows
+    parts = [
+        f"{counts.get('ok', 0):,} pairs have a time",
+        failed and f"failed: {failed}",
+        damaged and f"{damaged:,} damaged lines of the journals left out (listed in {dataset}/quarantine.tsv)",
+    ]
+    return "; ".join(part for part in parts if part)

@@ -17,4 +17,4 @@ def main(arch: str, chunk: int, configs: Path, templates: Path, api: Path, bundl
     library = library_of_arch(arch)
     emitter = library.made_here(library.emitter)(templates, api, level)
     bundles.write_bundle(bundle, emitter.files(kernels, arch))
-    return f"the sources of {len(kernels)} kernels are written"
+    return f"sources of {len(kernels):,} kernels written"

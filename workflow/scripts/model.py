@@ -37,6 +37,6 @@ def main(
     manifest = train(data, Recipe(features, parameters, prior, threads), more, checks).save(output)
     summary = manifest.out_of_fold_efficiency
     return (
-        f"{manifest.training_rows:,} {data.device_kind} rows of {manifest.unique_problems:,} problems, "
-        f"out-of-fold efficiency mean {summary.mean:.2f} %, p10 {summary.p10:.2f} %"
+        f"learnt from {manifest.training_rows:,} {data.device_kind} times of {manifest.unique_problems:,} problems; "
+        f"picks for problems left out in turn have efficiency {summary.mean:.1f} % (mean; P10 {summary.p10:.1f} %)"
     )

@@ -18,7 +18,8 @@ def main(operation: str, ndims: list[int], problems: Path, uses: Path, settings:
     chosen = training_set.choose_problems(ProblemsSettings.of(settings, "problems"), asked, tuple(ndims))
     parquet.write_table(problem_table.problem_table(chosen.training, chosen.validation), problems)
     parquet.write_table(problem_table.use_table(chosen.runs, asked), uses)
+    left_out = f", without {chosen.held_out:,} that resemble validation layers" if chosen.held_out else ""
     return (
-        f"{len(chosen.training)} problems to train on ({chosen.held_out} left out: same layer family "
-        f"as a validation problem), {len(chosen.validation)} of {len(chosen.runs)} runs of networks to validate on"
+        f"{len(chosen.training):,} problems to train on{left_out}; {len(chosen.validation):,} layers of "
+        f"{len(chosen.runs)} network runs to validate on"
     )

@@ -34,5 +34,5 @@ def main(
         publication.append_publication(history, models, made)
     kept = [name for name, entry in index.operations.items() if entry.provenance]
     published = [name for name in index.operations if name not in kept]
-    words = [f"published {', '.join(published)}", *([f"kept {', '.join(kept)}"] if kept else [])]
-    return "; ".join([*words, f"device kind: {index.device_kind}"])
+    before = f"; from before: {', '.join(kept)}" if kept else ""
+    return f"{', '.join(published)} published in {models} ({index.device_kind} times){before}"

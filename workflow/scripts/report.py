@@ -7,12 +7,13 @@ from tileseer.core.script import Settings, stage_script
 @stage_script
 def main(
     training: list[Path], dataset: list[Path], kernels: list[Path],
-    evaluation: list[Path], template: Path, page: Path, settings: Settings,
+    evaluation: list[Path], template: Path, page: Path, settings: Settings, call: str,
     cudnn: list[Path] = (), workflow: Path | None = None,
 ) -> str:  # fmt: skip
     """Show the results of one arch as one HTML page that needs no network.
 
     template: Jinja2 template of the page; its scripts are beside it
+    call: command that made the results
     dataset: datasets, any order
     kernels: kernel lists of the serving stage, any order
     cudnn: times of cuDNN (cudnn.csv), in folders with the name of the operation
@@ -28,5 +29,5 @@ def main(
     source = source_of(workflow or Path(), SOURCES)
     inputs = Inputs(training, dataset, kernels, evaluation, cudnn)
     shown = inputs.read(source, key(json.dumps(settings, sort_keys=True)))
-    write_text(page, render_page(shown, template))
-    return f"{page} shows {len(shown.operations)} operations ({shown.device_kind})"
+    write_text(page, render_page(shown, template, call))
+    return f"{len(shown.operations)} operations ({shown.device_kind} times) are shown in {page}"

@@ -24,4 +24,4 @@ def main(
     served = serve_model(measurements, Model.read_for(training, measurements, dataset), inputs, threads)
     served.save(output)
     few = served.kernels
-    return f"{few.pruned_size} of {few.pool_size} kernels stay within {100 * few.allowed_loss:g} % of all"
+    return f"{few.pruned_size} of {few.pool_size} kernels lose at most {100 * few.allowed_loss:g} % against all"

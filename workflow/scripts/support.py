@@ -11,4 +11,4 @@ def main(operation: str, build: Path, problems: Path, hardware: Path, product: s
 
     table = decide_support(operation, build, problems, hardware, product)
     parquet.write_table(table, support)
-    return f"{table.filter(supported(table)).num_rows:,} of {table.num_rows:,} pairs can run"
+    return f"{table.filter(supported(table)).num_rows:,} of {table.num_rows:,} pairs of problem and kernel can run"

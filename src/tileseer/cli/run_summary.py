@@ -1,8 +1,7 @@
 """What a run of the workflow prints last: which models are on disk, what their times are worth, how good they are."""
 
-import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tileseer.cli import options
@@ -11,37 +10,32 @@ from tileseer.gpus.hardware import target
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files
 from tileseer.measure.harness.telemetry import boards
-from tileseer.problems.problem import EXAMPLE
 from tileseer.serve import publication
-from tileseer.serve.model_page import (
-    figures_of,
-    libraries_of,
-    meaning,
-    measuring_command,
-    read_evaluations,
-)
-from tileseer.serve.verdict import verdict_words
+from tileseer.serve.evaluation import Evaluation
+from tileseer.serve.model_page import figures_of, read_evaluations
+from tileseer.serve.verdict import meaning_of_times, measuring_command, next_step, verdict_words
+
+COLUMNS = ("mean", "P10", "best of 2", "by time", "worst network")
 
 
-def print_summary(archs: Iterable[str], configfiles: Sequence[str] = ()) -> None:
-    """Print what is on disk of each arch, how good it is and what to do next; ``configfiles``: of the call."""
-    words = "".join(f" --configfile {shlex.quote(path)}" for path in configfiles)
+def print_summary(calls: Mapping[str, str]) -> None:
+    """Print what is on disk of each arch, how good it is and what to do next; ``calls``: the command that makes it."""
     with plain_output():
-        for arch in archs:
+        for arch, call in calls.items():
             try:
-                print(*lines_of(arch, words), sep="\n", flush=True)
+                print(*lines_of(arch, call), sep="\n", flush=True)
             except UserError as error:
                 print(f"error: {error}", file=sys.stderr)
 
 
-def lines_of(arch: str, words: str = "") -> Iterator[str]:
-    """Yield the summary of an arch: these models speak, whatever the last run was for; ``words`` go behind commands."""
+def lines_of(arch: str, call: str) -> Iterator[str]:
+    """Yield the summary of an arch: these models speak, whatever the last run was for."""
     models, report = Path("results/models", arch), Path(f"results/reports/{arch}.html")
-    shown = report if report.exists() else f"not made; tileseer run --arch {arch}{words}"
+    shown = report if report.exists() else f"not made; {call}"
     if not (models / model_files.INDEX).is_file():
         yield f"models: missing: {models}"
         yield f"report:   {shown}"
-        yield f"next:     tileseer run --arch {arch}{words}"
+        yield f"next:     {call}"
         return
     index = model_files.read_index(models)
     evaluations = read_evaluations(models, index)
@@ -51,19 +45,25 @@ def lines_of(arch: str, words: str = "") -> Iterator[str]:
     yield f"models:   {models} ({index.device_kind} times of {index.device}{last})"
     yield f"report:   {shown}"
     if evaluations:
-        yield "how good: efficiency of the picks that ship, %"
-        rows = [{"operation": name, **figures_of(one)} for name, one in evaluations.items()]
-        yield from (f"          {line}" for line in options.table_lines(rows))
-        libraries = {name: libraries_of(one) for name, one in evaluations.items()}
-        yield from (f"          {name}: {words}" for name, words in libraries.items() if words)
+        yield "picks:    efficiency, % of the fastest candidate, and speed relative to what runs without the model"
+        yield from (f"          {line}" for line in options.table_lines(list(map(_figures, evaluations.values()))))
     if since := publication.changes_since_last(published, digest):
         yield f"since:    {since}"
     for name, one in evaluations.items():
         yield f"verdict:  {name}: {verdict_words(one)}"
-    yield f"          {meaning(index)}"
+    yield f"          {meaning_of_times(index.device_kind, index.device)}"
     if gpu := unused_gpu(index):
         yield f"your GPU: this machine has a GPU of this arch, which these models were not measured on: {gpu}"
-    yield f"next:     tileseer select {models} --problem {EXAMPLE}"
+    if evaluations:
+        text, command = next_step(arch, evaluations.values(), call)
+        yield f"next:     {text}:"
+        yield f"          {command}"
+
+
+def _figures(one: Evaluation) -> dict[str, str]:
+    figures = {name: text for name, text in figures_of(one).items() if name in COLUMNS}
+    speeds = {f"x {name}": f"{speed:.2f}" for name, speed in one.speeds.items()}
+    return {"operation": one.operation, **figures, **speeds}
 
 
 def unused_gpu(index: model_files.Index) -> str | None:

@@ -20,7 +20,7 @@ from tileseer.kernels.libraries import library_of_arch, parse_kernels
 from tileseer.learn import model_files
 from tileseer.learn.efficiency import percent
 from tileseer.learn.model import Model
-from tileseer.serve import shipped_project, shipping
+from tileseer.serve import kernel_set, shipped_project, shipping
 from tileseer.serve.provenance import read_provenance
 
 EXAMPLES = (
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--operation", nargs="+", metavar="OP", help="only these (default: all of the directory)")
     limits = parser.add_argument_group("limits, of all these operations together")
     meaning = "of the mean efficiency of each operation (default: 1%%)"
-    limits.add_argument("--max-loss", type=_share, default=0.01, metavar="SHARE", help=meaning)
+    limits.add_argument("--max-loss", type=_share, default=kernel_set.LOSS, metavar="SHARE", help=meaning)
     limits.add_argument("--max-kernels", type=options.positive, metavar="N", help="how many kernels at most")
     size, time = _with_unit(UNITS_OF_BYTES, "20M"), _with_unit(SECONDS, "2h")
     limits.add_argument("--max-bytes", type=size, metavar="SIZE", help="machine code, for example 20M")
@@ -82,15 +82,16 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--output: {args.output} exists and is not empty; delete it or name another folder")
     limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
     emitter = shipped_project.emitter_of(listed.arch, args.ck_api)
-    pools = [_pool(args, listed.arch, operation, emitter) for operation in operations]
+    models = {name: Model.read(args.models / listed.operations[name].folder) for name in operations}
+    pools = [_pool(args, model, name, emitter) for name, model in models.items()]
     content, shipped, max_loss = {}, {}, percent(args.max_loss)
     lines = [f"{listed.arch}, {listed.device_kind} times"]
     for operation, pool, columns in zip(operations, pools, shipping.smallest_sets(pools, limits), strict=True):
         names = [pool.names[column] for column in columns]
         chosen: dict[str, Any] = {"set": pool.figures(columns), "pool": len(pool.names), "kernels": names}
-        chosen["curve"] = pool.curve(len(columns))
+        chosen["curve"] = pool.curve(columns)
         if args.output:
-            whole = Model.read(args.models / listed.operations[operation].folder)
+            whole = models[operation]
             own = whole.with_pool(whole.pool["kernel"].isin(names).to_numpy())
             chosen["model"] = shipping.losses(pool, {"of the pool": whole, "of the set": own}, args.threads)
             shipped_project.write_selector(args.output / operation, pool.measurements, own, args.threads)
@@ -110,9 +111,9 @@ def run(args: argparse.Namespace) -> int:
     return options.answer(args, about, lines)
 
 
-def _pool(args: argparse.Namespace, arch: str, operation: str, emitter: Emitter | None) -> shipping.KernelPool:
-    """Return the kernels of one operation, from the results that the models lie in."""
-    results = args.models.resolve().parents[1]
+def _pool(args: argparse.Namespace, model: Model, operation: str, emitter: Emitter | None) -> shipping.KernelPool:
+    """Return the kernels of a model, from the results that the models lie in."""
+    results, arch = args.models.resolve().parents[1], model.spec.arch
     dataset = results / "datasets" / arch / operation
     if not dataset.is_dir() and (args.models / model_files.PROVENANCE).is_file():
         # That of a recording is where the models say.
@@ -128,7 +129,7 @@ def _pool(args: argparse.Namespace, arch: str, operation: str, emitter: Emitter 
         weight = shipping.network_weights(measurements, layers, args.networks.split(","))
     kernels = parse_kernels(sorted(set(measurements.candidates["kernel"]))) if emitter else []
     without = {kernel.name for kernel in kernels if emitter and emitter.lack(kernel, target(arch))}
-    return shipping.KernelPool.of(measurements, results, weight, without)
+    return shipping.KernelPool.of(measurements, model.pool["candidate"], results, weight, without)
 
 
 def _lines(operation: str, chosen: Mapping[str, Any], pool: shipping.KernelPool, max_loss: float) -> list[str]:

@@ -43,8 +43,8 @@ def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: 
 def describe_build(table: pa.Table, costs: pa.Table) -> str:
     """Say how many kernels of a table have each status, and what their builds took, now or when the cache got them."""
     counts = Counter(table["build_status"].to_pylist())
-    line = f"{table.num_rows} kernels: " + ", ".join(f"{counts[status]} {status}" for status in sorted(counts))
-    line = line if counts else "no kernels"
+    failed = ", ".join(f"{name.replace('_', ' ')} {counts[name]:,}" for name in sorted(counts) if name != "ok")
+    line = f"{counts['ok']:,} of {table.num_rows:,} kernels can be used" + (f"; failed: {failed}" if failed else "")
     if seconds := sum(costs["seconds"].to_pylist()):
         size = sum(filter(None, table["code_bytes"].to_pylist()))
         line += f"; their builds took {cost.describe_cost(seconds, size)}"

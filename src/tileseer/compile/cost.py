@@ -3,8 +3,6 @@
 ESTIMATED_BYTES = 8_000
 ESTIMATED_SECONDS = 5.0
 """Of a kernel that was not compiled: machine code and CPU time, means of 393 CK Tile kernels for gfx950, ten a unit."""
-ESTIMATED_FOR = ("ck_tile", "gfx950")
-"""Family and target of these kernels."""
 
 
 def estimate_cost(kernels: int, units: int) -> str:

@@ -78,8 +78,9 @@ class Progress:
             rate = self.done / elapsed
             words += [_rate_text(rate), f"{_duration((self._total - self.done) / rate)} left"]
         if self._budget_s is not None:
-            words.append(f"{_duration(max(0.0, self._budget_s - self._spent_s))} of the budget left")
-        words.append(f"{self.failed:,} failed")
+            words.append(f"{_duration(max(0.0, self._budget_s - self._spent_s))} of the time limit left")
+        if self.failed:
+            words.append(f"{self.failed:,} failed")
         return ", ".join([*words, *([f"best {self._best}"] if self._best else [])])
 
 

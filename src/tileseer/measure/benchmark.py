@@ -12,6 +12,7 @@ from tileseer.core import parquet
 from tileseer.kernels import candidates
 from tileseer.measure import receipt, repeats, support_table
 from tileseer.measure.batch import Batch, fill_journal, measure_pairs, positions_of
+from tileseer.measure.device import list_failures
 from tileseer.measure.journal import Journal, read_journal
 from tileseer.measure.session import Session
 from tileseer.problems import problem_table
@@ -69,11 +70,17 @@ def measure_chunk(
         again_sha256=receipt.digest_rows(second) if second.num_rows else "",
         differences=repeats.differences(rows, second, parameters, settings.seed),
     )
-    return made, (
-        f"{done:,} pairs measured ({device.kind}), {made.pairs - done:,} kept, {made.skipped:,} beyond the budget, "
-        f"{made.pairs - made.by_status.get('ok', 0):,} failed, {made.repeats:,} times measured again, "
-        f"{made.malformed_lines:,} malformed lines, {seconds:.1f} s, {waited:.1f} s waited for the lock"
-    )
+    failed, kept = list_failures(made.by_status), made.pairs - done
+    parts = [
+        f"{done:,} pairs measured in {seconds:.0f} s ({device.kind} times)",
+        kept and f"{kept:,} pairs were measured before",
+        made.skipped and f"{made.skipped:,} pairs are not measured, as the time of benchmark.budget is over",
+        failed and f"failed: {failed}",
+        made.repeats and f"{made.repeats:,} pairs measured twice, to see how far times differ",
+        made.malformed_lines and f"{made.malformed_lines:,} damaged lines of the journal left out",
+        waited >= 1 and f"waited {waited:.0f} s for another run on this GPU",
+    ]
+    return made, "; ".join(part for part in parts if part)
 
 
 def measure_repeats(first: Batch, rows: pa.Table, path: Path, budget_s: float | None) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
@@ -19,10 +20,18 @@ STATUSES = (
     *("run_timeout", "crash", "wrong_result", "throttled", "contended", "skipped"),
 )
 """Results of a pair; only ``ok`` rows have a time and take part in rankings."""
+NO_FAILURE = ("ok", "unsupported", "skipped")
+"""Results of pairs that ran or that were not run."""
 TIMES_MS = (1e-6, 3.6e6)
 """Between 1 ns and an hour: what a launch can take."""
 SPEEDS_TFLOPS = (1e-16, 1e6)
 """From 2 FLOP an hour to more than any GPU has."""
+
+
+def list_failures(counts: Mapping[str, int]) -> str:
+    """Return how many pairs failed in which way, in words; empty if none did. ``counts`` is by status."""
+    failed = [(name, counts[name]) for name in STATUSES if counts.get(name) and name not in NO_FAILURE]
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in failed)
 
 
 def are_times(milliseconds: np.ndarray) -> np.ndarray:

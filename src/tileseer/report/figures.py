@@ -116,34 +116,6 @@ ZOOM = alt.selection_interval(
 """Zooming and moving of a chart while the shift key is held: without it, the page scrolls."""
 
 
-@each_operation
-def choosers(result: OperationResult) -> Drawing:
-    """Draw 10th percentile to median and mean of the picks and of the best choice without a model."""
-    name, baseline = max(result.evaluation.baselines.items(), key=lambda item: item[1].efficiency.mean)
-    shipped, without = result.evaluation, name.replace("_", " ")
-    summaries = {
-        "pick": shipped.first, "best of 2": shipped.best_of_2, "best of 3": shipped.best_of_3,
-        f"{without}, no model": baseline.efficiency,
-    }  # fmt: skip
-    rows: Rows = [
-        {"chooser": name, "colour": BASELINE if i > 2 else MODEL, **summary.model_dump()}
-        for i, (name, summary) in enumerate(summaries.items())
-    ]
-    base = _chart(rows).encode(y=alt.Y("chooser:N", title=None, sort=list(summaries)))
-    colour = alt.Color("colour:N", scale=None, legend=None)
-    # Between 95 and 99, a difference of 1 is seen; a bar that begins below the axis is cut.
-    start = min(90.0, *(10 * np.floor(one.mean / 10) for one in summaries.values()))
-    axis = alt.X("p10:Q", title="efficiency, %", scale=alt.Scale(domain=[start, 100], nice=False))
-    chart = alt.layer(
-        base.mark_bar(height=9, opacity=0.45, clip=True).encode(x=axis, x2="median:Q", color=colour),
-        base.mark_point(filled=True, size=60, opacity=1).encode(x="mean:Q", color=colour),
-        base.mark_text(dy=-12, fontSize=10, color=INK).encode(x="mean:Q", text=alt.Text("mean:Q", format=".1f")),
-    )
-    title = f"The picks reach {shipped.first.mean:.1f} %, the {without} {baseline.efficiency.mean:.1f} %"
-    words = "; ".join(f"{name} mean {s.mean:.1f}, 10th percentile {s.p10:.1f}" for name, s in summaries.items())
-    return _sized(chart, len(rows), 34), title, f"Efficiency in percent: {words}."
-
-
 def wins(results: Results) -> list[Panel]:
     """Draw the pipeline that wins most shapes, over rows and reduction of the matrix product."""
     # A pipeline has one number and one colour in all panels.

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_FOR, ESTIMATED_SECONDS
 from tileseer.gpus.hardware import target
-from tileseer.kernels.libraries import library_of_arch
 from tileseer.report import tables
 from tileseer.report.measured import LABEL, classes, records, short
 from tileseer.report.results import OperationResult, Results
@@ -22,32 +20,17 @@ WINNERS_OF_A_CLASS = 3
 
 @partial(together, "The few kernels to ship")
 def ship(results: Results) -> Iterable[Row]:
-    """Yield the small set of kernels, its loss and its price."""
-    for result in results.operations:
-        kernels = result.kernels
-        unseen = kernels.oracle_within_pruned.get("validation")
+    """Yield the small set of kernels and its loss, as ``tileseer ship`` prints them."""
+    for kernels in (result.kernels for result in results.operations):
+        reached = kernels.oracle_within_pruned
+        unseen = reached.get("validation")
         yield {
             "operation": kernels.operation, "kernels": f"{kernels.pruned_size} of {kernels.pool_size}",
-            "loss on training problems, %": f"{100 - kernels.oracle_within_pruned['train'].mean:.2f}",
+            "loss, %": f"{100 - reached['train'].mean:.2f}",
             "loss on unseen layers, %": "" if unseen is None else f"{100 - unseen.mean:.2f}",
-            "P10 on unseen layers, %": "" if unseen is None else unseen.p10,
-            "layers without a candidate, left out": result.evaluation.without_candidate,
-            **_costs(result), "names": Copied("\n".join(kernels.pruned), f"Copy {kernels.pruned_size} names"),
+            "P10 loss on unseen layers, %": "" if unseen is None else f"{100 - unseen.p10:.2f}",
+            "names": Copied("\n".join(kernels.pruned), f"Copy {kernels.pruned_size} names"),
         }  # fmt: skip
-
-
-def _costs(result: OperationResult) -> Row:
-    """Return the size and compile time of the set, as far as they were measured or can be estimated for its target."""
-    kernels = result.kernels
-    sizes = result.measured.candidates.groupby("kernel")["code_bytes"].max().reindex(kernels.pruned)
-    if sizes.notna().all():
-        return {"machine code, MB": f"{sizes.sum() / 1e6:.2f}"}
-    if (library_of_arch(kernels.arch).name, target(kernels.arch)) != ESTIMATED_FOR:
-        return {}
-    return {
-        "machine code, MB": f"{ESTIMATED_BYTES * kernels.pruned_size / 1e6:.2f} (estimated)",
-        "CPU time to compile, minutes": f"{ESTIMATED_SECONDS * kernels.pruned_size / 60:.1f} (estimated)",
-    }
 
 
 @partial(each_operation, "The kernels of the set, the one that adds most first")
@@ -136,9 +119,8 @@ def health(results: Results) -> Iterable[Row]:
     """Yield the failures, noise and drift of all pairs."""
     for result in results.operations:
         pairs = result.measured.health
-        failed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in pairs["failed"].items())
         yield {
-            "operation": result.evaluation.operation, "pairs timed": pairs["timed"], "failed": failed or "none",
+            "operation": result.evaluation.operation, "pairs timed": pairs["timed"], "failed": pairs["failed"],
             "median standard error of a time, %": _number(pairs["error"], ".2f"),
             "pairs timed while the device had drifted, %": _number(pairs["drifted"], ".1f"),
             "peak, TFLOPS": result.measured.peak_tflops, "peak, TB/s": result.measured.memory_tb_per_s,

@@ -16,12 +16,10 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
 from tileseer.learn.ranking import dims_text, has_validation_split
-from tileseer.measure.device import STATUSES
+from tileseer.measure.device import STATUSES, list_failures
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS
 
-NO_FAILURE = ("ok", "unsupported", "skipped")
-"""Statuses of pairs that ran or that were not run."""
 DRIFT = 0.01
 """A pair was measured on a drifted device if the sentinel's time had changed by more than this share."""
 LABEL = ("pipeline", "tile", "waves", "flags")
@@ -44,7 +42,7 @@ class Measured:
     candidates: pd.DataFrame
     """Q rows: ``candidate``, ``kernel``, ``LABEL``, ``aliases`` and ``code_bytes`` (NaN if unknown)."""
     health: dict[str, Any]
-    """Of all pairs: ``timed``, ``failed`` by status, ``error`` (median relative standard error of a time, percent) and
+    """Of all pairs: ``timed``, ``failed`` in words, ``error`` (median relative standard error of a time, percent) and
     ``drifted`` (share of the pairs, percent); None where nobody knows."""
     resources_from: tuple[str, ...]
     peak_tflops: float
@@ -182,7 +180,7 @@ def _health(measurements: Dataset) -> dict[str, Any]:
     )
     return {
         "timed": int(ok.sum()),
-        "failed": {name: int(n) for name, n in zip(STATUSES, counts, strict=True) if n and name not in NO_FAILURE},
+        "failed": list_failures(dict(zip(STATUSES, counts.tolist(), strict=True))) or "none",
         "error": 100 * float(np.median(error)) if len(error) else None,
         "drifted": 100 * float((np.abs(sentinel - 1) > DRIFT).mean()) if len(sentinel) else None,
     }

@@ -11,6 +11,7 @@ from tileseer.core.code_digest import version_of
 from tileseer.core.templates import mistakes_named
 from tileseer.report import figures, kernels, losses, summary, tables
 from tileseer.report.results import Results
+from tileseer.serve.verdict import meaning_of_times, next_step
 
 SCRIPTS = ("sortable.min.js", "report.js")
 """Beside the template: sorting of tables (sortable-tablesort 4.1.7, public domain), and our own."""
@@ -31,22 +32,23 @@ class PageSection:
 
 SECTIONS = (
     PageSection("ship", (kernels.ship,), folded=(kernels.shipped,)),
-    PageSection("losses", (losses.networks, losses.losses, losses.improvements), folded=(losses.kinds, losses.worst)),
+    PageSection("losses", (losses.improvements, losses.networks, losses.losses), folded=(losses.kinds, losses.worst)),
 )
 """After the first screen, in reading order."""
 APPENDIX = (
     PageSection("kernels", (kernels.wins,), (figures.wins, figures.roofline)),
     PageSection("layers", (kernels.best,)),
-    PageSection("alternatives", (tables.libraries, tables.choosers), (figures.choosers,)),
+    PageSection("alternatives", (tables.libraries, tables.choosers)),
     PageSection("sources", (tables.drift, kernels.health, tables.provenance, tables.recorded)),
 )
 """Folded. A new figure is a function in ``figures``, an entry here and its words in the template."""
 
 
-def render_page(results: Results, template: Path) -> str:
+def render_page(results: Results, template: Path, call: str) -> str:
     """Return the page as HTML that loads nothing; the same results and template give the same text.
 
-    ``SCRIPTS`` are beside the template. ``UserError`` when one is missing or broken.
+    ``call`` is the command that made the results. ``SCRIPTS`` are beside the template. ``UserError`` when one is
+    missing or broken.
     """
     with mistakes_named(template):
         scripts = [_inline((template.parent / name).read_text(encoding="utf-8")) for name in SCRIPTS]
@@ -59,13 +61,13 @@ def render_page(results: Results, template: Path) -> str:
             results=results,
             version=version_of("tileseer"),
             first={
-                "verdict": summary.verdict(results),
+                "headline": summary.headline(results),
+                "worth": meaning_of_times(results.device_kind, results.device),
+                "verdicts": summary.verdicts(results),
+                "next": next_step(results.arch, [one.evaluation for one in results.operations], call),
                 "reasons": summary.reasons(results),
-                "worth": summary.worth(results),
+                "tables": [*summary.figures(results), *tables.reality(results)],
                 "limits": summary.LIMITS[results.device_kind],
-                "reality": tables.reality(results),
-                "following": list(summary.following(results)),
-                "worst": summary.worst(results),
             },
             sections=_of_all(SECTIONS, results),
             appendix=_of_all(APPENDIX, results),

@@ -1,19 +1,14 @@
-"""The first screen: the verdict on what ships, what its times are worth, where it is worst, and what to do next."""
+"""The first screen: the verdict on what ships, its speed, where it is worst, and what to do next."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.problems.problem import EXAMPLE
-from tileseer.report.losses import advice
 from tileseer.report.results import Results
-from tileseer.report.tables import Badge, Row, together, without_defaults
-from tileseer.serve.model_page import MEANING_OF_KIND, measuring_command
+from tileseer.report.tables import Badge, Row, together
+from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.verdict import faults, verdict_of
 
-WORST_PLACES = 3
-"""Worst networks, and worst layers."""
+AGAINST = "speed against "
 LIMITS = {
     "simulated": (
         "A formula computes the times, with reproducible deviation and noise. They serve to develop and test the "
@@ -37,78 +32,46 @@ LIMITS = {
 """By device kind, what a reader has to know about the times."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """What to do next, and a command that does it if there is one."""
+def headline(results: Results) -> str:
+    """Return in one sentence how many operations are good enough."""
+    found = [verdict_of(result.evaluation) for result in results.operations]
+    count, bad = len(found), sum(one.level == "bad" for one in found)
+    where = " in the simulation" if results.device_kind == "simulated" else ""
+    if bad:
+        return f"{bad} of {count} operations {'is' if bad == 1 else 'are'} not good enough{where}"
+    return f"All {count} operations are good enough{where}" if count > 1 else f"The picks are good enough{where}"
 
-    text: str
-    command: str = ""
+
+def verdicts(results: Results) -> Sequence[Row]:
+    """Return what decides of each operation."""
+    return [_verdict(result.evaluation) for result in results.operations]
 
 
-@partial(together, "Efficiency of the picks that ship")
-def verdict(results: Results) -> Iterable[Row]:
-    """Yield the verdict on each operation with its figures, beside the number of layers that they leave out."""
-    for result in results.operations:
-        one = result.evaluation
-        made = verdict_of(one)
-        yield {
-            "operation": one.operation, "verdict": Badge(made.word, made.level),
-            "mean, %": one.first.mean, "P10, %": one.first.p10, "worst layer, %": one.first.min,
-            "weighted by time, %": one.by_time,
-            "best of 2, mean, %": one.best_of_2.mean, "best of 3, mean, %": one.best_of_3.mean,
-            "best possible mean, %": one.possible.mean, "best mean without a model, %": one.without_model.mean,
-            "layers": one.layers, "more layers without a candidate": one.without_candidate,
-            "their share of the time, %": 100 - one.covered_time,
-        }  # fmt: skip
+def _verdict(one: Evaluation) -> Row:
+    made, network = verdict_of(one), one.worst_network
+    worst = f"{network.network} {network.efficiency:.1f} %" if network else f"none; worst layer {one.first.min:.1f} %"
+    speeds = {f"{AGAINST}{name}": f"{speed:.2f}" for name, speed in one.speeds.items()}
+    return {
+        "operation": one.operation, "verdict": Badge(made.word, made.level), **speeds,
+        "efficiency": f"{one.first.mean:.1f} %", "worst network": worst,
+    }  # fmt: skip
 
 
 def reasons(results: Results) -> list[str]:
-    """Return why operations are not good enough."""
+    """Return the limits that are missed, one line each."""
     return [f"{one.evaluation.operation}: {reason}" for one in results.operations for reason in faults(one.evaluation)]
 
 
-@partial(together, "The worst networks and layers of the picks that ship")
-def worst(results: Results) -> Iterable[Row]:
-    """Yield the worst networks of all operations, and the worst layer of each operation, a few of both."""
-    evaluations = [result.evaluation for result in results.operations]
-    networks = [(one, network) for one in evaluations for network in one.networks]
-    for one, network in sorted(networks, key=lambda pair: pair[1].efficiency)[:WORST_PLACES]:
-        left = f"; {network.without_candidate} more without a candidate" if network.without_candidate else ""
-        failed = f"; {network.failed} picks failed" if network.failed else ""
+@partial(together, "Efficiency of the picks that ship")
+def figures(results: Results) -> Iterable[Row]:
+    """Yield the figures of each operation, beside the number of layers that they leave out."""
+    for one in (result.evaluation for result in results.operations):
         yield {
-            "where": network.network, "operation": one.operation, "efficiency, %": network.efficiency,
-            "what": f"{network.run}: {network.layers} layers{left}{failed}",
+            "operation": one.operation, "mean, %": one.first.mean,
+            "best possible mean without timing, %": one.possible.mean,
+            "mean without a model, %": one.best_baseline.efficiency.mean, "weighted by time, %": one.by_time,
+            "P10, %": one.first.p10, "worst layer, %": one.first.min,
+            "fastest of 2, timed, mean, %": one.best_of_2.mean, "fastest of 3, timed, mean, %": one.best_of_3.mean,
+            "layers": one.layers, "more layers without a candidate": one.without_candidate,
+            "their share of the time, %": 100 - one.covered_time,
         }  # fmt: skip
-    for one in sorted(evaluations, key=lambda one: one.worst_layer.efficiency)[:WORST_PLACES]:
-        layer = one.worst_layer
-        yield {
-            "where": f"{layer.network} {layer.layer}", "operation": one.operation, "efficiency, %": layer.efficiency,
-            "what": f"layer {without_defaults(layer.problem)}",
-        }  # fmt: skip
-
-
-def worth(results: Results) -> str:
-    """Return what the times are worth, in a sentence."""
-    return MEANING_OF_KIND[results.device_kind].format(device=results.device)
-
-
-def following(results: Results) -> Iterator[Step]:
-    """Yield what to do next."""
-    library = library_of_arch(results.arch)
-    bad = [result for result in results.operations if any(faults(result.evaluation))]
-    if results.device_kind != "measured" and (results.device_kind == "simulated" or bad):
-        if measure := measuring_command(results.arch):
-            yield Step("Measure a GPU of this target; the report of that run replaces this one:", measure)
-        else:
-            larger = "tileseer import find-db FILE --arch ARCH --output FOLDER"
-            yield Step("Import a database that covers more of your layers:", larger)
-    if bad and results.device_kind != "recorded":
-        for result in bad:
-            for what, why in advice(result).items():
-                yield Step(f"{result.evaluation.operation}: {what}: {why}.")
-        yield Step("Then run again; only new measurements are made:", f"tileseer run --arch {results.arch}")
-    if not bad and results.device_kind != "simulated":
-        models = f"results/models/{results.arch}"
-        yield Step("Rank the kernels of a layer of yours:", f"tileseer select {models} --problem {EXAMPLE}")
-        if library.emitter is not None:
-            yield Step("Write the sources of the few kernels to ship:", f"tileseer ship {models} --output kernels")

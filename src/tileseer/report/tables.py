@@ -85,12 +85,12 @@ def choosers(result: OperationResult) -> Iterable[Row]:
     shipped = result.evaluation
     meaning = f"what ships; {shipped.basis}; {shipped.within_2_percent:.1f} % are within 2 % of the best"
     yield row("pick", shipped.first, meaning, interval(shipped.interval["mean"]))
-    yield row("best of 2", shipped.best_of_2, "the faster of the first two, each timed")
-    yield row("best of 3", shipped.best_of_3, "the fastest of the first three, each timed")
     floor = shipped.noise_floor
-    yield row("perfect selector", floor.perfect_selector, f"knows every true time: {floor.basis}")
     if floor.perfect_model:
         yield row("perfect model", floor.perfect_model, "knows everything but what is drawn for a single pair")
+    yield row("perfect selector", floor.perfect_selector, f"knows every true time, times nothing: {floor.basis}")
+    yield row("fastest of 2", shipped.best_of_2, "the first two, each timed")
+    yield row("fastest of 3", shipped.best_of_3, "the first three, each timed")
     for name, baseline in shipped.baselines.items():
         yield row(name.replace("_", " "), baseline.efficiency, baseline.meaning)
 

@@ -36,7 +36,7 @@ from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.serve.drift import Drift, drift_of
 from tileseer.serve.harm import Harm, harm_by_kind
-from tileseer.serve.layer_kinds import KindPart, layer_kinds, parts_by_kind
+from tileseer.serve.layer_kinds import KindPart, bound_of, layer_kinds, parts_by_kind
 from tileseer.serve.selector import Selector
 
 SERVED = "layers of networks that no model was trained on; picks of the served model"
@@ -131,6 +131,8 @@ class Baseline(Document):
     candidates: dict[str, str] | None = None
     """The chosen candidate by dimensionality, where there is one."""
     efficiency: Summary
+    speed: float
+    """Geometric mean of its time over that of the pick, on the layers that both run; 0 where there are none."""
 
 
 class Pick(Document):
@@ -198,9 +200,17 @@ class Evaluation(Origin):
         return self.worst[0]
 
     @property
-    def without_model(self) -> Summary:
+    def best_baseline(self) -> Baseline:
         """The best choice that needs no model, such as one fixed kernel."""
-        return max(self.baselines.values(), key=lambda one: one.efficiency.mean).efficiency
+        return max(self.baselines.values(), key=lambda one: one.efficiency.mean)
+
+    @property
+    def speeds(self) -> dict[str, float]:
+        """Speed of the picks relative to what runs today: other libraries, or else the best choice without a model.
+
+        Above 1 the picks are faster.
+        """
+        return {one.library: one.speed for one in self.libraries} or {"best fixed choice": self.best_baseline.speed}
 
     @property
     def possible(self) -> Summary:
@@ -210,13 +220,11 @@ class Evaluation(Origin):
     @property
     def summary(self) -> str:
         """The figures in one line."""
-        low, high = self.interval["mean"]
-        single = self.baselines["best_single_kernel"].efficiency
-        left = f"; {self.without_candidate} more layers without a candidate" if self.without_candidate else ""
+        left = f"; {self.without_candidate} more layers have no candidate" if self.without_candidate else ""
         return (
-            f"{self.layers} layers ({self.device_kind}): efficiency mean {self.first.mean:.2f} % "
-            f"({low:.2f} to {high:.2f}), P10 {self.first.p10:.2f} %, minimum {self.first.min:.2f} %; best fixed "
-            f"candidate {single.mean:.2f} %, best possible {self.possible.mean:.2f} %{left}"
+            f"picks for {self.layers:,} unseen layers have efficiency {self.first.mean:.1f} % (mean; P10 "
+            f"{self.first.p10:.1f} %, worst {self.first.min:.1f} %; {self.device_kind} times), the best fixed choice "
+            f"{self.best_baseline.efficiency.mean:.1f} %{left}"
         )
 
 
@@ -317,7 +325,7 @@ def evaluate_picks(
             name: EvidencePart(
                 layers=int(rows.sum()),
                 efficiency=Summary.of(scored.picked[rows]),
-                possible=Summary.of(possible[rows]),
+                possible=bound_of(possible[rows], scored.picked[rows]),
                 share=efficiency.percent(rows.mean()),
                 by_time=by_time(rows),
             )
@@ -330,7 +338,7 @@ def evaluate_picks(
         baselines=_baselines(scored, gpu, several),
         noise_floor=NoiseFloor(
             basis=noise_floor.basis(scored, context.simulated),
-            **{name: Summary.of(values) for name, values in floor.items()},
+            **{name: bound_of(values, scored.picked) for name, values in floor.items()},
         ),
         libraries=[one for name in context.libraries if (one := _beside(str(name), context.libraries[name], taken))],
         harm={} if own is None else _harm(scored, own[scored.rows], kinds),
@@ -373,7 +381,9 @@ def _worst(scored: Scored, chosen: np.ndarray, model: Model | None) -> list[Laye
 def _baselines(scored: Scored, gpu: Hardware, several: bool) -> dict[str, Baseline]:
     """Return choices without a model; best single kernels have names unless each of ``several`` folds has its own."""
     table = {
-        name: Baseline(meaning=baselines.MEANINGS[name], efficiency=Summary.of(values))
+        name: Baseline(
+            meaning=baselines.MEANINGS[name], efficiency=Summary.of(values), speed=_speed(scored.picked, values)
+        )
         for name, values in baselines.score_baselines(scored, gpu).items()
     }
     if not several:
@@ -438,13 +448,19 @@ def _beside(name: str, theirs: pd.Series, taken: pd.Series) -> LibraryComparison
     times = pd.DataFrame({"theirs": theirs, "taken": taken}).dropna()
     if times.empty:
         return None
-    speed = times["theirs"] / times["taken"]
+    theirs, taken = times["theirs"], times["taken"]
     return LibraryComparison(
         library=name,
-        layers=len(speed),
-        speed=round(float(np.exp(np.log(speed).mean())), 4),
-        slower=efficiency.percent((speed <= 1 / SLOWER).mean()),
+        layers=len(times),
+        speed=_speed(theirs.to_numpy(), taken.to_numpy()),
+        slower=efficiency.percent((theirs / taken <= 1 / SLOWER).mean()),
     )
+
+
+def _speed(picked: np.ndarray, other: np.ndarray) -> float:
+    """Return the geometric mean of one efficiency over another where both are known; 0 where they nowhere are."""
+    both = (picked > 0) & (other > 0)
+    return round(float(np.exp(np.log(picked[both] / other[both]).mean())), 4) if both.any() else 0.0
 
 
 def _ratio(best: float, taken: float) -> float:

@@ -64,6 +64,12 @@ def layer_kinds(problems: pd.DataFrame) -> np.ndarray:
     return np.select(list(kinds.values()), list(kinds), default="larger filters")
 
 
+def bound_of(possible: np.ndarray, picked: np.ndarray) -> Summary:
+    """Return the summary of the best possible efficiencies: what was reached with a little luck is possible."""
+    figures = Summary.of(possible).model_dump(), Summary.of(picked).model_dump()
+    return Summary(**{name: max(one[name] for one in figures) for name in Summary.model_fields})
+
+
 def parts_by_kind(scored: Scored, kinds: np.ndarray, possible: np.ndarray, time: np.ndarray) -> dict[str, KindPart]:
     """Return the picks by kind; all arrays are of the R judged problems.
 
@@ -80,7 +86,7 @@ def parts_by_kind(scored: Scored, kinds: np.ndarray, possible: np.ndarray, time:
             layers=int(rows.sum()),
             efficiency=Summary.of(scored.picked[rows]),
             best_of_2=Summary.of(of_two[rows]),
-            possible=Summary.of(possible[rows]),
+            possible=bound_of(possible[rows], scored.picked[rows]),
             share_of_time=efficiency.percent(time[rows].sum() / time.sum() if time.sum() else 0.0),
             worst_choice=next(choices, None),
         )

@@ -7,20 +7,12 @@ from typing import Any
 from tileseer.core import documents
 from tileseer.core.templates import Written, fill_markdown_template
 from tileseer.dataset.provenance import Recording
-from tileseer.gpus.hardware import target
 from tileseer.kernels.libraries import library_of_arch, vendor_arch
 from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
 from tileseer.problems.problem import EXAMPLE
 from tileseer.serve.evaluation import Evaluation
-from tileseer.serve.verdict import verdict_words
-
-MEANING_OF_KIND = {
-    "simulated": "Simulated: a formula made these times, no GPU. Measure your GPU before you rely on the picks.",
-    "recorded": "Recorded: the times were measured before on {device} and replayed here.",
-    "measured": "Measured on {device}.",
-}
-"""What times of each kind are worth."""
+from tileseer.serve.verdict import meaning_of_times, speed_of, verdict_words
 
 
 def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
@@ -29,20 +21,6 @@ def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
     return {
         name: documents.read_document(models / file, Evaluation) for name, file in files.items() if file in index.sha256
     }
-
-
-def measuring_command(arch: str) -> str | None:
-    """Return the command that measures a GPU of an arch's target; None where no GPU is measured for its kernels."""
-    library = library_of_arch(arch)
-    if library.measured_with is None:
-        return None
-    models = arch if library.offered else target(arch)
-    return f"tileseer run results/models/{models} --configfile {library.measured_with[1]}"
-
-
-def meaning(index: Index) -> str:
-    """Return what the times of the models are worth, in a sentence."""
-    return MEANING_OF_KIND[index.device_kind].format(device=index.device)
 
 
 def model_page(models: Path, index: Index, template: Path, recordings: Mapping[str, Recording | None]) -> str:
@@ -54,7 +32,7 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
     return fill_markdown_template(
         template,
         arch=index.arch,
-        meaning=meaning(index),
+        meaning=meaning_of_times(index.device_kind, index.device),
         operations=[_row(name, one, recordings.get(name)) for name, one in evaluations.items()],
         folder=f"results/models/{index.arch}",
         example={"operation": operation, "variant": variant, "dtype": dtype},
@@ -76,17 +54,12 @@ def figures_of(evaluation: Evaluation) -> dict[str, str]:
         "best of 2": f"{evaluation.best_of_2.mean:.1f}",
         "best of 3": f"{evaluation.best_of_3.mean:.1f}",
         "by time": f"{evaluation.by_time:.1f}",
+        "speed": speed_of(evaluation),
         "worst network": "-" if network is None else f"{network.efficiency:.1f} {network.network}",
         "worst layer": f"{layer.efficiency:.1f}" + (f" {layer.network}" if layer.network else ""),
         "layers": f"{evaluation.layers}",
         "without a candidate": f"{evaluation.without_candidate} ({100 - evaluation.covered_time:.1f} % of the time)",
     }
-
-
-def libraries_of(evaluation: Evaluation) -> str:
-    """Return the picks beside other libraries, in words; empty where no time of one is there."""
-    compared = (f"{other.speed:.2f} of the speed of {other.library}" for other in evaluation.libraries)
-    return ", ".join(compared)
 
 
 def _row(name: str, evaluation: Evaluation, recording: Recording | None) -> dict[str, Any]:
@@ -99,5 +72,4 @@ def _row(name: str, evaluation: Evaluation, recording: Recording | None) -> dict
         "source": f" ({words})" if words else "",
         "verdict": verdict_words(evaluation),
         "cells": list(figures_of(evaluation).values()),
-        "libraries": libraries_of(evaluation),
     }

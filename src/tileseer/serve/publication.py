@@ -51,7 +51,7 @@ class PublishedFigures(Document):
             n_problems=evaluation.layers,
             without_candidate=evaluation.without_candidate,
             **evaluation.first.model_dump(),
-            without_model=evaluation.without_model.mean,
+            without_model=evaluation.best_baseline.efficiency.mean,
             best_possible=evaluation.possible.mean,
         )
 

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from tileseer.core import documents, parquet
@@ -23,20 +22,16 @@ from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files, ranking
 from tileseer.learn.evidence import calibrated_bounds, compared_candidates
 from tileseer.learn.model import Model, OutsideModel
-from tileseer.learn.model_schema import Origin, Summary
+from tileseer.learn.model_schema import Origin
 from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.serve import header, kernel_set, serving_files
 from tileseer.serve.cuts import calibrated_cuts
 from tileseer.serve.selector import Selector
 from tileseer.serve.serving_files import Cut, KernelEntry
+from tileseer.serve.shipping import KernelPool
 
 PROBLEMS_TO_CALIBRATE_ON = 250
 """Training problems whose scores calibrate the cuts: their margins are within a tenth of those of 1200."""
-PRUNED_LOSS = 0.01
-"""Mean efficiency that the pruned kernels may lose on training problems."""
-PRUNED_FLOOR = 0.7
-"""Share of its best efficiency that the pruned set keeps of each training problem. It costs one kernel at most of a
-library of GEMMs; without it, an unseen layer of an H200 had 57 %, with it 77 %."""
 NO_HEADER = "a learner from outside of the checkout has no C++ header, so its models are not published"
 
 
@@ -170,29 +165,24 @@ def header_of(measurements: Dataset, model: Model, template: Path, threads: int 
 
 
 def _kernels(pool: _MeasuredPool, inputs: ServingInputs) -> serving_files.Kernels:
-    """Return the kernels of the pool and the pruned set."""
+    """Return the kernels of the pool and the pruned set: that of ``tileseer ship``."""
     measurements, kernels = pool.measurements, pool.model.pool
-    number, names = pd.factorize(kernels["kernel"], sort=True)
-    by_kernel = kernel_set.best_by_kernel(pool.achieved, number, len(names))
-    split = measurements.problems["split"].to_numpy()
-    parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation") if name in split}
-    own = by_kernel[parts["train"]]
-    chosen = kernel_set.smallest_set(own, np.full(len(own), 1 / len(own)), PRUNED_LOSS, floor=PRUNED_FLOOR)
+    ships = KernelPool.of(measurements, kernels["candidate"])
+    chosen = ships.smallest()
+    split, runs = measurements.problems["split"].to_numpy(), ships.efficiency.max(axis=1) > 0
+    parts = {name: np.flatnonzero((split == name) & runs) for name in ("train", "validation") if name in split}
     aliases = dict(zip(kernels["kernel"], kernels["aliases"], strict=True))
     return serving_files.Kernels(
         **Origin.of(measurements).model_dump(),
         meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, and "
-        f"{1 - PRUNED_FLOOR:.0%} of one, measured best against measured best; `oracle_within_pruned` is that share, in "
-        "percent",
-        allowed_loss=PRUNED_LOSS,
-        pool_size=len(names),
+        f"{1 - kernel_set.FLOOR:.0%} of one, measured best against measured best; `oracle_within_pruned` is that share "
+        "in percent",
+        allowed_loss=kernel_set.LOSS,
+        pool_size=len(ships.names),
         pruned_size=len(chosen),
-        oracle_within_pruned={
-            name: Summary.of(by_kernel[rows][:, chosen].max(axis=1) / by_kernel[rows].max(axis=1))
-            for name, rows in parts.items()
-        },
-        pruned=[str(names[number]) for number in chosen],
-        kernels=_entries(list(map(str, names)), aliases, inputs.api, measurements.arch),
+        oracle_within_pruned={name: ships.reached(chosen, rows) for name, rows in parts.items()},
+        pruned=[ships.names[number] for number in chosen],
+        kernels=_entries(ships.names, aliases, inputs.api, measurements.arch),
     )
 
 

@@ -51,69 +51,92 @@ class KernelPool:
     measurements: Dataset
     names: list[str]
     """K kernels, sorted."""
+    efficiency: np.ndarray
+    """[P, K], best of each kernel's candidates relative to the best of all; 0 where it cannot run the problem."""
     weight: np.ndarray
     """[P], how much each problem counts for the choice; 0 where it is not chosen on. They sum to 1."""
-    bytes: np.ndarray
-    seconds: np.ndarray
-    """[K], cost of each kernel."""
-    costs: str | None
-    """``measured``, or ``estimated`` where some are; None: the kernels come with their library, nothing is compiled."""
+    results: Path
+    """Below it may be builds, with costs."""
     without: Set[str] = frozenset()
     """Kernels that cannot be chosen."""
 
     @classmethod
     def of(
-        cls, measurements: Dataset, results: Path, weight: np.ndarray | None = None, without: Set[str] = frozenset()
+        cls,
+        measurements: Dataset,
+        candidates: pd.Series,
+        results: Path = Path(),
+        weight: np.ndarray | None = None,
+        without: Set[str] = frozenset(),
     ) -> Self:
-        """Return the kernels of a dataset; below ``results`` may be its builds.
+        """Return the kernels of the ``candidates`` of a model, measured in a dataset.
 
         ``weight`` [P]: how much each problem counts; without it, all training problems count alike.
         """
-        names = sorted(set(measurements.candidates["kernel"]))
-        code = measurements.candidates.groupby("kernel")["code_bytes"].max().reindex(names).to_numpy(np.float64)
-        seconds = _compile_seconds(results / "build" / measurements.arch / measurements.operation)
-        taken = seconds.reindex(names).to_numpy(np.float64)
-        measured = (code > 0) & (taken > 0)
+        pool = np.flatnonzero(measurements.candidates["candidate"].isin(set(candidates)))
+        kernels = measurements.candidates["kernel"].iloc[pool]
+        names = sorted(set(kernels))
+        achieved = measurements.grid(np.arange(len(measurements.problems)))[:, pool]
+        best = kernel_set.best_by_kernel(achieved, np.searchsorted(names, kernels), len(names))
+        best[:, [name in without for name in names]] = 0
+        possible = best.max(axis=1, keepdims=True, initial=0.0)
         if weight is None:
             weight = measurements.trains.astype(np.float64)
-        weight = np.where(measurements.best_tflops > 0, weight, 0.0)
+        weight = np.where(possible[:, 0] > 0, weight, 0.0)
         if not weight.sum() > 0:
             raise UserError(
                 f"{measurements.operation}: no problem that was measured has a weight; there is nothing to choose on"
             )
-        return cls(
-            measurements,
-            names,
-            weight / weight.sum(),
-            np.where(measured, code, ESTIMATED_BYTES),
-            np.where(measured, taken, ESTIMATED_SECONDS),
-            ("measured" if measured.all() else "estimated") if library_of_arch(measurements.arch).toolchain else None,
-            without,
-        )
+        relative = np.divide(best, possible, out=np.zeros_like(best), where=possible > 0)
+        return cls(measurements, names, relative, weight / weight.sum(), results, without)
+
+    @cached_property
+    def _measured_costs(self) -> pd.DataFrame:
+        """Bytes and compile seconds of each kernel, K rows; NaN where one of them was not measured."""
+        about = self.measurements
+        code = about.candidates.groupby("kernel")["code_bytes"].max().reindex(self.names)
+        taken = _compile_seconds(self.results / "build" / about.arch / about.operation).reindex(self.names)
+        return pd.DataFrame({"bytes": code, "seconds": taken}).where((code > 0) & (taken > 0))
+
+    @property
+    def bytes(self) -> np.ndarray:
+        """Machine code of each kernel, [K]."""
+        return self._measured_costs["bytes"].fillna(ESTIMATED_BYTES).to_numpy(np.float64)
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """CPU time to compile each kernel, [K]."""
+        return self._measured_costs["seconds"].fillna(ESTIMATED_SECONDS).to_numpy(np.float64)
+
+    @property
+    def costs(self) -> str | None:
+        """``measured``, or ``estimated`` where some are; None: the kernels come with their library."""
+        if not library_of_arch(self.measurements.arch).toolchain:
+            return None
+        return "estimated" if self._measured_costs.isna().any(axis=None) else "measured"
 
     @cached_property
     def judged(self) -> np.ndarray:
         """Problems that the set is judged on, int [J]."""
-        runs = self.measurements.best_tflops > 0
+        runs = self.efficiency.max(axis=1) > 0
         return np.flatnonzero((self.weight == 0) & self.measurements.held_out & runs)
-
-    @cached_property
-    def efficiency(self) -> np.ndarray:
-        """Of the best candidate of each kernel, [P, K]; 0 where it cannot run the problem."""
-        every = self.measurements.grid(np.arange(len(self.measurements.problems)))
-        kernel = np.searchsorted(self.names, self.measurements.candidates["kernel"])
-        best = kernel_set.best_by_kernel(every, kernel, len(self.names))
-        best[:, [name in self.without for name in self.names]] = 0
-        return best
 
     @property
     def own(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows of ``efficiency`` that the set is chosen on, [W, K], and their weights, [W]: those with a weight."""
         return self.efficiency[self.weight > 0], self.weight[self.weight > 0]
 
-    def smallest(self, loss: float, most: int | None = None) -> list[int]:
-        """Return the smallest set within a loss, best kernel first; one of ``most`` kernels may lose more."""
-        return kernel_set.smallest_set(*self.own, loss, most)
+    def smallest(self, loss: float = kernel_set.LOSS, most: int | None = None) -> list[int]:
+        """Return the smallest set within a loss, best kernel first.
+
+        One of ``most`` kernels may lose more, on average and on single problems.
+        """
+        floor = kernel_set.FLOOR if most is None else 0.0
+        return kernel_set.smallest_set(*self.own, loss, most, floor)
+
+    def reached(self, chosen: Sequence[int], rows: np.ndarray) -> Summary:
+        """Return the best of a set relative to the best of all kernels on some problems."""
+        return Summary.of(self.efficiency[rows][:, list(chosen)].max(axis=1, initial=0.0))
 
     def example(self, chosen: Sequence[int]) -> dict[str, int]:
         """Return the dimensions of the smallest problem that a set runs."""
@@ -126,9 +149,8 @@ class KernelPool:
         """Return the loss and cost of a set; losses in percent."""
         columns = list(chosen)
         own, weight = self.own
-        value = own * weight[:, None]
-        reached = value[:, columns].max(axis=1, initial=0.0).sum() / value.max(axis=1).sum()
-        figures: dict[str, Any] = {"kernels": len(columns), "loss": efficiency.percent(1 - float(reached))}
+        reached = float(weight @ own[:, columns].max(axis=1, initial=0.0))
+        figures: dict[str, Any] = {"kernels": len(columns), "loss": efficiency.percent(1 - reached)}
         if self.costs:
             figures |= {
                 "bytes": int(self.bytes[columns].sum()),
@@ -141,23 +163,23 @@ class KernelPool:
         """Return what the set loses on networks that it was not chosen for."""
         if not len(self.judged):
             return {}
-        own = self.efficiency[self.judged]
-        picked = own[:, columns].max(axis=1, initial=0.0) / own.max(axis=1)
-        summary = Summary.of(picked)
+        picked = self.efficiency[self.judged][:, columns].max(axis=1, initial=0.0)
+        summary = self.reached(columns, self.judged)
         return {
-            "unseen_problems": len(own),
+            "unseen_problems": len(picked),
             "unseen_without_kernel": int((picked == 0).sum()),
             "unseen_loss": round(100 - summary.mean, 4),
             "unseen_p10_loss": round(100 - summary.p10, 4),
             "unseen_well_covered": efficiency.percent(float((picked >= 1 - WELL_COVERED_WITHIN).mean())),
         }
 
-    def curve(self, size: int) -> list[dict[str, Any]]:
-        """Return figures of the sets of 1, 2, 4, ... kernels and of ``size``, the problems' coverage first."""
+    def curve(self, chosen: Sequence[int]) -> list[dict[str, Any]]:
+        """Return figures of the sets of 1, 2, 4, ... kernels, the problems' coverage first, and of the ``chosen``."""
         covering = kernel_set.covering_value(*self.own)
         order = kernel_set.greedy_order(covering)
-        sizes = sorted({size, len(order), *(2**power for power in range(len(order).bit_length()))})
-        return [self.figures(kernel_set.exchange_kernels(covering, order[:n])) for n in sizes]
+        sizes = {len(order), *(2**power for power in range(len(order).bit_length()))}
+        sets = {n: kernel_set.exchange_kernels(covering, order[:n]) for n in sizes} | {len(chosen): list(chosen)}
+        return [self.figures(sets[n]) for n in sorted(sets)]
 
 
 def smallest_sets(pools: Sequence[KernelPool], limits: SetLimits) -> list[list[int]]:

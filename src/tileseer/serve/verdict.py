@@ -1,13 +1,15 @@
-"""Whether what ships is good enough to use, and what says no.
+"""Whether what ships is good enough to use, what says no, and what to do next.
 
 Every limit has to hold. Means and 10th percentiles are compared with what a model can reach at best
 (``evaluation.NoiseFloor``): on noisy times, less than 100 %.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from tileseer.gpus.hardware import target
 from tileseer.kernels.libraries import library_of_arch
+from tileseer.problems.problem import EXAMPLE
 from tileseer.serve.evaluation import Evaluation
 
 MEAN_POINTS = 2.0
@@ -29,6 +31,13 @@ GOOD = {
 }
 """The words for a model that no limit refuses, by where its times come from."""
 
+MEANING_OF_KIND = {
+    "simulated": "Simulated: a formula made these times, no GPU. Measure your GPU before you rely on the picks.",
+    "recorded": "Recorded: the times were measured before on {device} and replayed here.",
+    "measured": "Measured on {device}.",
+}
+"""What times of each kind are worth."""
+
 
 class Verdict(NamedTuple):
     """The verdict on what ships."""
@@ -42,7 +51,7 @@ class Verdict(NamedTuple):
 
 def faults(evaluation: Evaluation) -> Iterator[str]:
     """Yield what is not good enough; nothing if all limits hold."""
-    first, possible, without = evaluation.first, evaluation.possible, evaluation.without_model
+    first, possible, without = evaluation.first, evaluation.possible, evaluation.best_baseline.efficiency
     for name, value, best, limit in (
         ("mean", first.mean, possible.mean, MEAN_POINTS),
         ("10th percentile", first.p10, possible.p10, P10_POINTS),
@@ -85,3 +94,37 @@ def verdict_words(evaluation: Evaluation) -> str:
     """Say the verdict in words, which tell what it is worth."""
     made = verdict_of(evaluation)
     return f"{made.word}: {'; '.join(made.reasons)}" if made.reasons else made.word
+
+
+def speed_of(evaluation: Evaluation) -> str:
+    """Return the speed of the picks relative to what runs today, in words."""
+    return ", ".join(f"{speed:.2f} x {name}" for name, speed in evaluation.speeds.items())
+
+
+def meaning_of_times(kind: str, device: str) -> str:
+    """Return what the times of a device of some kind are worth, in a sentence."""
+    return MEANING_OF_KIND[kind].format(device=device)
+
+
+def measuring_command(arch: str) -> str | None:
+    """Return the command that measures a GPU of an arch's target; None where no GPU is measured for its kernels."""
+    library = library_of_arch(arch)
+    if library.measured_with is None:
+        return None
+    models = arch if library.offered else target(arch)
+    return f"tileseer run results/models/{models} --configfile {library.measured_with[1]}"
+
+
+def next_step(arch: str, evaluations: Iterable[Evaluation], call: str) -> tuple[str, str]:
+    """Return what to do with the models of an arch, and the command; ``call``: the one that made them."""
+    found = list(evaluations)
+    kind, bad = found[0].device_kind, any(any(faults(one)) for one in found)
+    models, measure = f"results/models/{arch}", measuring_command(arch)
+    if measure and (kind == "simulated" or (bad and kind == "recorded")):
+        return "measure your GPU; the report of that run replaces this one", measure
+    if bad and kind == "measured":
+        return "change what would improve the models, and run again; only new measurements are made", call
+    if bad:
+        tune = f"tileseer tune {models} --problems FILE --driver MIOpenDriver"
+        return "time the first picks of your layers once, and keep the fastest", tune
+    return "rank the kernels of a layer of yours", f"tileseer select {models} --problem {EXAMPLE}"
