@@ -170,18 +170,3 @@ def test_the_default_rule_set_has_no_kernel_that_is_wrong(pools, table):
 def test_the_readme_says_how_much_was_executed(emulated_tool, executed):
     told = f"executed {len(executed)} ({emulated_tool.executed_text(executed)} of their instructions)"
     assert told in " ".join((ROOT / "README.md").read_text().split())
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"split_image": True}, "image.pieces[0]     = {0, static_cast<index_t>(grid.x), 0, 0, 0,"),
-        ({"num_groups_to_merge": 2}, "kargs.GemmM *= Config::NumGroupsToMerge;"),
-        ({"variant": "bwd_data", "pipeline": "mem"}, "TailHandler(choose, has_hot_loop, TailNumber::Full);"),
-        ({"pipeline": "compv4", "double_smem_buffer": True}, "has_hot_loop = num_loop > 3;"),
-    ],
-)
-def test_launchers_pass_what_the_emulated_gpu_found_missing(change, line):
-    emitter = CkTileEmitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml", LEVEL)
-    assert line in emitter.header(replace(PLAIN, **change), "gfx950")
-    assert line not in emitter.header(PLAIN, "gfx950")

@@ -9,9 +9,7 @@ from configuration_page import json_schema
 from tileseer.config.benchmark import BenchmarkSettings
 from tileseer.config.config import Config, check
 from tileseer.config.model import ModelSettings, TrainingParameters
-from tileseer.config.section import Section
 from tileseer.core.errors import UserError
-from tileseer.core.yaml_files import read_yaml
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.rule_sets import RuleSet
 from tileseer.problems.operation import Operation
@@ -52,22 +50,6 @@ def test_the_smallest_run_has_ten_kernels_and_problems(arch):
     pool = rule_set.enumerate_kernels(arch, Operation.parse(asked["operations"][0]), check(asked).configs)
     assert len(pool.kernels) == 10
     assert len((ROOT / asked["problems"]["validation"]).read_text().splitlines()) == 1 + asked["problems"]["design"]
-
-
-def options(section: type[Section], prefix: str = "") -> list[str]:
-    """Names of all options of a section; a map of overrides is one."""
-    names = []
-    for name, field in section.model_fields.items():
-        nested = isinstance(field.annotation, type) and issubclass(field.annotation, Section)
-        if nested and not name.endswith("overrides"):
-            names += options(field.annotation, f"{prefix}{name}.")
-        else:
-            names.append(prefix + name)
-    return names
-
-
-def test_there_are_few_options():
-    assert len(options(Config)) <= 45
 
 
 def test_overrides_change_single_parameters_of_training():
@@ -124,10 +106,3 @@ def test_settings_survive_the_way_through_a_command_line(capsys):
     main = main_of("problems")
     assert main(["--operation", "forward_bf16", "--ndims", "2", "--problems", "p", "--uses", "u", "--settings", "{"])
     assert "no JSON" in capsys.readouterr().err
-
-
-def test_a_key_that_is_written_twice_is_one_line(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text("arch: gfx950\nproblems: {design: 1, seed: 1, design: 2}\n")
-    with pytest.raises(UserError, match=rf"^{path}:2: the key 'design' is written twice: remove one of the two$"):
-        read_yaml(path)

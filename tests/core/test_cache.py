@@ -137,7 +137,7 @@ def test_many_writers_that_are_killed_at_any_moment(tmp_path):
     # Counted in the middle of it.
     beside = Cache(tmp_path, 40 * 3200)
     try:
-        for kill in range(30):
+        for kill in range(12):
             time.sleep(draw.uniform(0.005, 0.05))
             at = draw.randrange(len(workers))
             os.kill(workers[at].pid, signal.SIGKILL)

@@ -2,13 +2,10 @@
 
 import itertools
 import json
-import random
 import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tileseer.config.operations import DTYPES
 from tileseer.core import errors
@@ -193,82 +190,6 @@ def test_a_missing_key_is_named(path, tmp_path):
 def test_the_lds_tables_need_a_default(tmp_path):
     message = refusal(json.dumps(changed("lds", "limit_bytes", "default", to=DELETED)), tmp_path)
     assert "lds.limit_bytes" in message and "row 'default'" in message
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "path"),
-    [
-        ('"gfx90a": {', '"gfx908": {', "archs.gfx908"),
-        ('"mem": 65536', '"compv1": 65536', "lds.limit_bytes.compv1"),
-        ('"_dtype_pairs": ', '"_comment": ', "_comment"),
-    ],
-)
-def test_a_key_that_stands_twice_is_refused(old, new, path, tmp_path):
-    text = SOURCE.read_text()
-    assert old in text
-    assert refusal(text.replace(old, new, 1), tmp_path).startswith(f": {path}: this key is written twice")
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{\n  "archs": {,\n', ":2:13: not valid JSON"),
-        ("", ":1:1: not valid JSON"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"archs": ' + "9" * 5000 + "}", "a number is too long"),
-        ("[]", "the whole file: should be an object, but it is []"),
-        ('"\\ud800"', "the whole file: should be an object, but it is '\\ud800'"),
-    ],
-)
-def test_broken_json_is_refused(text, said, tmp_path):
-    assert said in refusal(text, tmp_path)
-
-
-def test_unreadable_files_are_refused(tmp_path):
-    latin = tmp_path / "latin.json"
-    latin.write_bytes(b'{"_comment": "caf\xe9"}')
-    for path, said in (
-        (tmp_path / "nowhere.json", r"nowhere\.json: cannot be read"), (tmp_path, "is a folder; give a file"),
-        (latin, r"latin\.json: byte 17 is not UTF-8"),
-    ):  # fmt: skip
-        with pytest.raises(UserError, match=said):
-            ArchSpecs.load(path)
-
-
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["gfx942", "fp16"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def loads_or_explains(text):
-    try:
-        specs = load_text(text)
-    except UserError as error:
-        assert str(error).startswith("specs.json")
-        return
-    assert render_json(load_text(render_json(specs))) == render_json(specs)
-
-
-@settings(max_examples=150, deadline=None)
-@given(seed=st.integers(0, 2**32), action=st.sampled_from(["replace", "delete", "rename"]), value=JSON_VALUES)
-def test_any_change_of_the_tree_loads_or_is_a_user_error(seed, action, value):
-    content = json.loads(SOURCE.read_text())
-    choose = random.Random(seed)
-    node = content
-    while True:
-        step = choose.choice(list(node) if isinstance(node, dict) else range(len(node)))
-        if not isinstance(node[step], list | dict) or not node[step] or choose.random() < 0.25:
-            break
-        node = node[step]
-    if action == "delete":
-        del node[step]
-    elif action == "rename" and isinstance(node, dict):
-        node[json.dumps(value)[:40].strip('"')] = node.pop(step)
-    else:
-        node[step] = value
-    loads_or_explains(json.dumps(content))
 
 
 def without_comments(value):

@@ -63,16 +63,6 @@ def test_mistakes_are_named_with_file_product_field_and_value(tmp_path, edit, na
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["products: [", "- a list\n", "", "\xff"])
-def test_files_that_are_no_table(tmp_path, text):
-    path = tmp_path / "hardware.yaml"
-    path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(UserError, match=str(path)):
-        hardware.read_products(path)
-    with pytest.raises(UserError, match="cannot be read"):
-        hardware.read_products(tmp_path / "absent.yaml")
-
-
 def test_products_of_one_arch_have_the_same_compute_unit():
     fields = ("simds_per_cu", "wave_size", "matrix_flops_16bit", "matrix_flops_fp32", "short_k_rate",
               "lds_bytes_per_clock")  # fmt: skip

@@ -18,6 +18,7 @@ from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.kernels import kernel_table
+from tileseer.kernels.ck_tile.api import read_api
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.emit import CHUNK_SIZE, CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import (
@@ -36,6 +37,7 @@ TEMPLATES = ROOT / "workflow/templates"
 API = ROOT / "config/ck_api.yaml"
 EMITTER = CkTileEmitter(TEMPLATES, API)
 OTHER_EMITTER = CkTileEmitter(TEMPLATES, API)
+TABLE = read_api(API)
 
 FORWARD = KernelConfig(
     "forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 32, 64, 128, 2, 1, 1, 16, 16, 32
@@ -46,27 +48,10 @@ STREAM_K = replace(WEIGHT, streamk="tree")
 BASE = {"forward": FORWARD, "bwd_data": replace(FORWARD, variant="bwd_data"), "bwd_weight": WEIGHT}
 
 LAYOUT_TAGS = {1: "NWGC GKXC NWGK", 2: "NHWGC GKYXC NHWGK", 3: "NDHWGC GKZYXC NDHWGK"}
-ROLES = {"forward": "In Wei Out", "bwd_data": "Out Wei In", "bwd_weight": "Out In Wei"}
-SUFFIX = {"forward": "Fwd", "bwd_data": "BwdData", "bwd_weight": "BwdWeight"}
 LAUNCHER = {
     "forward": "SelectedConvKernelLauncher",
     "bwd_data": "SelectedConvBwdDataLauncher",
     "bwd_weight": "SelectedConvBwdWeightLauncher",
-}
-# pipeline: (enumerator, class, base class of the tail, takes the convolution policy, arguments of the tail handler)
-PIPELINE_FACTS = {
-    "basic_v1": ("BASIC_V1", "AGmemBGmemCRegV1", "AGmemBGmemCRegV1", True, 1),
-    "basic_v2": ("BASIC_V2", "AGmemBGmemCRegV2", "AGmemBGmemCRegV2", True, 2),
-    "compv1": ("BASIC_V1", "AGmemBGmemCRegV1", "AGmemBGmemCRegV1", True, 1),
-    "compv2": ("BASIC_V2", "AGmemBGmemCRegV2", "AGmemBGmemCRegV2", True, 2),
-    "compv3": ("COMPUTE_V3", "AgBgCrCompV3", "AgBgCrCompV3", True, 2),
-    "compv4": ("COMPUTE_V4", "AgBgCrCompV4", "AgBgCrCompV4", False, 2),
-    "compv5": ("COMPUTE_V5", "AgBgCrCompV5", "AgBgCrCompV5", False, 2),
-    "compv6": ("COMPUTE_V6", "AgBgCrCompV6", "AgBgCrCompV6", False, 2),
-    "mem": ("MEMORY", "AgBgCrMem", "AgBgCrMem", True, 2),
-    "comp_async": ("COMPUTE_ASYNC", "AgBgCrCompAsync", "AgBgCrCompAsync", False, 2),
-    "basic_async_v1": ("BASIC_ASYNC_V1", "AGmemBGmemCRegAsyncV1", "AGmemBGmemCRegV1", False, 1),
-    "wavelet": ("WAVELET", "AgBgCrWavelet", None, True, 0),
 }
 KINDS = [
     replace(BASE[variant], pipeline=pipeline, ndim=ndim, layout=LAYOUTS_OF_NDIM[ndim][0])
@@ -124,67 +109,12 @@ def test_config_struct(kernel):
         "M_Tile": 32, "N_Tile": 64, "K_Tile": 128, "M_Warp": 2, "N_Warp": 1, "K_Warp": 1,
         "M_Warp_Tile": 16, "N_Warp_Tile": 16, "K_Warp_Tile": 32, "VectorSizeA": 4, "VectorSizeB": 8, "VectorSizeC": 8,
         "kPadM": "true", "kPadN": "true", "kPadK": "true",
-        "Pipeline": f"GemmPipeline::{PIPELINE_FACTS[kernel.pipeline][0]}",
+        "Pipeline": f"GemmPipeline::{TABLE.pipelines[kernel.pipeline].enumerator}",
         "Scheduler": "GemmPipelineScheduler::Intrawave", "DoubleSmemBuffer": "false", "UseCShuffleEpilogue": "true",
         "kBlockPerCu": kernel.blocks_per_cu, "NumWaveGroups": 1, "NumGroupsToMerge": 1, "EnableSplitImage": "false",
         "ExplicitGemm": "false", "NDimSpatial": kernel.ndim, "TargetArch": '"gfx942"',
     }  # fmt: skip
     assert constants(struct) == {field: str(value) for field, value in expected.items()}
-
-
-@pytest.mark.parametrize("kernel", KINDS, ids=attrgetter("name"))
-def test_types_of_the_launcher(kernel):
-    text = EMITTER.header(kernel, "gfx950")
-    suffix, (a, b, c) = SUFFIX[kernel.variant], ROLES[kernel.variant].split()
-    using = aliases(text[text.index("_Launcher\n{") :])
-    assert [using[f"{role}DataType"] for role in "ABC"] == [f"Config::{tensor}DataType" for tensor in (a, b, c)]
-    assert arguments(text, "GroupedConvTraits") == [
-        "Config::NDimSpatial", "ConvSpec", "Config::InLayout", "Config::WeiLayout", "ck_tile::tuple<>",
-        "Config::OutLayout", "Config::VectorSizeA", "Config::VectorSizeB", "Config::VectorSizeC",
-        "Config::NumGroupsToMerge", "Config::EnableSplitImage", "Config::ExplicitGemm",
-    ]  # fmt: skip
-    assert arguments(text, "TileGemmUniversalTraits") == [
-        "Config::kPadM", "Config::kPadN", "Config::kPadK", "Config::DoubleSmemBuffer",
-        f"ConvTraits::AsLayout{suffix}", f"ConvTraits::BsLayout{suffix}", f"ConvTraits::CLayout{suffix}",
-        "Fixed::TransposeC", "Fixed::UseStructuredSparsity", "Fixed::Persistent", "Config::NumWaveGroups",
-    ]  # fmt: skip
-    assert arguments(text, "UniversalGemmPipelineProblem") == [
-        "ADataType", "BDataType", "AccDataType", "BlockShape", "UniversalTraits", "Config::Scheduler", "PassThrough",
-        "PassThrough", "ADataType", "BDataType", "Fixed::FixedVectorSize", "Config::VectorSizeA", "Config::VectorSizeB",
-    ]  # fmt: skip
-    assert arguments(text, "CShuffleEpilogueProblem") == [
-        "ADataType", "BDataType", "ck_tile::tuple<>", "AccDataType", "CDataType", "ConvTraits::ImplicitGemmDsLayout",
-        "Fixed::ELayout", "PassThrough", "TilePartitioner::MPerBlock", "TilePartitioner::NPerBlock", "Config::M_Warp",
-        "Config::N_Warp", "Config::M_Warp_Tile", "Config::N_Warp_Tile", "Config::K_Warp_Tile", "Fixed::TransposeC",
-        "Config::NumWaveGroups", "Fixed::FixedVectorSize", "Config::VectorSizeC", "1", "Config::DoubleSmemBuffer",
-    ]  # fmt: skip
-    kernel_class = re.match(r"\w+", using["Kernel"])[0]
-    assert arguments(text, kernel_class) == ["ConvTraits", "TilePartitioner", "ConvPipeline", "ConvEpilogue"]
-    assert kernel_class.lower() == f"groupedconvolution{kernel.variant.replace('bwd_', 'backward')}kernel"
-
-
-@pytest.mark.parametrize("kernel", KINDS, ids=attrgetter("name"))
-def test_pipeline_and_tail(kernel):
-    text = EMITTER.header(kernel, "gfx950")
-    _, pipeline, base, policy, handled = PIPELINE_FACTS[kernel.pipeline]
-    expected = ["PipelineProblem"] + ["GroupedConvUniversalPipelineAgBgCrPolicy"] * policy
-    assert arguments(text, f"GemmPipeline{pipeline}") == expected + ["4"] * (kernel.pipeline == "wavelet")
-    if base is None:
-        assert aliases(text)["LoopPipeline"] == "ConvPipeline"
-        assert "TailHandler" not in text
-        assert "run(has_hot_loop, LoopPipeline::GetBlockLoopTailNum(num_loop));" in text
-        return
-    assert aliases(text)["LoopPipeline"] == f"BaseGemmPipeline{base}<TailProblem>"
-    assert arguments(text, "GemmPipelineProblem") == [
-        "ADataType", "BDataType", "AccDataType", "BlockShape",
-        f"ConvTraits::template GroupedConvImplicitGemmTraits{SUFFIX[kernel.variant]}<Config::NumWaveGroups>",
-        "ADataType", "BDataType", "PassThrough", "PassThrough", "Fixed::FixedVectorSize", "Config::VectorSizeA",
-        "Config::VectorSizeB",
-    ]  # fmt: skip
-    call = re.search(r"TailHandler\((.*)\);", text)[1]
-    assert call.split(", ")[:2] == ["run", "has_hot_loop"]
-    assert ("GetBlockLoopTailNum" in call) == (handled == 2)
-    assert len(re.search(r"const auto run = \[&\]\((.*)\) {", text)[1].split(",")) == handled
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -204,37 +134,6 @@ def test_names_that_others_look_for(variant):
     assert f"using {LAUNCHER[variant]} = ns_{stem}::{LAUNCHER[variant]};" in guarded
     assert f"CONV_{prefix}_KERNEL_NAME = ns_{stem}::CONV_{prefix}_KERNEL_NAME;" in guarded
     assert LAUNCHER[variant] not in after.replace(guarded, "")
-
-
-def test_gemm_k_and_zeroing_of_each_direction():
-    forward, data, weight = (EMITTER.header(BASE[variant], "gfx950") for variant in VARIANTS)
-    k_of = [text[text.index("long_index_t gemm_k(") :].split("\n    }")[0] for text in (forward, data, weight)]
-    for text in (forward, data, weight):
-        products = text.count("std::accumulate(")
-        assert text.count("long_index_t{1} *") == text.count("std::multiplies<long_index_t>{}") == products > 0
-    for text, factor, extents in zip(k_of, "CKN", ("filter", "filter", "output"), strict=True):
-        assert f"long_index_t{{1}} * param.{factor}_" in text
-        assert f"param.{extents}_spatial_lengths_.begin()" in text
-    assert "launch_kernel(stream" in forward and "hipMemset" not in forward
-    for text in (data, weight):
-        assert "launch_kernel_time_mask(" in text
-    assert "k_batch == 1" not in data and "args.in_ptr, 0" in data
-    assert "kargs.k_batch == 1" in weight and "args.wei_ptr, 0" in weight
-
-
-def test_two_stage():
-    text = EMITTER.header(TWO_STAGE, "gfx950")
-    assert '#include "ck_tile/ops/elementwise.hpp"' in text
-    using = aliases(text[text.index("_Launcher\n{") :])
-    assert (using["WorkspaceDataType"], using["CDataType"]) == ("float", "WorkspaceDataType")
-    assert arguments(text, "CShuffleEpilogueProblem")[-1] == "ConvTraits::VectorSizeC"
-    assert len(arguments(text, "CShuffleEpilogueProblem")) == 19
-    assert "TailHandler" not in text
-    assert text.count("make_kernel<Config::kBlockPerCu>") == 2
-    assert text.count("launch_kernel_time_mask(") == 1
-    assert arguments(text, "ElementWisePipelineProblem")[:3] == ["WorkspaceDataType"] * 2 + ["Config::WeiDataType"]
-    assert "kargs.k_batch > 1" in text
-    assert "first_stage.wei_ptr  = workspace" in text
 
 
 @pytest.mark.parametrize(("strategy", "persistent"), list(itertools.product(STREAMK[1:], (False, True))))

@@ -90,12 +90,6 @@ def test_the_generators_label_of_volumes_is_corrected_and_said():
     assert found.assumed == "layout=ndhwgc"
 
 
-def test_a_depthwise_kernel_is_told_from_an_unknown_one():
-    name = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_16x16_f3_s2x2_p1x1_nb1_sub2x2_vec8_8"
-    assert read_kernel_name(name, "gfx950").kernel.kind == "depthwise"
-    assert read_kernel_name(OURS, "gfx950").kernel.kind == "implicit_gemm"
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tileseer.config.operations import DTYPES, TABLE_SETS, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.ck_tile import depthwise, flags, kernel
+from tileseer.kernels.ck_tile import api, depthwise, flags, kernel, registry_key
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.names import parse_kernel
 from tileseer.kernels.ck_tile.upstream import counts, reference_filter
@@ -26,6 +26,7 @@ DATA = Path(__file__).parents[1] / "data"
 CONFIG = ROOT / "config"
 SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")
 TABLES = RuleTables.read_folder(CONFIG / "rule_sets")
+API = api.read_api(CONFIG / "ck_api.yaml")
 COUNTS = counts.read_reference(DATA / "reference_counts.csv")
 HASHES = list(csv.DictReader((DATA / "reference_name_hashes.csv").open()))
 ARCHS = sorted({cell.arch for cell in COUNTS})
@@ -201,6 +202,15 @@ def test_mistakes_in_the_tables_are_named(tmp_path, file, edit, told):
     with pytest.raises(UserError) as caught:
         RuleTables.read_folder(tmp_path)
     assert told in str(caught.value) and f"{file}.yaml" in str(caught.value)
+
+
+def test_no_two_kernels_share_a_registry_key(enumerator):
+    items = enumerator.enumerate("full", "gfx950", VARIANTS, [2, 3], DTYPES)
+    keys = {
+        tuple((registry_key.depthwise_key if isinstance(k, DepthwiseConfig) else registry_key.gemm_key)(k, API).items())
+        for k in (item.kernel.built_as for item in items)
+    }
+    assert len(keys) == len(items) == 14048
 
 
 def test_depthwise_kernels_can_be_asked_for_alone_and_come_once(enumerator):

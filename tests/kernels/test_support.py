@@ -160,10 +160,3 @@ def test_a_grid_is_the_single_pairs_side_by_side():
         report = explain(same[row][0], same[column % len(same)][1], int(candidates["split_k"].iloc[column]))
         first = next((name for name, passed, _ in report if not passed), "")
         assert RULES.names[grid[row, column]] == first
-
-
-def test_empty_tables_give_empty_grids():
-    candidates = kernel.frame([BASE]).assign(split_k=1)
-    problems = problem.problem_frame([layer()])
-    assert check_support(problems.iloc[:0], candidates, "forward").shape == (0, 1)
-    assert check_support(problems, candidates.iloc[:0], "forward").shape == (1, 0)

@@ -111,14 +111,6 @@ def test_a_missing_and_a_foreign_file_are_refused(models):
         model_files.read_index(models)
 
 
-def test_what_is_no_model_directory_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"index\.json"):
-        model_files.read_index(tmp_path)
-    (tmp_path / "index.json").write_text("{")
-    with pytest.raises(UserError, match="not valid JSON"):
-        model_files.read_index(tmp_path)
-
-
 def test_a_report_of_another_operation_is_refused(both, tmp_path):
     trainings, evaluations, servings = both
     with pytest.raises(UserError, match="forward_bf16"):
