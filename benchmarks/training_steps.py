@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the picks that ship cost whole training steps: all three directions of a network's layers together.
 
-    tileseer run results/models/gfx950 --config problems.validation_problems=0
+    echo 'problems: {validation_problems: 0}' > every_network.yaml
+    tileseer run results/models/gfx950 --configfile every_network.yaml
     python benchmarks/training_steps.py results --arch gfx950
 
 ``validation_problems: 0`` draws every network of the test split, so that each has all its directions. Prints the worst

@@ -40,6 +40,16 @@ def test_a_candidate_that_became_slow_costs_the_first_pick_and_less_the_best_of_
     assert found.same_fastest < 100 and found.fastest_before.mean < 100
 
 
+def test_every_figure_is_of_the_layers_that_both_have(earlier):
+    scored = left_out(earlier, samples.recipe())
+    # The later times lack the half of the layers on which the picks were worse.
+    gone = scored.rows[scored.picked < np.median(scored.picked)]
+    later = earlier.only(~np.isin(earlier.problem, gone))
+    found = drift_of(later, earlier, samples.recipe())
+    assert found.layers == len(scored.rows) - len(gone)
+    assert found.first == found.before and found.before.min > 100 * scored.picked.min()
+
+
 def test_without_a_pair_in_both_nothing_is_said(earlier):
     renamed = earlier.candidates.assign(candidate=earlier.candidates["candidate"] + "_other")
     assert drift_of(dataclasses.replace(earlier, candidates=renamed), earlier, samples.recipe()) is None

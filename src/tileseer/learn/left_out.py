@@ -38,13 +38,13 @@ def left_out(dataset: Dataset, recipe: Recipe) -> Scored:
     pairs = training_pairs(dataset)
     problems = len(np.unique(pairs.problem))
     judged = max(LEAST_JUDGED_FOLDS, math.ceil(ENOUGH_JUDGED_PROBLEMS * LAYER_FOLDS / problems))
-    fold = deal(_layers(pairs.problems), pairs.problem, LAYER_FOLDS, recipe.settings.seed)
+    fold = deal(layers_of(pairs.problems), pairs.problem, LAYER_FOLDS, recipe.settings.seed)
     fold[fold >= judged] = NO_FOLD
     scores = out_of_fold(Prepared.by(recipe, pairs), fold, recipe)
     return ranking.score_ranking(dataset, scores, own_choice.offered(pairs) & recipe.offers(pairs), fold)
 
 
-def _layers(problems: pd.DataFrame) -> np.ndarray:
+def layers_of(problems: pd.DataFrame) -> np.ndarray:
     """Return channels, groups, filter, strides, padding and dilations of each problem, as text [P]."""
     names = [name for name in DIMS if name not in SIZES_OF_A_RUN]
     return np.array([",".join(map(str, row)) for row in problems[names].to_numpy().tolist()])

@@ -44,11 +44,9 @@ class Drift(Document):
 
 def drift_of(dataset: Dataset, earlier: Dataset, recipe: Recipe) -> Drift | None:
     """Judge models of ``earlier`` times on those of ``dataset``; None if no pair was timed in both."""
-    scored = left_out(earlier, recipe)
-    pairs = _pairs(earlier).merge(_pairs(dataset), on=["problem", "candidate"], suffixes=("_before", ""))
-    row = pd.Index(scored.problems["problem_key"]).get_indexer(pairs["problem"])
-    column = pd.Index(earlier.candidates["candidate"]).get_indexer(pairs["candidate"])
-    pairs = pairs.assign(score=scored.scores[row, column])[row >= 0]
+    scored, pairs = left_out(earlier, recipe), pairs_of_both(earlier, dataset)
+    place = pd.Index(scored.rows).get_indexer(pairs["row_before"])
+    pairs = pairs.assign(place=place, score=scored.scores[place, pairs["column_before"]])[place >= 0]
     if pairs.empty:
         return None
     ratio = np.log(pairs["ms_before"] / pairs["ms"])
@@ -63,21 +61,29 @@ def drift_of(dataset: Dataset, earlier: Dataset, recipe: Recipe) -> Drift | None
         spread=round(NORMAL * float(from_median.abs().median()), 4),
         same_fastest=efficiency.percent((before["candidate"].to_numpy() == now["candidate"].to_numpy()).mean()),
         fastest_before=Summary.of(before["efficiency"].to_numpy()),
-        before=Summary.of(scored.picked),
+        before=Summary.of(scored.picked[pairs["place"].unique()]),
         first=Summary.of(of_first[0]),
         best_of_2=Summary.of(of_first[1]),
         best_of_3=Summary.of(of_first[2]),
     )
 
 
-def _pairs(dataset: Dataset) -> pd.DataFrame:
-    """Return the timed pairs of a dataset: keys of problems, names of candidates, milliseconds, efficiency (0..1)."""
-    ok = dataset.ok
+def pairs_of_both(earlier: Dataset, later: Dataset) -> pd.DataFrame:
+    """Return the pairs that both have timed: ``problem`` (key), ``candidate`` (name), and of each dataset the ``row``
+    of the problem, the ``column`` of the candidate, ``ms`` and ``efficiency`` (0..1); ``_before`` are the earlier ones.
+    """
+    return _timed(earlier).merge(_timed(later), on=["problem", "candidate"], suffixes=("_before", ""))
+
+
+def _timed(dataset: Dataset) -> pd.DataFrame:
+    row, column = dataset.problem[dataset.ok], dataset.candidate[dataset.ok]
     return pd.DataFrame(
         {
-            "problem": dataset.problems["problem_key"].to_numpy()[dataset.problem[ok]],
-            "candidate": dataset.candidates["candidate"].to_numpy()[dataset.candidate[ok]],
-            "ms": dataset.latency_ms[ok],
-            "efficiency": dataset.efficiency[ok],
+            "problem": dataset.problems["problem_key"].to_numpy()[row],
+            "candidate": dataset.candidates["candidate"].to_numpy()[column],
+            "row": row,
+            "column": column,
+            "ms": dataset.latency_ms[dataset.ok],
+            "efficiency": dataset.efficiency[dataset.ok],
         }
     )
