@@ -26,6 +26,7 @@ from tileseer.learn.model import Model
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve import kernel_set, publication, shipping
 from tileseer.serve import serving as stage
+from tileseer.serve.serving_files import Kernels
 
 ROOT = Path(__file__).parents[2]
 ARCH, OPERATION = "gfx950_mi355x", "forward_bf16"
@@ -184,6 +185,18 @@ def three(tmp_path_factory):
 
 def ship_three(three, *words):
     return main.main(["ship", str(three), *map(str, words)])
+
+
+def test_without_limits_it_is_the_set_of_the_models_and_of_the_report(three, capsys):
+    assert ship_three(three, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["operations"]
+    assert len(told) == 3
+    for operation, entry in model_files.read_index(three).operations.items():
+        listed = documents.read_document(three / entry.folder / model_files.KERNELS, Kernels)
+        assert told[operation]["kernels"] == listed.pruned and told[operation]["pool"] == listed.pool_size
+        for figure, split in (("loss", "train"), ("unseen_loss", "validation")):
+            reached = listed.oracle_within_pruned[split].mean
+            assert told[operation]["set"][figure] == pytest.approx(100 - reached, abs=1e-3)
 
 
 def test_a_limit_of_kernels_is_that_of_the_folder(three, tmp_path, capsys):

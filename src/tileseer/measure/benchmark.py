@@ -72,7 +72,7 @@ def measure_chunk(
     )
     failed, kept = list_failures(made.by_status), made.pairs - done
     parts = [
-        f"{done:,} pairs measured in {seconds:.0f} s ({device.kind} times)",
+        done and f"{done:,} pairs measured in {seconds:.0f} s ({device.kind} times)",
         kept and f"{kept:,} pairs were measured before",
         made.skipped and f"{made.skipped:,} pairs are not measured, as the time of benchmark.budget is over",
         failed and f"failed: {failed}",
@@ -80,7 +80,7 @@ def measure_chunk(
         made.malformed_lines and f"{made.malformed_lines:,} damaged lines of the journal left out",
         waited >= 1 and f"waited {waited:.0f} s for another run on this GPU",
     ]
-    return made, "; ".join(part for part in parts if part)
+    return made, "; ".join(part for part in parts if part) or "no pair can run"
 
 
 def measure_repeats(first: Batch, rows: pa.Table, path: Path, budget_s: float | None) -> pa.Table:

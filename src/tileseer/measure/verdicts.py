@@ -92,7 +92,9 @@ def table_lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def count_verdicts(statuses: Sequence[str]) -> str:
-    """Return how many kernels have each verdict."""
+    """Return how many kernels have each verdict, in words."""
     counts = Counter(statuses)
-    listed = ", ".join(f"{count:,} {status}" for status, count in counts.most_common())
-    return f"{len(statuses):,} kernels on an emulated GPU: {listed or 'none'}"
+    right = counts.pop("ok", 0)
+    others = ", ".join(f"{status.replace('_', ' ')} {count:,}" for status, count in counts.most_common())
+    line = f"{right:,} of {len(statuses):,} kernels compute right results on an emulated GPU"
+    return f"{line}; others: {others}" if others else line

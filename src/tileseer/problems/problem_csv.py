@@ -14,8 +14,15 @@ from tileseer.problems.problem_rows import wrong_rows
 REQUIRED_DIMS = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEFAULT_DIMS = {name: 0 if name.startswith("pad") else 1 for name in DIMS if name not in REQUIRED_DIMS}
 """What a column means that is absent or empty: one group, no depth, stride 1, no padding, no dilation."""
+USUAL = frozenset(f"{name}={value}" for name, value in DEFAULT_DIMS.items() if name != "G")
+"""Dimensions that a reader expects."""
 DIMS_WITHOUT_DEPTH = {"stride_d": 1, "pad_d": 0, "dilation_d": 1}
 """Depth columns that mean nothing without depth: the reference's library calls a problem 3D by Di and Z alone."""
+
+
+def without_defaults(problem: str) -> str:
+    """Return the dimensions of a problem, ``NAME=VALUE`` with blanks between, that are not ``USUAL``."""
+    return " ".join(dimension for dimension in problem.split() if dimension not in USUAL)
 
 
 def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import target
+from tileseer.problems.problem_csv import without_defaults
 from tileseer.report import tables
 from tileseer.report.measured import LABEL, classes, records, short
 from tileseer.report.results import OperationResult, Results
@@ -81,11 +82,11 @@ def _best(result: OperationResult, results: Results) -> Iterable[Row]:
         cells: dict[str, Cell] = {
             "layer": f"{shape.network}: {shape.layer}" if shape.layer else shape.network,
             "operation": result.evaluation.operation,
-            "problem": tables.without_defaults(shape.problem),
+            "problem": without_defaults(shape.problem),
             **_label(label),
             "equally fast": int(shape.equal - 1),
             "TFLOPS": float(shape.tflops),
-            "of the roofline, %": float(shape.roof),
+            "of the roofline, %": float(shape.roof) if shape.roof <= 100 else "above 100",
             "µs": 1e3 * float(shape.latency_ms),
             "pick": "the best" if same else short(labels[pick.candidate]) if pick else "",
             "pick, %": pick.efficiency if pick else "",
@@ -106,7 +107,7 @@ def replay(result: OperationResult, label: Any, problem: str) -> str:
         if report.device_kind == "simulated"
         else "--driver driver.so --module kernels.so"
     )
-    dims = tables.without_defaults(problem).replace(" ", ",")
+    dims = without_defaults(problem).replace(" ", ",")
     return f"tileseer bench {device} --variant {variant} --dtype {dtype} --candidate {label.candidate} --problem {dims}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from tileseer.kernels.libraries import library_of_arch, vendor_arch
+from tileseer.problems.problem_csv import without_defaults
 from tileseer.report import kernels, tables
 from tileseer.report.measured import records, short
 from tileseer.report.results import OperationResult, Results
@@ -53,20 +54,29 @@ def _parts(result: OperationResult) -> Iterator[tuple[str, EvidencePart | KindPa
             yield name, parts[name], 100 * lost[name] / total
 
 
-@partial(each_operation, "Kinds of layers; loss against the fastest candidate")
+@partial(each_operation, "Loss against the fastest candidate, by kind of layer and by evidence")
 def kinds(result: OperationResult) -> Iterable[Row]:
-    """Yield all kinds of layers, those that cost the most time first; the three that lose most say where."""
+    """Yield all kinds of layers, those that cost the most time first, then the classes of evidence.
+
+    The three kinds that lose most say where.
+    """
     parts = result.evaluation.by_kind
     lost = {name: (100 - part.efficiency.mean) * part.layers for name, part in parts.items()}
     explained = sorted(lost, key=lambda name: (-lost[name], name))[:PARTS_OF_A_KIND]
     for name, part in sorted(parts.items(), key=lambda one: (-one[1].share_of_time, one[0])):
         yield {
-            "kind": name, "layers": part.layers, "share of the time, %": part.share_of_time,
-            "loss of the pick, %": 100 - part.efficiency.mean, "P10, %": part.efficiency.p10,
-            "least possible loss without timing, %": 100 - part.possible.mean,
-            "loss of the fastest of 2, timed, %": 100 - part.best_of_2.mean,
-            "why": why(result, part) if name in explained else "",
+            **_losses(name, part), "loss of the fastest of 2, timed, %": 100 - part.best_of_2.mean,
+            "share of the time, %": part.share_of_time, "why": why(result, part) if name in explained else "",
         }  # fmt: skip
+    for name, evidence in result.evaluation.by_evidence.items():
+        yield {**_losses(f"evidence: {name}", evidence), "of 2": "", "of the time": "", "why": ""}
+
+
+def _losses(name: str, part: EvidencePart | KindPart) -> Row:
+    return {
+        "layers of a kind": name, "layers": part.layers, "loss of the pick, %": 100 - part.efficiency.mean,
+        "P10, %": part.efficiency.p10, "least possible loss without timing, %": 100 - part.possible.mean,
+    }  # fmt: skip
 
 
 def why(result: OperationResult, part: KindPart) -> str:
@@ -80,16 +90,6 @@ def why(result: OperationResult, part: KindPart) -> str:
         f"{worst.share:.0f} % of the loss are {worst.layers} layers on which {best} is faster than {picked or 'none'}, "
         f"by {worst.loss:.0f} % of the time."
     )
-
-
-@partial(each_operation, "Kinds of layers that lose most")
-def losses(result: OperationResult) -> Iterable[Row]:
-    """Yield the parts of the layers that lose most."""
-    for name, part, share in _parts(result):
-        yield {
-            "part": name, "layers": part.layers, "mean, %": part.efficiency.mean, "P10, %": part.efficiency.p10,
-            "best possible mean, %": part.possible.mean, "share of the loss, %": share,
-        }  # fmt: skip
 
 
 @partial(together, "What would improve the models")
@@ -137,7 +137,7 @@ def worst(result: OperationResult) -> Iterable[Row]:
         line = kernels.replay(result, labels[pick.best], pick.problem) if pick.best in labels else ""
         yield {
             "layer": f"{pick.network}: {pick.layer}", "efficiency, %": pick.efficiency, "pick": names[pick.pick],
-            "best": names[pick.best], "problem": tables.without_defaults(pick.problem),
+            "best": names[pick.best], "problem": without_defaults(pick.problem),
             "features that favoured the pick": _reasons(pick),
             **({"replay the best": tables.Copied(line, "Copy")} if line else {}),
         }  # fmt: skip

@@ -32,7 +32,7 @@ class PageSection:
 
 SECTIONS = (
     PageSection("ship", (kernels.ship,), folded=(kernels.shipped,)),
-    PageSection("losses", (losses.improvements, losses.networks, losses.losses), folded=(losses.kinds, losses.worst)),
+    PageSection("losses", (losses.improvements, losses.networks), folded=(losses.kinds, losses.worst)),
 )
 """After the first screen, in reading order."""
 APPENDIX = (

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial, wraps
 
 from tileseer.learn.model_schema import Summary
-from tileseer.problems.problem_csv import DEFAULT_DIMS
 from tileseer.report.results import OperationResult, Results
 
 
@@ -32,8 +31,6 @@ Row = Mapping[str, Cell]
 NARROW, LONG = 7, 120
 """Columns, and characters of a cell, of a table that shares its row of the page with another one."""
 TOP_FEATURES = 5
-USUAL = frozenset(f"{name}={value}" for name, value in DEFAULT_DIMS.items() if name != "G")
-"""Dimensions of a problem that a reader expects and that are not printed."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +102,6 @@ def libraries(results: Results) -> Iterable[Row]:
                 "time of the library over that of the pick, geometric mean": f"{other.speed:.3f}",
                 "picks slower by 2 % or more, %": other.slower,
             }  # fmt: skip
-
-
-def without_defaults(problem: str) -> str:
-    """Return the dimensions of a problem that are not ``USUAL``."""
-    return " ".join(dimension for dimension in problem.split() if dimension not in USUAL)
 
 
 @partial(together, "How the times were recorded")

@@ -285,17 +285,23 @@ def read_history(path: Path) -> list[Published]:
 
 
 def changes_since_last(publications: Sequence[Published], models_sha256: str) -> str | None:
-    """Say what differs from the last publication of other models; None unless the last is of ``models_sha256``."""
+    """Say whose mean differs from that of the last publication of other models, and what else; None without any.
+
+    The last publication is of ``models_sha256``, else None too.
+    """
     others = [one for one in publications if one.models_sha256 != models_sha256]
     if not others or publications[-1].models_sha256 != models_sha256:
         return None
     before, last = others[-1], publications[-1]
-    old = {name: f"{figures.mean:.2f} ->" for name, figures in before.operations.items()}
-    means = ", ".join(f"{name} {old.get(name, 'new:')} {one.mean:.2f} %" for name, one in last.operations.items())
+    old, new = ({name: f"{one.mean:.2f}" for name, one in made.operations.items()} for made in (before, last))
+    means = [f"{name} {old.get(name, 'none')} -> {mean} %" for name, mean in new.items() if old.get(name) != mean]
+    if not means:
+        return None
     pairs = {
         "commit": (before.commit, last.commit),
         "config": (before.config_sha256, last.config_sha256),
         "data": (before.data_sha256, last.data_sha256),
     }
-    changed = ", ".join(name for name, (old, new) in pairs.items() if old != new) or "none of commit, config, data"
-    return f"{before.time[:10]}, commit {(before.commit or 'unknown')[:9]}: {means}; changed: {changed}"
+    changed = ", ".join(name for name, (earlier, now) in pairs.items() if earlier != now)
+    since = f"{before.time[:10]}, commit {(before.commit or 'unknown')[:9]}: {', '.join(means)}"
+    return f"{since}; changed: {changed}" if changed else since

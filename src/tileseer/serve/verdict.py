@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from tileseer.gpus.hardware import target
 from tileseer.kernels.libraries import library_of_arch
 from tileseer.problems.problem import EXAMPLE
+from tileseer.problems.problem_csv import without_defaults
 from tileseer.serve.evaluation import Evaluation
 
 MEAN_POINTS = 2.0
@@ -64,7 +65,7 @@ def faults(evaluation: Evaluation) -> Iterator[str]:
         yield f"{network.network} ({network.run}) runs at {network.efficiency:.1f} % (limit: {LEAST_OF_A_NETWORK:g} %)"
     if first.min < LEAST_OF_A_LAYER:
         layer = evaluation.worst_layer
-        name = f"{layer.network} {layer.layer}".strip() or layer.problem
+        name = f"{layer.network} {layer.layer}".strip() or without_defaults(layer.problem)
         yield f"the pick of {name} has {first.min:.1f} % (limit: {LEAST_OF_A_LAYER:g} %)"
     if evaluation.covered_time < COVERED_TIME:
         is_offered = library_of_arch(evaluation.arch).offered
