@@ -27,6 +27,8 @@ INTERRUPTED = "Terminating processes on user request"
 NO_RULE = re.compile(r"No rule to produce (\S+)")
 OF_USERS = ("WorkflowError", "MissingRuleException")
 """Kinds of Snakemake's errors that are a user's mistake."""
+OURS = re.compile(r'File "[^"]*(/(src|site-packages)/tileseer/|\.smk"|Snakefile")')
+"""A line of a traceback in our code; where there is none, Snakemake did not understand what it was given."""
 
 
 class LogHandler(LogHandlerBase):
@@ -106,7 +108,9 @@ class LogHandler(LogHandlerBase):
 
 
 def _in_one_line(text: str) -> str:
-    """An error that the rules or a name on the command line lead to, without where Snakemake met it."""
+    """An error that the rules or the command line lead to, without where Snakemake met it."""
+    if "Traceback (most recent call last):" in text and not OURS.search(text):
+        return f"error: {text.rstrip().splitlines()[-1].partition(': ')[2]}"
     if not any(f"{kind}:\n" in text for kind in OF_USERS):
         return text
     if missing := NO_RULE.search(text):

@@ -115,11 +115,12 @@ def _check_files(faults: _Faults, settings: Config) -> None:
     named = [("arch_specs", settings.arch_specs), ("hardware", settings.hardware)]
     named += [(f"problems.{name}", getattr(problems, name)) for name in ("networks", "validation")]
     named += [("problems.training", path) for path in problems.training]
+    named += [("model.prior", path) for path in settings.model.parameters.prior_files[:1]]
     for field, path in named:
         if not Path(path).is_file():
             faults.missing(field, path)
     if rule_set not in RULE_SETS and not Path(rule_set).is_file():
-        faults.missing("configs.rule_set", rule_set, f" Sets with a name: {', '.join(RULE_SETS)}")
+        faults.missing("configs.rule_set", rule_set, f"; sets with a name: {', '.join(RULE_SETS)}")
 
 
 def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, named_sets: Path) -> None:

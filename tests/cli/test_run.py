@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import time
 from types import SimpleNamespace
 
@@ -101,8 +102,41 @@ Traceback:
   File "/a b/inputs.smk", line 86, in verdicts_of_arch"""
     emit(view(), text, logging.ERROR, event=Event.ERROR)
     assert capsys.readouterr().err == "error: benchmark.device is simulated\n"
-    emit(view(), "KeyError: 26\nTraceback:\n  a line", logging.ERROR, event=Event.ERROR)
-    assert capsys.readouterr().err.endswith("Traceback:\n  a line\n"), "a defect is shown as it is"
+
+
+FRAME = 'Traceback (most recent call last):\n\n  File "/a/tileseer/lib/python3.11/site-packages/{}", line 8, in f\n\n'
+
+
+def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_shown_as_it_is(view, capsys):
+    text = FRAME.format("snakemake/common.py") + "ValueError: Invalid config definition: (Unparsable value: 'arch')\n"
+    emit(view(), text, logging.ERROR, event=Event.ERROR)
+    assert capsys.readouterr().err == "error: Invalid config definition: (Unparsable value: 'arch')\n"
+    text = FRAME.format("snakemake/common.py") + FRAME.format("tileseer/preflight.py") + "KeyError: 26"
+    emit(view(), text, logging.ERROR, event=Event.ERROR)
+    assert capsys.readouterr().err == f"{text}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--configfile", "latin.yaml"], "latin.yaml: byte 0 is not UTF-8"),
+        (["--configfile=tab.yaml"], "tab.yaml: is not YAML: .* at line 2, column 1"),
+        (["--configfile", "none.yaml"], "'none.yaml': there is no such file; put what to make before"),
+        (["--config", "benchmark.seed=3"], "sections are set in a file"),
+        (["--archs", "gfx950"], "is it --arch"),
+        (["-n"], "no Snakefile is here; go to the folder of the run, or make one: tileseer init FOLDER"),
+    ],
+)
+def test_a_mistake_in_the_words_of_a_run_is_one_line_before_snakemake_starts(
+    words, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"\xff\xfearch: gfx950")
+    (tmp_path / "tab.yaml").write_text("arch: gfx950\n\tbad: tab\n")
+    if words != ["-n"]:
+        (tmp_path / "Snakefile").touch()
+    assert main.main(["run", *words]) == 2
+    assert re.search(f"^error: .*{message}.*\n$", capsys.readouterr().err)
 
 
 def test_a_dry_run_lists_the_jobs_on_standard_output(view, tmp_path, capsys):

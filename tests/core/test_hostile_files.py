@@ -50,6 +50,13 @@ def test_a_reader_that_waits_is_ended(monkeypatch):
         isolation.call_apart("f.onnx", 0, time.sleep, 600)
 
 
+def test_a_column_that_is_there_twice_is_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("N,C, N\n1,2,3\n")
+    with pytest.raises(UserError, match=r"t\.csv: the column 'N' is there twice"):
+        read_csv(path)
+
+
 def damaged(read, path):
     """Read a file in a process with 1 GiB more than its size; the one line that it ends with, or nothing."""
     try:

@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import learning_samples as samples
@@ -11,7 +12,9 @@ import pytest
 
 from tileseer.core.errors import UserError
 from tileseer.kernels.cutlass.library import CUTLASS
+from tileseer.kernels.features.table import Feature
 from tileseer.learn.baselines import score_baselines
+from tileseer.learn.features import Features
 from tileseer.learn.learner import class_of
 from tileseer.learn.model import Model
 from tileseer.learn.ranking import rank_held_out
@@ -69,6 +72,26 @@ def test_another_feature_is_one_entry_of_a_set(monkeypatch):
     assert with_it.names.count("height_rest") == 1
 
 
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        (lambda problem: problem["H"], r"KeyError: 'H' \(test_another_learner.py, line \d+\)"),
+        (lambda problem: problem["Hi"] if problem["Hi"] > 8 else 8, "ValueError: The truth value"),
+        (lambda problem, candidate: problem["Hi"], "TypeError: .*missing 1 required positional argument"),
+        (lambda problem: None, "the formula gives .*None.*, not a number for each row"),
+        (lambda problem: 8, "the formula gives .*8.*, not a number for each row"),
+        (lambda problem: ["tall"] * len(problem["Hi"]), "the formula gives .*tall.*, not a number for each row"),
+    ],
+)
+def test_a_mistake_of_a_feature_is_told_with_its_name(formula, message, monkeypatch):
+    ours = CUTLASS.features["cutlass"]
+    mine = Feature("mine", "1", "a mistake", formula)
+    monkeypatch.setitem(CUTLASS.features, "cutlass", replace(ours, problem=(*ours.problem, mine)))
+    features, columns = Features.of("cutlass", samples.product(), ["mine"]), {"Hi": np.ones(3)}
+    with pytest.raises(UserError, match=f"^feature mine: {message}"):
+        features.gather(columns, {}, np.arange(3), np.arange(3))
+
+
 MISTAKEN = {
     "making it with a recipe: TypeError": {"def __init__(self, recipe): pass": "def __init__(self): pass"},
     "prepare: AttributeError": {"return data": "return data.nothing"},
@@ -81,6 +104,7 @@ MISTAKEN = {
     "importing mistaken: ZeroDivisionError": {"import numpy": "1 / 0\nimport numpy"},
     "importing mistaken: SyntaxError": {"import numpy": "import import numpy"},
     "importing mistaken: ModuleNotFoundError": {"import numpy": "import nothing_here\nimport numpy"},
+    "importing mistaken: SystemExit": {"import numpy": "raise SystemExit(3)\nimport numpy"},
     "what `fit` returns cannot be pickled": {"return self": "self.f = lambda: 0; return self"},
 }
 

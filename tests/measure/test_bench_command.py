@@ -31,4 +31,5 @@ def test_quick_through_the_driver_measures_and_names_faults(libraries, capsys):
 def test_mistakes_are_one_line(libraries, tmp_path, capsys):
     assert main(["bench"]) == 2
     assert main(["bench", "--quick", "--driver", str(tmp_path / "absent.so")]) == 2
-    assert [line[:6] for line in capsys.readouterr().err.splitlines()] == ["error:"] * 2
+    assert main(["bench", "--quick", "--module", str(tmp_path / "absent.so")]) == 2
+    assert [line[:6] for line in capsys.readouterr().err.splitlines()] == ["error:"] * 3

@@ -53,6 +53,7 @@ WRONG = {
     "rule set of a checkout": ({"configs": {"rule_set": "profiler"}}, "configs.rule_set: the rule set profiler is"),
     "flag": ({"configs": {"include_flagged": ["half"]}}, "configs.include_flagged: unknown flag 'half'"),
     "features": ({"model": {"features": "half"}}, "model.features: feature set 'half' is unknown; use one of"),
+    "prior": ({"model": {"prior": "config"}}, "model.prior: config/model_tflops.lgbm: there is no such file"),
     "problems.validation": (
         {"problems": {"validation": "config/problems/smok.csv"}},
         "problems.validation: config/problems/smok.csv: there is no such file; is it config/problems/smoke.csv?",

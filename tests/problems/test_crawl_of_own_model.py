@@ -39,6 +39,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_net_of_the_test.py").write_text(MODEL)
     (tmp_path / "my_broken_net_of_the_test.py").write_text("1 / 0")
+    (tmp_path / "my_script_of_the_test.py").write_text("raise SystemExit(0)")
     return tmp_path
 
 
@@ -81,6 +82,7 @@ def test_inference_of_a_transposed_convolution_is_backward_data(folder):
         ("no_such_module_here:net", "8x3x64x64", "No module named"),
         ("my_net_of_the_test", "8x3x64x64", "must be MODULE:CALLABLE"),
         ("my_broken_net_of_the_test:net", "8x3x64x64", "importing my_broken_net_of_the_test: ZeroDivisionError"),
+        ("my_script_of_the_test:net", "8x3x64x64", "importing my_script_of_the_test: SystemExit: 0"),
         ("my_net_of_the_test:net", "8x4x64x64", "must run on the meta device"),
         ("my_net_of_the_test:reads_values", "8x4", "must run on the meta device"),
         ("my_net_of_the_test:net", "8x3xa", "is no shape such as"),

@@ -388,5 +388,6 @@ def test_without_a_gpu_one_sentence(model, monkeypatch):
         switch.enable(model)
     with pytest.raises(UserError, match="nothing is enabled"):
         switch.save()
-    with pytest.raises(UserError, match="verify is -1"):
-        switch.enable(model, verify=-1)
+    for verify in (-1, "2"):
+        with pytest.raises(UserError, match=f"verify is {verify!r}; give the number"):
+            switch.enable(model, verify=verify)

@@ -153,6 +153,7 @@ def test_without_cudnn_the_package_of_the_models_version_is_named(stand_ins, tmp
     [
         ("model = 1", "define model, a module, and inputs"),
         ("raise ValueError('no weights')", "ValueError: no weights"),
+        ("raise SystemExit('no weights')", "SystemExit: no weights"),
         (NETWORK.replace("(8, 64,", "(8, 32,"), "does not run on the meta device"),
     ],
 )

@@ -168,6 +168,8 @@ def test_solvers_of_a_library_are_not_compiled(tmp_path, capsys):
 def test_cutlass_kernels_are_a_project_for_nvcc(tmp_path, capsys):
     models = published(tmp_path / "results", OPERATION, 16, "sm_90", "sm_90_h200")
     out = tmp_path / "out"
+    assert main.main(["ship", str(models), "--output", str(out), "--ck-api", "2026.06"]) == 2
+    assert "--ck-api is for AMD's CK Tile kernels, not for sm_90" in capsys.readouterr().err
     assert main.main(["ship", str(models), "--max-loss", "5%", "--output", str(out)]) == 0
     names = (out / "kernels.txt").read_text().split()
     assert {path.name for path in (out / "kernels").iterdir()} == {f"{n}.{end}" for n in names for end in ("cuh", "cu")}

@@ -1,11 +1,8 @@
 # Stage 8: train one ranking model per operation.
 from tileseer.learn.learner import file_of
 
-PRIOR = SETTINGS.model.parameters.prior_folder
 # A prior is a file of the user's, from another run: only its content counts.
-PRIOR_FILES = [
-    local(f"{PRIOR}/{name}") for name in ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet") if PRIOR
-]
+PRIOR_FILES = [local(path) for path in SETTINGS.model.parameters.prior_files]
 # A learner from outside of the checkout: its code is no code of ours.
 LEARNER = SETTINGS.model.parameters.learner
 

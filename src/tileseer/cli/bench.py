@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     if args.quick and args.problem is None:
         args.problem = QUICK
     problem = options.problem(args)
+    if args.module and not args.driver:
+        raise UserError("--module is for --driver, which measures its kernels; without it times are simulated")
     where, rows = (_on_a_gpu if args.driver else _simulated)(args, problem)
     gflop = _flops(problem) / 1e9
     dims = {name: getattr(problem, name) for name in DIMS}

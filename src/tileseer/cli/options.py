@@ -70,7 +70,7 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")
     data_types = ("--dtype", "--datatype")
     parser.add_argument(*data_types, dest="dtype", choices=DTYPES, help="data type (default: of the line, or bf16)")
-    words = "dimensions in one word, or a line of MIOpenDriver, ckProfiler or cuDNN; options beside it win"
+    words = "dimensions in one word, or a line of MIOpenDriver or ckProfiler; options beside it win"
     parser.add_argument("--problem", metavar="N=8,C=64,...", help=words)
     parser.add_argument("--replay", action="store_true", help="also print the problem as a line of each, on stderr")
     for name in DIMS:

@@ -12,6 +12,7 @@ from typing import NoReturn
 from tileseer.config.names import ARCH_PATTERN, arch_hint
 from tileseer.core import places
 from tileseer.core.errors import UserError, shown
+from tileseer.core.tables import check_config_file
 
 EXAMPLES = (
     "tileseer run",
@@ -33,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
 _MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
 
 
@@ -40,12 +42,19 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     """Raise a ``UserError`` for words that Snakemake answers with a traceback, or with nothing that helps."""
     if arch is not None and not re.fullmatch(ARCH_PATTERN, arch):
         raise UserError(f"--arch: {shown(arch)} is no arch; {arch_hint(arch)}")
+    named = any(word.startswith(("-s", "--snakefile")) for word in words)
+    if not named and not any(Path(name).exists() for name in SNAKEFILES):
+        raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")
     option = ""
     for word in words:
         if word.startswith("-"):
             option, _, word = word.partition("=")
-        if word and option in ("--configfile", "--configfiles") and not Path(word).is_file():
-            raise UserError(f"--configfile: {shown(word)}: there is no such file; put what to make before --configfile")
+        if word and option in ("--configfile", "--configfiles"):
+            if not Path(word).is_file():
+                raise UserError(
+                    f"--configfile: {shown(word)}: there is no such file; put what to make before --configfile"
+                )
+            check_config_file(Path(word))
         if option in ("--config", "-C") and "." in word.partition("=")[0]:
             raise UserError(f"--config: {shown(word)}: sections are set in a file: write it and give --configfile FILE")
         if option.startswith("--arch"):

@@ -15,6 +15,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import target
+from tileseer.kernels.ck_tile.library import CK_TILE
 from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.libraries import library_of_arch, parse_kernels
 from tileseer.learn import model_files
@@ -80,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output and args.output.exists() and (not args.output.is_dir() or any(args.output.iterdir())):
         # Files of another set would be built with these.
         raise UserError(f"--output: {args.output} exists and is not empty; delete it or name another folder")
+    if args.ck_api and library_of_arch(listed.arch) is not CK_TILE:
+        raise UserError(f"--ck-api is for AMD's CK Tile kernels, not for {listed.arch}")
     limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
     emitter = shipped_project.emitter_of(listed.arch, args.ck_api)
     models = {name: Model.read(args.models / listed.operations[name].folder) for name in operations}

@@ -10,7 +10,9 @@ from pydantic import Field, field_validator
 from tileseer.config.section import OnlySet, RelativePath, Section
 from tileseer.core.tables import expected
 
-FeatureSet = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+FeatureSet = Annotated[
+    str, Field(pattern=r"^[a-z][a-z0-9_]*$"), expected("the name of a feature set, such as tileseer")
+]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Learner = Annotated[
     str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"), expected("package.module:Class, or empty")
@@ -57,6 +59,12 @@ class TrainingParameters(Section):
     def prior_folder(self) -> Path | None:
         """The folder of the model to start from."""
         return None if self.prior in ("auto", "formula", "none") else Path(self.prior)
+
+    @property
+    def prior_files(self) -> list[str]:
+        """The files of that model; none without it."""
+        folder, names = self.prior_folder, ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet")
+        return [(folder / name).as_posix() for name in names] if folder else []
 
 
 class ModelSettings(Section):

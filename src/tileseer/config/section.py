@@ -20,7 +20,8 @@ def _stays_inside(path: str) -> str:
 
 def _located(path: str, info: ValidationInfo) -> str:
     workflow = (info.context or {}).get(WORKFLOW)
-    return path if workflow is None or Path(path).exists() else Path(workflow, path).as_posix()
+    own = Path(workflow, path) if workflow is not None else Path(path)
+    return own.as_posix() if own.exists() and not Path(path).exists() else path
 
 
 RelativePath = Annotated[

@@ -1,11 +1,13 @@
 """CSV files of others as tables of text."""
 
+import csv
 import io
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.core.reading import LARGEST_TABLE, read_bytes
 
 FIRST_LINE = 2
@@ -20,6 +22,9 @@ def read_csv(path: Path) -> pd.DataFrame:
         raise UserError(f"{path}: has more than {MOST_CELLS:,} cells; split it")
     if b"\0" in content.partition(b"\n")[0] or max(line.count(b",") for line in content.split(b"\n")) >= MOST_COLUMNS:
         raise UserError(f"{path}: is no CSV file with a header of at most {MOST_COLUMNS} columns, in plain text")
+    header = next(csv.reader([content.partition(b"\n")[0].decode(errors="replace")]), [])
+    if twice := [name for name, count in Counter(map(str.strip, header)).items() if name and count > 1]:
+        raise UserError(f"{path}: the column {shown(twice[0])} is there twice; remove one of the two")
     try:
         table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, skipinitialspace=True).fillna("")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:

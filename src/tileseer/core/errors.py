@@ -6,8 +6,10 @@ import io
 import re
 import reprlib
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 
@@ -16,6 +18,24 @@ class UserError(Exception):
 
     The message names the file, the field, the value and the fix; it is printed without a traceback.
     """
+
+
+OF_FOREIGN_CODE = Exception, SystemExit
+"""What the code of a user may raise, which may end the process as well."""
+
+
+@contextmanager
+def mistakes_of(subject: str) -> Iterator[None]:
+    """Turn what the code of a user raises into a ``UserError`` that names ``subject`` and the line."""
+    try:
+        yield
+    except UserError:
+        raise
+    # The traceback stays attached for those who ask for it.
+    except OF_FOREIGN_CODE as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}, line {frame.lineno}"
+        raise UserError(f"{subject}: {type(error).__name__}: {error} ({where})") from error
 
 
 def lines_of(error: UserError) -> str:

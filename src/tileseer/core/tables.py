@@ -22,6 +22,7 @@ TEMPLATE_KEY = "__use_yte__"
 _REASON_OF_FAULT = {
     **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
+    "string_pattern_mismatch": "should have another form",
 }
 
 

@@ -76,11 +76,12 @@ class Dataset:
     """Relative standard deviation of a time from run to run; None if it was not measured, or is zero."""
 
     @classmethod
-    def read(cls, folder: Path) -> Dataset:
+    def read(cls, folder: Path | str) -> Dataset:
         """Read a dataset, measured here or recorded elsewhere; ``UserError`` if it is damaged.
 
         Problems are in the order of their keys, candidates of their names and split-K, pairs of both.
         """
+        folder = Path(folder)
         tables = read_tables(folder)
         recording, operation = tables.recording, str(tables.operation)
         problems = tables.problems.sort_values("problem_key")

@@ -105,12 +105,12 @@ class Features:
         dtype, row = self.set.dtype, {name: position for position, name in enumerate(self.names)}
         result = np.empty((len(row), len(problem)), dtype)
         fixed = [
-            (row[feature.name], np.asarray(feature.values(columns), dtype), kind)
+            (row[feature.name], np.asarray(feature.of(columns), dtype), kind)
             for kind, (kinds, columns) in enumerate(((self.set.problem, problems), (self.set.candidate, candidates)))
             for feature in kinds
             if feature.name in row
         ]
-        of_pairs = [(row[feature.name], feature.values) for feature in self.set.pair if feature.name in row]
+        of_pairs = [(row[feature.name], feature) for feature in self.set.pair if feature.name in row]
         tables = _as(problems, dtype), _as(candidates, dtype)
         for start in range(0, len(problem), PAIRS_AT_ONCE):
             part = slice(start, start + PAIRS_AT_ONCE)
@@ -120,8 +120,8 @@ class Features:
                 values.take(index[kind], out=result[target, part], mode="clip")
             if of_pairs:
                 pairs = self.set.pairs((tables[0], index[0]), (tables[1], index[1]), self.gpu.compute_units)
-            for target, value in of_pairs:
-                result[target, part] = value(pairs)
+            for target, feature in of_pairs:
+                result[target, part] = feature.of(pairs)
         return result.T
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, mistakes_of
 from tileseer.kernels.costs.coefficients import Coefficients
 
 if TYPE_CHECKING:
@@ -100,7 +98,7 @@ def class_of(name: str) -> Callable[[Recipe], Learner]:
     """Return the learner ``package.module:Class``; ``UserError`` if it does not exist or lacks a method."""
     file_of(name)
     module, _, attribute = name.partition(":")
-    with mistakes_of(name, f"importing {module}"):
+    with mistakes_of(f"model.learner: {name}: importing {module}"):
         learner = getattr(importlib.import_module(module), attribute, None)
     if learner is None:
         raise UserError(f"model.learner: {name}: {module} has no {attribute}; give package.module:Class")
@@ -116,37 +114,23 @@ def learner_of(recipe: Recipe) -> Learner:
     return Outside(name, recipe) if name else class_of(OURS)(recipe)
 
 
-@contextmanager
-def mistakes_of(name: str, what: str) -> Iterator[None]:
-    """Turn what a class from outside raises into a ``UserError`` that names ``what`` and the line."""
-    try:
-        yield
-    except UserError:
-        raise
-    # Anything may be raised there; the traceback stays attached for those who ask for it.
-    except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(frame.filename).name}, line {frame.lineno}"
-        raise UserError(f"model.learner: {name}: {what}: {type(error).__name__}: {error} ({where})") from error
-
-
 class Outside:
     """A learner from outside, whose mistakes are told."""
 
     def __init__(self, name: str, recipe: Recipe) -> None:
         """Make the class ``package.module:Class``."""
         self._name = name
-        with mistakes_of(name, "making it with a recipe"):
+        with mistakes_of(f"model.learner: {name}: making it with a recipe"):
             self._learner = class_of(name)(recipe)
 
     def prepare(self, dataset: Dataset) -> Any:
         """Return what it returns."""
-        with mistakes_of(self._name, "prepare"):
+        with mistakes_of(f"model.learner: {self._name}: prepare"):
             return self._learner.prepare(dataset)
 
     def fit(self, prepared: Any, rows: np.ndarray) -> Scores:
         """Return what it learnt; ``UserError`` if that has no method ``score``."""
-        with mistakes_of(self._name, "fit"):
+        with mistakes_of(f"model.learner: {self._name}: fit"):
             learnt = self._learner.fit(prepared, rows)
         if hasattr(learnt, "with_margins"):
             # A model of ours.
@@ -166,7 +150,7 @@ class Learnt:
 
     def score(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> np.ndarray:
         """Return its scores; ``UserError`` for another shape, or where a pair that is offered has no finite one."""
-        with mistakes_of(self.name, "score"):
+        with mistakes_of(f"model.learner: {self.name}: score"):
             scores = np.asarray(self.scores.score(problems, candidates, offered), float)
         fault = ""
         if scores.shape != offered.shape:

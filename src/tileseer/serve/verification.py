@@ -43,7 +43,7 @@ def check_path(path: Path) -> list[CheckResult]:
         raise UserError(f"{path}: there is no such file or folder")
     raise UserError(
         f"{path}: is neither a model directory ({model_files.INDEX}), a dataset or a recording ({tables.FILE}), nor a "
-        f"folder of results ({', '.join(RESULTS_FOLDERS)})"
+        f"folder of results ({', '.join(RESULTS_FOLDERS)}); a library takes --driver, a list of kernels --emulate"
     )
 
 

@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ def load(plans: Path = CUDNN) -> Any:
                 _compile(name, folder, plans)
                 (folder / "complete").touch()
         return _import(name, folder / f"{name}.so")
-    except (RuntimeError, OSError, ImportError) as error:
-        reason = next((line for line in str(error).splitlines() if "error:" in line), str(error).partition("\n")[0])
+    except (RuntimeError, OSError, ImportError, subprocess.SubprocessError) as error:
+        lines = str(error).splitlines() or [repr(error)]
+        reason = next((line for line in lines if "error:" in line or "not found" in line), lines[0])
         raise UserError(
             f"tileseer's kernels for PyTorch cannot be compiled in {folder} ({reason.strip()}); it takes a C++ "
             "compiler and ninja"

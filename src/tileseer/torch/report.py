@@ -17,7 +17,7 @@ from torch.utils.module_tracker import ModuleTracker
 
 from tileseer.config.operations import VARIANTS, Variant
 from tileseer.core import documents
-from tileseer.core.errors import UserError
+from tileseer.core.errors import OF_FOREIGN_CODE, UserError
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.cudnn.versions import package_of_version
 from tileseer.learn import model_files
@@ -198,7 +198,7 @@ def record(network: Path, dtype: str, trained: bool) -> _Calls:
                 sum(
                     (leaf.float().sum() for leaf in outputs if leaf.requires_grad), torch.zeros((), device=META)
                 ).backward()
-    except Exception as error:  # the user's code may raise anything
+    except OF_FOREIGN_CODE as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
             f"{network}: the model does not run on the meta device ({type(error).__name__}: {reason})"
@@ -226,7 +226,7 @@ def _defined(network: Path) -> tuple[Any, tuple[Any, ...]]:
             values = runpy.run_path(str(network))
     except FileNotFoundError as error:
         raise UserError(f"{network}: there is no such file") from error
-    except Exception as error:  # the user's code may raise anything
+    except OF_FOREIGN_CODE as error:
         raise UserError(f"{network}: {type(error).__name__}: {error}") from error
     model, inputs = values.get("model"), values.get("inputs")
     if not isinstance(model, torch.nn.Module) or inputs is None:

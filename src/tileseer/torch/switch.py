@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.serve.model_packages import model_of_gpu
 from tileseer.torch import extension
 from tileseer.torch.chooser import Chooser
@@ -28,8 +28,8 @@ def enable(model: Path | str | None = None, verify: int = 2, choices: Path | str
     stays; with 0 the model alone decides. ``choices`` is the file that remembers the choices; None: one in the user's
     cache folder. ``UserError`` for a model that cannot be read; a warning where there is no GPU or compiler.
     """
-    if verify < 0:
-        raise UserError(f"verify is {verify}; give the number of the model's plans that are timed, 0 or more")
+    if not isinstance(verify, int) or verify < 0:
+        raise UserError(f"verify is {shown(verify)}; give the number of the model's plans that are timed, 0 or more")
     disable()
     try:
         if torch.version.cuda is None or not torch.cuda.is_available() or not torch.backends.cudnn.is_available():

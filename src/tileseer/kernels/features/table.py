@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, mistakes_of, shown
 from tileseer.gpus.hardware import Hardware
 from tileseer.problems.operation import Operation
 
@@ -29,6 +29,14 @@ class Feature:
     meaning: str
     values: Callable[..., np.ndarray]
     categorical: bool = False
+
+    def of(self, columns: Columns) -> np.ndarray:
+        """Return the values of rows with these columns; ``UserError`` if the formula fails or forgets a row."""
+        with mistakes_of(f"feature {self.name}"):
+            values = np.asarray(self.values(columns))
+        if values.ndim != 1 or values.dtype.kind not in "biuf":
+            raise UserError(f"feature {self.name}: the formula gives {shown(values)}, not a number for each row")
+        return values
 
 
 class PairColumns(dict[str, Any]):

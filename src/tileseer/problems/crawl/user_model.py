@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import OF_FOREIGN_CODE, UserError, shown
 from tileseer.core.places import install
 from tileseer.problems.crawl.observed import tabulate_layers
 from tileseer.problems.layers import Layer
@@ -56,8 +56,8 @@ def torch_layers(
 
     try:
         observed = torch_record.record_torch(torch_record.build_model(make), feed, trained)
-    # The user's code may raise anything; its traceback stays attached for those who ask for it.
-    except Exception as error:
+    # Its traceback stays attached for those who ask for it.
+    except OF_FOREIGN_CODE as error:
         raise UserError(
             f"--torch {target}: {type(error).__name__}: {error}; the model must run on the meta device, where "
             "shapes are known and values are not"
@@ -71,8 +71,7 @@ def _callable(target: str, module_name: str, attribute: str) -> Any:
         sys.path.insert(0, os.getcwd())
     try:
         value: Any = _module(module_name)
-    # The user's code may raise anything.
-    except Exception as error:
+    except OF_FOREIGN_CODE as error:
         raise UserError(f"--torch {target}: importing {module_name}: {type(error).__name__}: {error}") from error
     try:
         value = attrgetter(attribute)(value)

@@ -4,13 +4,13 @@ A cell is an arch, a rule set and a request: one direction, ndim and data type (
 and all data types (``per_variant``), or all directions so (``all``). Samples depend on the request as a whole.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core.csv_files import FIRST_LINE, read_csv
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.upstream.named import ListedKernel
@@ -71,17 +71,17 @@ def count_kernels(items: Sequence[ListedKernel]) -> dict[str, int]:
 
 def read_reference(path: Path) -> dict[CountedCell, dict[str, int]]:
     """Read a file of counts (CSV with the columns of ``CountedCell`` and ``COUNTED``); ``UserError`` on any other."""
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            return {
-                CountedCell(*(row[column] for column in CountedCell._fields)): {
-                    column: int(row[column]) for column in COUNTED
-                }
-                for row in csv.DictReader(stream)
-            }
-    except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
-        columns = ", ".join((*CountedCell._fields, *COUNTED))
-        raise UserError(f"{path}: this is no table of counts with the columns {columns}: {error!r}") from error
+    table = read_csv(path)
+    if missing := [column for column in (*CountedCell._fields, *COUNTED) if column not in table]:
+        raise UserError(f"{path}: this is no table of counts: there is no column {missing[0]}")
+    reference = {}
+    for line, row in enumerate(table.to_dict("records"), FIRST_LINE):
+        try:
+            numbers = {column: int(row[column]) for column in COUNTED}
+        except ValueError as error:
+            raise UserError(f"{path}, line {line}: a count is no number: {error}") from error
+        reference[CountedCell(*(row[column] for column in CountedCell._fields))] = numbers
+    return reference
 
 
 def difference(counted: dict[str, int], expected: dict[str, int]) -> str:
