@@ -22,7 +22,6 @@ NOISY = 99.0
 ADD_KERNELS = "add kernels (configs.rule_set)"
 MORE = "add training problems (problems.training_layers, problems.design)"
 RECORD = "measure more layers of these kinds"
-TIME = "time two picks once (tileseer tune, or tileseer.torch)"
 WORTH_TIMING = 0.5
 """Points of efficiency that timing two picks has to gain."""
 
@@ -104,21 +103,23 @@ def advice(result: OperationResult) -> dict[str, str]:
     """Return what would improve a model, as far as its figures show, and why; something if a limit is missed."""
     shipped = result.evaluation
     reasons: dict[str, str] = {}
+    offered = library_of_arch(shipped.arch).offered
     heavy: list[str] = []
     for name, part, share in _parts(result):
         of_layers = 100 * part.layers / shipped.layers
         words = f"{of_layers:.0f} % of the layers, {share:.0f} % of the loss ({name})"
         if (share > LOUD * of_layers and share >= 10) or (not heavy and any(faults(shipped))):
             heavy.append(words)
-    if heavy:
-        reasons[RECORD if shipped.device_kind == "recorded" else MORE] = "; ".join(heavy)
     if shipped.best_of_2.mean - shipped.first.mean >= WORTH_TIMING:
         picked, timed = shipped.first.mean, shipped.best_of_2.mean
-        reasons[TIME] = f"the fastest of the first two picks has mean {timed:.1f} %, the first pick {picked:.1f} %"
+        change = f"time two picks once ({'tileseer.torch' if offered else 'tileseer tune'})"
+        reasons[change] = f"the faster one has mean {timed:.1f} %, the first pick alone {picked:.1f} %"
+    if heavy:
+        reasons[RECORD if shipped.device_kind == "recorded" else MORE] = "; ".join(heavy)
     if failed := sum(layer.efficiency == 0 for layer in shipped.worst):
         reasons["repair the kernels that fail"] = f"{failed} of the worst picks did not run"
     missing = shipped.without_candidate
-    if missing and not library_of_arch(shipped.arch).offered:
+    if missing and not offered:
         library = vendor_arch(shipped.arch)
         remedy = f"use cuDNN's plans for them (tileseer run --arch {library})" if library else ADD_KERNELS
         reasons[remedy] = f"{missing} layers have no candidate"
