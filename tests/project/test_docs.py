@@ -166,18 +166,3 @@ def test_every_field_of_the_evaluation_is_documented():
     table = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
     documented = {name for cell in table for name in re.findall(r"`(\w+)`", cell)}
     assert documented <= fields, documented - fields
-
-
-def test_the_picture_of_the_readme_shows_the_table_of_the_results():
-    cells = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in (DOCS / "internals/results.md").read_text().splitlines()
-    ]
-    real = [row for row in cells if len(row) == 9 and row[1] == "recorded"]
-    marks = re.findall(
-        r'aria-label="[^"]*efficiency, % of the fastest candidate: ([\d.]+); of: ([^;"]+)',
-        (DOCS / "results.svg").read_text(),
-    )
-    shown = {(of, float(value)) for value, of in marks}
-    assert len(real) == 6
-    assert {(row[0], float(row[i].split()[0])) for row in real for i in (3, 6)} <= shown, "run tools/results_picture.py"

@@ -1,64 +1,83 @@
-"""The tool that refreshes the figures of the documentation."""
+"""Figures of the documentation come from the committed evaluations and logs, and pages without them are found."""
 
-from types import SimpleNamespace
+import re
 
+import pytest
+
+import figure_tables
 import figures
-import shipped_table
+import plain_english
 
+PAGES = {path.relative_to(figures.ROOT).as_posix(): path for path in plain_english.pages()}
+PAGES.pop("CHANGELOG.md")
+FIGURE = re.compile(r"\b\d+\.\d+ %|\b[0-9]{1,3}\.\d+ / \d|\b0\.\d{2,}\b|\b1\.\d{2,}\b(?! s\b)")
+"""An efficiency, or a ratio of times."""
+DATE = re.compile(r"\b2026-\d\d-\d\d\b|\b\d{1,2} \w+ 2026\b")
 PAGE = """Text.
 
 ```sh
 tileseer --version
 ```
 
-<!-- figures -->
+<!-- output of gfx950: 00000000 -->
 ```text
 tileseer 0.0.0
 ```
-<!-- end of figures -->
 
-<!-- figures -->
+<!-- log of gfx950: 00000000 -->
 ```text
 model gfx950 forward_bf16: 1 row
-report gfx950: old
 ```
-<!-- end of figures -->
 """
 
 
-def test_blocks_are_outputs_of_commands_and_ends_of_logs(tmp_path, capsys):
+@pytest.fixture(scope="module")
+def found():
+    return figure_tables.committed()
+
+
+def test_no_page_has_figures_of_other_models(found):
+    assert not figures.stale(found), "build the archs (tileseer run --arch ARCH), then run make figures"
+
+
+def test_every_arch_that_readme_shows_has_all_its_operations(found):
+    for arch in figure_tables.CANDIDATES:
+        recorded = {path.name for path in (figures.ROOT / "config/recorded" / arch).iterdir() if "_" in path.name}
+        assert {one.operation for one in found.values() if one.arch == arch} == recorded
+
+
+def test_a_page_of_other_figures_is_named(found, monkeypatch):
+    key = "gfx950/forward_bf16"
+    worse = found[key].model_copy(update={"first": found[key].first.model_copy(update={"mean": 12.3})})
+    assert "docs/generated/shipped.md: tables" in figures.stale(found | {key: worse})
+    stale = figures.stale(found | {key: worse})
+    assert "README.md: output of other models of gfx950" in stale
+    key = "sm_90/forward_bf16"
+    worse = found[key].model_copy(update={"by_time": 12.3})
+    assert "README.md: tables" in figures.stale(found | {key: worse})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_figure_in_a_sentence_is_of_a_day(page):
+    """Figures of what ships are in blocks alone; a section with others says of which day its models are."""
+    blocks = r"<!-- figures: .*?<!-- end of figures -->|^```.*?^```|`[^`\n]*`"
+    text = re.sub(blocks, "", PAGES[page].read_text(), flags=re.DOTALL | re.MULTILINE)
+    for section in re.split(r"^#+ ", text, flags=re.MULTILINE):
+        assert not FIGURE.search(section) or DATE.search(section), f"{section[:60]}: {FIGURE.findall(section)}"
+
+
+def test_blocks_are_outputs_of_commands_and_ends_of_logs(tmp_path, found, monkeypatch):
     log = tmp_path / "logs/gfx950/forward_bf16/model.log"
     log.parent.mkdir(parents=True)
     log.write_text("a warning\nmodel gfx950 forward_bf16: 2 rows\n")
-    refreshed = figures.refreshed(PAGE, tmp_path)
-    assert "tileseer 0.0.0" not in refreshed and "```text\ntileseer 0." in refreshed
-    assert "model gfx950 forward_bf16: 2 rows\nreport gfx950: old\n```\n" in refreshed
-    assert "no log ends with report gfx950" in capsys.readouterr().err
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    refreshed = figures.with_printed(PAGE, found)
+    digest = figures.digest_of("gfx950", found)
+    assert "tileseer 0.0.0" not in refreshed and f"gfx950: {digest} -->\n```text\ntileseer 0." in refreshed
+    assert f"<!-- log of gfx950: {digest} -->\n```text\nmodel gfx950 forward_bf16: 2 rows\n```\n" in refreshed
 
 
-def test_a_command_that_fails_leaves_its_block(tmp_path, capsys):
+def test_blocks_whose_source_is_missing_stay_and_are_stale(tmp_path, found, monkeypatch):
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
     page = PAGE.replace("--version", "no-such-command")
-    assert "tileseer 0.0.0" in figures.refreshed(page, tmp_path)
-    assert "left as it is: tileseer no-such-command" in capsys.readouterr().err
-
-
-def test_a_row_of_the_results_has_the_figures_of_its_evaluation():
-    figure = SimpleNamespace(mean=97.126, median=100.0, p10=90.0)
-    found = SimpleNamespace(
-        layers=1332, first=figure, interval={"mean": (96.0, 98.5)}, possible=figure,
-        baselines={"best_single_kernel": SimpleNamespace(efficiency=figure)},
-    )  # fmt: skip
-    row = "| H200, forward bf16 | recorded | 332 | 99.21 (98.99 to 99.40) | 100.00 | 97.51 | 71.71 | | 99.86 |"
-    assert figures.row_of_evaluation(row, found) == (
-        "| H200, forward bf16 | recorded | 1,332 | 97.13 (96.00 to 98.50) | 100.00 | 90.00 | 97.13 | | 97.13 |"
-    )
-
-
-def test_rows_without_a_report_stay(tmp_path):
-    page = (figures.ROOT / "docs/internals/results.md").read_text()
-    assert figures.with_results(page, tmp_path) == page
-
-
-def test_the_readme_has_the_table_that_follows_from_the_page_of_shipped_picks():
-    shown = shipped_table.BLOCK.search(shipped_table.README.read_text())
-    assert shown[0] == shipped_table.readme_table(shipped_table.PAGE.read_text()), "run make figures"
+    assert figures.with_printed(page, found) == page

@@ -1,0 +1,273 @@
+"""The tables of the documentation, each made from the committed evaluations or from the logs of measurements."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+from tileseer.config.operations import VARIANTS
+from tileseer.core import documents
+from tileseer.core.documents import Document
+from tileseer.serve.evaluation import Evaluation
+from tileseer.serve.model_page import figures_of
+from tileseer.serve.verdict import verdict_of
+
+ROOT = Path(__file__).parents[1]
+EVALUATIONS = ROOT / "docs/generated/evaluations.json"
+TIMED = ROOT / "benchmarks/gpu/logs/torch"
+Published = dict[str, Evaluation]
+"""Evaluations by arch and operation, ``gfx950/forward_bf16``."""
+CANDIDATES = {
+    "sm_90_cudnn": "H200: cuDNN's plans",
+    "sm_90": "H200: CUTLASS kernels",
+    "gfx950_mi355x": "MI355X: CK Tile kernels",
+    "gfx942_miopen": "MI300X: MIOpen's solvers",
+    "gfx90a_miopen": "MI210: MIOpen's solvers",
+}
+"""The rows of README.md: archs with times of a real GPU, and what is chosen from."""
+STEADY_US = 20.0
+"""From so long on two timings of one layer agree (``benchmarks/gpu/torch_layers.py``)."""
+NETWORKS = {
+    "mc3_18": "MC3-18, batch 16",
+    "unet_2d": "2D U-Net, batch 8",
+    "mnasnet1_0": "MNASNet, batch 128",
+    "diffusion_unet": "latent-diffusion U-Net, group norm, batch 8",
+    "wide_resnet50_2": "Wide ResNet-50, batch 64",
+    "vgg11": "VGG-11, batch 8",
+    "instance_norm_unet_3d": "3D U-Net, instance norm, batch 2",
+    "group_norm_resnet50": "ResNet-50, group norm, batch 8",
+    "frozen_resnet50": "ResNet-50, half of it frozen, batch 8",
+}
+"""What the networks of ``benchmarks/gpu/networks.py`` are called."""
+SHIPPED_HEAD = """# How good the picks are that ship
+
+Written by `make figures` from the evaluations of the models. Efficiency in percent: time of the fastest candidate over
+time of the pick, on layers that no model was trained on. The interval is a 95 % bootstrap interval of the mean. "By
+time" weights each layer by its time and its uses in the networks. "Best of 2" and "best of 3" are of the recorded
+times, as if each pick were timed without error. The fixed choice is the best without a model: one kernel, or a fixed
+order of solvers. "Possible" is the mean of a selector that knows [more than a model
+can](../internals/learning.md#noise-floor). Layers without a candidate are in none of the other figures. With cuDNN's
+plans they are the layers whose first plan was wrong; these stay with cuDNN. Simulated figures do not describe a real
+GPU.
+
+"""
+LIBRARIES_HEAD = """
+## Beside other libraries
+
+Time of another library over that of the pick on the layers that have both (geometric mean; above 1 the pick is faster),
+and the share of picks that take at least 2 % longer.
+
+"""
+HARM_HEAD = """
+## Beside cuDNN's first plan
+
+Share of layers with another pick than the first plan, of the room between the first plan and the fastest that these
+picks gain, and of picks that take at least 2 % longer; time of the worst pick over that of the first plan. "Best of 2"
+and "best of 3" are efficiencies, as above.
+
+"""
+
+
+class PublishedEvaluations(Document):
+    """Evaluations of the models that ship, without single layers."""
+
+    evaluations: dict[str, Evaluation]
+
+
+def committed() -> Published:
+    """Return the evaluations that the documentation is made from."""
+    return documents.read_document(EVALUATIONS, PublishedEvaluations).evaluations
+
+
+def without_parts(evaluation: Evaluation) -> Evaluation:
+    """Return an evaluation without its parts by layer, network and kind, except for the worst and for all together."""
+    worst = [one.model_copy(update={"reasons": []}) for one in evaluation.worst[:1]]
+    harm = {name: one for name, one in evaluation.harm.items() if name == "all"}
+    less = {
+        "picks": {},
+        "by_kind": {},
+        "by_evidence": {},
+        "worst": worst,
+        "networks": evaluation.networks[:1],
+        "harm": harm,
+    }
+    return evaluation.model_copy(update=less)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table of Markdown."""
+    lines = [" | ".join(map(str, cells)) for cells in (header, *rows)]
+    return "".join([f"| {lines[0]} |\n", "|---" * len(header), "|\n", *(f"| {line} |\n" for line in lines[1:])])
+
+
+def shipped_page(found: Published) -> str:
+    """Return docs/generated/shipped.md."""
+    return (
+        SHIPPED_HEAD
+        + table(
+            list(_shipped_cells(next(iter(found.values())))), (_shipped_cells(one).values() for one in found.values())
+        )
+        + LIBRARIES_HEAD
+        + table(
+            ("arch", "operation", "library", "layers", "speed", "slower by 2 %"),
+            (
+                (one.arch, one.operation, other.library, other.layers, f"{other.speed:.3f}", f"{other.slower:.1f} %")
+                for one in found.values()
+                for other in one.libraries
+            ),
+        )
+        + HARM_HEAD
+        + table(
+            ("operation", "layers", "another pick", "room gained", "slower by 2 %", "worst", "best of 2", "best of 3"),
+            (
+                (
+                    *(one.operation, all_.layers, f"{all_.replaced:.1f} %", f"{all_.gained or 0:.0f} %"),
+                    *(f"{all_.slower:.1f} %", f"{all_.slowest:.2f}"),
+                    *(f"{best.mean:.1f}" for best in (one.best_of_2, one.best_of_3)),
+                )
+                for one in found.values()
+                if (all_ := one.harm.get("all"))
+            ),
+        )
+    )
+
+
+def _shipped_cells(one: Evaluation) -> dict[str, str]:
+    shown, (low, high) = figures_of(one), one.interval["mean"]
+    return {
+        "arch": one.arch,
+        "operation": one.operation,
+        "times": one.device_kind,
+        "layers": f"{one.layers:,}",
+        "mean": shown["mean"],
+        "interval": f"{low:.1f} to {high:.1f}",
+        "by time": shown["by time"],
+        "P10": shown["P10"],
+        "best of 2": shown["best of 2"],
+        "best of 3": shown["best of 3"],
+        "fixed choice": f"{one.best_baseline.efficiency.mean:.1f}",
+        "possible": f"{one.possible.mean:.1f}",
+        "worst network": shown["worst network"],
+        "worst layer": shown["worst layer"],
+        "without a candidate": shown["without a candidate"],
+        "verdict": verdict_of(one).word,
+    }
+
+
+def picks(found: Published) -> str:
+    """Return README's table: of each GPU the figures of its lowest and its highest operation, and its verdicts."""
+
+    def cells(arch: str, words: str) -> list[str]:
+        own = [one for one in found.values() if one.arch == arch]
+        columns: list[list[float]] = [
+            [one.first.mean for one in own],
+            [one.by_time for one in own],
+            [one.first.p10 for one in own],
+            [one.best_of_2.mean for one in own],
+        ]
+        verdicts = Counter(verdict_of(one).word for one in own)
+        without = max(100 - one.covered_time for one in own)
+        return [
+            words,
+            f"{sum(one.layers for one in own):,}",
+            *(_range(column) for column in columns),
+            f"{without:.0f} %",
+            "; ".join(f"{count} {word}" for word, count in sorted(verdicts.items())),
+        ]
+
+    header = (
+        "GPU and candidates",
+        "layers",
+        "mean",
+        "by time",
+        "P10",
+        "best of 2",
+        "time without a candidate",
+        "verdicts",
+    )
+    return table(header, (cells(arch, words) for arch, words in CANDIDATES.items()))
+
+
+def _range(values: list[float]) -> str:
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    return low if low == high else f"{low}–{high}"
+
+
+def timed_layers(found: Published) -> str:
+    """Return the table of the picks that a GPU timed in turns with cuDNN's and PyTorch's own choices."""
+    rows: list[dict[str, Any]] = json.loads((TIMED / "layers.json").read_text())["layers"]
+    lines = []
+    for variant in VARIANTS:
+        times = [row["us"] for row in rows if row["variant"] == variant and "us" in row]
+        verdict = verdict_of(found[f"sm_90_cudnn/{variant}_bf16"]).word
+        for way, words in (("blind", "model alone"), ("verified", "timed once")):
+            cells = [f"{variant}, {words}", str(len(times))]
+            for other in ("first", "pytorch", "benchmark"):
+                mean = geometric_mean(us[other] / us[way] for us in times)
+                sums = sum(us[other] for us in times) / sum(us[way] for us in times)
+                cells.append(f"{mean:.3f}, {sums:.3f}")
+            steady = [us for us in times if us[way] >= STEADY_US]
+            slower = sum(us[way] >= 1.02 * us["pytorch"] for us in steady) / len(steady)
+            worst = max(us[way] / us["pytorch"] for us in steady)
+            lines.append([*cells, f"{100 * slower:.1f} %, worst {worst:.2f}", verdict])
+    return table(
+        ("picks", "layers", "cuDNN's first plan", "PyTorch's default", "its benchmark mode",
+         "2 % slower than the default", "verdict on the model that ships"),
+        lines,
+    )  # fmt: skip
+
+
+def training_steps(found: Published) -> str:
+    """Return the table of whole training steps in CUDA graphs."""
+    steps = json.loads((TIMED / "steps.json").read_text())
+    timed = sorted(
+        (row["graph_ms"]["default"] / row["graph_ms"]["verified"], name)
+        for name, row in steps.items()
+        if "graph_ms" in row
+    )
+    lines, ratios = [], []
+    for gain, name in reversed(timed):
+        row = steps[name]
+        ratios.append((gain, row["graph_ms"]["benchmark"] / row["graph_ms"]["verified"]))
+        lines.append([
+            NETWORKS[name],
+            *(f"{ratio:.3f}" for ratio in ratios[-1]),
+            f"{row['peak_mib']['verified'] / row['peak_mib']['default']:.3f}",
+            *(f"{sum(row['first_steps_s'][mode]):.1f}" for mode in ("default", "verified", "benchmark")),
+        ])  # fmt: skip
+    means = [f"{geometric_mean(column):.3f}" for column in zip(*ratios, strict=True)]
+    header = (
+        *("network", "default", "benchmark mode", "memory"),
+        *("first steps, s: default", "`enabled()`", "benchmark mode"),
+    )
+    return table(header, [*lines, ["geometric mean", *means, "", "", "", ""]])
+
+
+def drift(found: Published) -> str:
+    """Return what models of AMD's earlier times of the MI300X are worth on the later ones."""
+    header = (
+        *("operation", "layers", "pick, earlier times", "new times: mean", "P10", "best of 2", "best of 3"),
+        *("fastest before", "still the fastest", "earlier over new time", "spread"),
+    )
+    return table(
+        header,
+        (
+            (one.operation, f"{then.layers:,}", f"{then.before.mean:.1f}", f"{then.first.mean:.1f}",
+             f"{then.first.p10:.1f}", f"{then.best_of_2.mean:.1f}", f"{then.best_of_3.mean:.1f}",
+             f"{then.fastest_before.mean:.1f}", f"{then.same_fastest:.0f} %", f"{then.time_ratio:.2f}",
+             f"{then.spread:.2f}")
+            for one in found.values()
+            if (then := one.drift)
+        ),
+    )  # fmt: skip
+
+
+BLOCKS: dict[str, Callable[[Published], str]] = {
+    "picks that ship": picks,
+    "timed layers": timed_layers,
+    "training steps": training_steps,
+    "drift": drift,
+}
+"""The blocks by the names in their marks."""
