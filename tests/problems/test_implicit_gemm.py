@@ -103,11 +103,3 @@ def test_fp32_doubles_the_bytes_and_rows_keep_order_and_index():
     mapped = implicit_gemm(table, "forward")
     assert mapped.index.tolist() == [7, 1, 4]
     assert mapped["gemm_m"].tolist() == [5, 3, 9]
-
-
-def test_unknown_words_are_named():
-    table = problem.problem_frame([Problem.from_dims("forward", "bf16")])
-    with pytest.raises(UserError, match="variant is 'backward'"):
-        implicit_gemm(table, "backward")
-    with pytest.raises(UserError, match="dtype is 'fp8'"):
-        implicit_gemm(table.assign(dtype="fp8"), "forward")

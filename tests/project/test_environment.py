@@ -117,10 +117,6 @@ def test_a_command_needs_only_what_pip_install_brings(command):
     assert used - OPTIONAL <= declared(*([extra] if extra else []))
 
 
-def test_the_package_never_imports_snakemake():
-    assert "snakemake" not in third_party((ROOT / "src").rglob("*.py"))
-
-
 def test_a_disk_that_was_full_for_a_while_leaves_nothing_that_python_fails_on(tmp_path):
     """No file above 4 KiB can be written: like a full disk, that cuts what Python writes of a module's byte code."""
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))

@@ -232,20 +232,27 @@ def test_a_recording_without_times_leaves_nothing(recorded, tmp_path, capsys):
     assert not tuned_path(own, "bwd_weight_bf16").parent.exists()
 
 
-@pytest.fixture
-def plans_of_a_driver(recorded, tmp_path, monkeypatch):
-    """Models whose first plans have the names of the stand-in's, and where its driver of the host is."""
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """Folder of the driver of the host."""
     if COMPILER is None:
         pytest.skip("no host C++ compiler")
+    folder = tmp_path_factory.mktemp("driver")
+    build(folder)
+    return folder
+
+
+@pytest.fixture
+def plans_of_a_driver(recorded, driver, tmp_path, monkeypatch):
+    """Models whose first plans have the names of the stand-in's, and where its driver of the host is."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{ROOT / 'tests/builders/stand_in_cudnn'}")
-    build(tmp_path)
     selector = Selector.read(recorded[0], "bwd_weight_bf16")
     names = [f"cudnn_conv_bwd_weight_bf16_2d_{plan}" for plan in GOOD]
     selector.candidates[: len(GOOD)] = selector.kernels[: len(GOOD)] = names
     selector._row = {name: row for row, name in enumerate(selector.candidates)}
     config = samples.CONFIG
     tables = config / "hardware.yaml", config / "simulated_device.yaml"
-    return selector, tmp_path / "models", tuning.Where("gpu", *tables, libraries=tmp_path)
+    return selector, tmp_path / "models", tuning.Where("gpu", *tables, libraries=driver)
 
 
 @pytest.mark.parametrize("recorded", ["sm_90_cudnn"], indirect=True)

@@ -65,13 +65,13 @@ def test_a_publication_that_is_killed_leaves_the_models(copy):
     script.write_text(
         sound.replace("    index = ", "    __import__('os').kill(__import__('os').getpid(), 9)\n    index = ")
     )
-    copy.refuse(runs_jobs=True)
+    copy.refuse("results/models/gfx950", runs_jobs=True)
     assert {path: path.read_bytes() for path in models.rglob("[!.]*") if path.is_file()} == before
     script.write_text(sound)
     assert not list(models.parent.glob(".*"))
     # What is left of a Snakemake that was killed while it published.
     shutil.copytree(models, copy.folder / ".snakemake/backups/results/models/gfx950")
-    copy.make("-R", "publish")
+    copy.make("-R", "publish", "--", "results/models/gfx950")
 
 
 def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
