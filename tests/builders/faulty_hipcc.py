@@ -1,8 +1,7 @@
 """fake_hipcc with a fault: the file ``trouble`` beside it says which (JSON), and in which calls.
 
 ``{"how": "crash", "call": 3}`` is for the third call only, ``{"how": "crash", "kernel": NAME}`` for every one that
-compiles that kernel. ``seed`` decides where an output is damaged. The file ``hit`` says that
-something went wrong. A file ``slow`` holds the seconds that every call takes longer.
+compiles that kernel. ``seed`` decides where an output is damaged. The file ``hit`` says that something went wrong.
 """
 
 import json
@@ -17,7 +16,7 @@ from pathlib import Path
 import fake_hipcc
 
 HERE = Path(sys.argv[0]).parent
-SIGNALS = {"crash": signal.SIGSEGV, "abort": signal.SIGABRT, "kill -9": signal.SIGKILL}
+SIGNALS = {"crash": signal.SIGSEGV, "kill -9": signal.SIGKILL}
 
 
 def trouble(arguments: list[str]) -> dict:
@@ -38,8 +37,6 @@ def trouble(arguments: list[str]) -> dict:
 
 
 def main(arguments: list[str]) -> int:
-    if (HERE / "slow").exists() and arguments != ["--version"]:
-        time.sleep(float((HERE / "slow").read_text()))
     told = trouble(arguments)
     how = told.get("how", "")
     if how:
@@ -58,7 +55,7 @@ def main(arguments: list[str]) -> int:
         output.write_bytes(content[:at])
         os.kill(os.getpid(), SIGNALS[how])
     damage = {
-        "empty": b"", "cut": content[:at], "foreign": b"nonsense\n" * 40, "zeros": bytes(len(content)),
+        "cut": content[:at], "foreign": b"nonsense\n" * 40,
         "another kernel": content.replace(b"probe_", b"prebo_"),
     }  # fmt: skip
     output.write_bytes(damage[how])

@@ -34,6 +34,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import warm_python
 from small_workflow import CONFIG, TARGETS, Workflow, hashes, lay_out
 
 import tileseer
@@ -266,6 +267,7 @@ def prepare(folder: Path, seed: int) -> Suite:
     for module in pkgutil.walk_packages(tileseer.__path__, "tileseer."):
         if not module.name.startswith(("tileseer.torch", "tileseer.problems.crawl")):
             importlib.import_module(module.name)
+    warm_python.bundle_once()
     return Suite(made, Workflow(folder / "scratch"), seed)
 
 
