@@ -30,4 +30,5 @@ def main(
     inputs = Inputs(training, dataset, kernels, evaluation, cudnn)
     shown = inputs.read(source, key(json.dumps(settings, sort_keys=True)))
     write_text(page, render_page(shown, template, call))
-    return f"{len(shown.operations)} operations ({shown.device_kind} times) are shown in {page}"
+    names = ", ".join(one.evaluation.operation for one in shown.operations)
+    return f"{names} shown in {page} ({shown.device_kind} times)"

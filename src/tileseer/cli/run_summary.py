@@ -15,7 +15,7 @@ from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.model_page import figures_of, read_evaluations
 from tileseer.serve.verdict import meaning_of_times, measuring_command, next_step, verdict_words
 
-COLUMNS = ("mean", "P10", "best of 2", "by time", "worst network")
+COLUMNS = ("mean", "P10", "best of 2", "by time")
 
 
 def print_summary(calls: Mapping[str, str]) -> None:
@@ -61,9 +61,9 @@ def lines_of(arch: str, call: str) -> Iterator[str]:
 
 
 def _figures(one: Evaluation) -> dict[str, str]:
-    figures = {name: text for name, text in figures_of(one).items() if name in COLUMNS}
+    figures, worst = figures_of(one), "worst network" if one.networks else "worst layer"
     speeds = {f"x {name}": f"{speed:.2f}" for name, speed in one.speeds.items()}
-    return {"operation": one.operation, **figures, **speeds}
+    return {"operation": one.operation, **{name: figures[name] for name in (*COLUMNS, worst)}, **speeds}
 
 
 def unused_gpu(index: model_files.Index) -> str | None:

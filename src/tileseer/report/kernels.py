@@ -24,12 +24,12 @@ def ship(results: Results) -> Iterable[Row]:
     """Yield the small set of kernels and its loss, as ``tileseer ship`` prints them."""
     for kernels in (result.kernels for result in results.operations):
         reached = kernels.oracle_within_pruned
-        unseen = reached.get("validation")
+        losses = {"loss, %": f"{100 - reached['train'].mean:.2f}"}
+        if unseen := reached.get("validation"):
+            losses["loss on unseen layers, %"] = f"{100 - unseen.mean:.2f}"
+            losses["P10 loss on unseen layers, %"] = f"{100 - unseen.p10:.2f}"
         yield {
-            "operation": kernels.operation, "kernels": f"{kernels.pruned_size} of {kernels.pool_size}",
-            "loss, %": f"{100 - reached['train'].mean:.2f}",
-            "loss on unseen layers, %": "" if unseen is None else f"{100 - unseen.mean:.2f}",
-            "P10 loss on unseen layers, %": "" if unseen is None else f"{100 - unseen.p10:.2f}",
+            "operation": kernels.operation, "kernels": f"{kernels.pruned_size} of {kernels.pool_size}", **losses,
             "names": Copied("\n".join(kernels.pruned), f"Copy {kernels.pruned_size} names"),
         }  # fmt: skip
 

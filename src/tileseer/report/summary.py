@@ -64,14 +64,19 @@ def reasons(results: Results) -> list[str]:
 
 @partial(together, "Efficiency of the picks that ship")
 def figures(results: Results) -> Iterable[Row]:
-    """Yield the figures of each operation, beside the number of layers that they leave out."""
-    for one in (result.evaluation for result in results.operations):
+    """Yield the figures of each operation, beside the number of layers that they leave out, if there are any."""
+    evaluations = [result.evaluation for result in results.operations]
+    missing = any(one.without_candidate for one in evaluations)
+    for one in evaluations:
+        left_out = {
+            "more layers without a candidate": one.without_candidate,
+            "their share of the time, %": 100 - one.covered_time,
+        }
         yield {
             "operation": one.operation, "mean, %": one.first.mean,
             "best possible mean without timing, %": one.possible.mean,
             "mean without a model, %": one.best_baseline.efficiency.mean, "weighted by time, %": one.by_time,
             "P10, %": one.first.p10, "worst layer, %": one.first.min,
             "fastest of 2, timed, mean, %": one.best_of_2.mean, "fastest of 3, timed, mean, %": one.best_of_3.mean,
-            "layers": one.layers, "more layers without a candidate": one.without_candidate,
-            "their share of the time, %": 100 - one.covered_time,
+            "layers": one.layers, **(left_out if missing else {}),
         }  # fmt: skip
