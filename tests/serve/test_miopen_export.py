@@ -253,6 +253,7 @@ def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp
     line = LINE.format(n=5, f=1)
     assert "is of build 3_2_0_36bb7fd4a of MIOpen, not of 3.3.0.1" in export(line, "--build", "3.3.0.1", status=2)
     old = tmp_path / LIKE
+    assert "there is no such file; run one convolution" in export(line, "--user", old, status=2)
     old.write_text(
         f"{OWN.partition('=')[0]}=miopenConvolutionFwdAlgoGEMM:GemmFwdRest,0.5,0,miopenConvolutionFwdAlgoGEMM,x\n"
     )
@@ -302,7 +303,7 @@ def test_lines_that_are_no_problem_are_counted_by_their_reason(tmp_path):
         ("forward", 5, 64), ("bwd_data", 5, 64), ("forward", 5, 32), ("forward", 6, 64)
     ]  # fmt: skip
     assert {problem.layout for problem in read.problems} == {"NCHW"}
-    assert read.notes == ["assumed in 1 lines, which do not say it: -k 32"] and read.refused.total() == 4
+    assert read.notes == ["assumed where lines do not say it (1): -k 32"] and read.refused.total() == 4
     assert any("no model of bwd_weight in fp32" in reason for reason in read.refused)
     (tmp_path / "empty").write_text("nothing\n")
     with pytest.raises(UserError, match="empty"):

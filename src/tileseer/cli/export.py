@@ -50,6 +50,11 @@ def run(args: argparse.Namespace) -> int:
     if args.like and args.tuned:
         raise UserError("--tuned: solvers were timed on the GPU whose models --like borrows; leave one of the two out")
     units = FileName.parse(args.user).gpu.compute_units
+    if not args.user.is_file():
+        raise UserError(
+            f"--user {args.user}: there is no such file; run one convolution, and your MIOpen writes it below "
+            "~/.config/miopen"
+        )
     models, borrowed = borrow(args.models, args.like, units) if args.like else (args.models, None)
     index = model_files.read_index(models)
     # MIOpenDriver takes tensors whose layout a line leaves open as NCHW.

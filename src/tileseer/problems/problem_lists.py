@@ -40,7 +40,7 @@ class ProblemList:
     def notes(self) -> list[str]:
         """What was assumed of lines, in words."""
         return [
-            f"assumed in {count:,} lines, which do not say it: {text}" for text, count in self.assumed.most_common()
+            f"assumed where lines do not say it ({count:,}): {text}" for text, count in self.assumed.most_common()
         ]
 
 
