@@ -21,7 +21,7 @@ from tileseer.serve.evaluation import Evaluation, LayerEvaluation, evaluate, eva
 from tileseer.serve.layer_kinds import layer_kinds
 from tileseer.serve.model_page import model_page
 from tileseer.serve.selector import Selector
-from tileseer.serve.verdict import faults, verdict_words
+from tileseer.serve.verdict import faults, next_step, verdict_words
 
 NAN = float("nan")
 GOOD = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
@@ -278,6 +278,25 @@ def test_picks_that_beat_the_library_are_useful_even_where_better_ones_exist():
     for speed, words in ((1.06, "faster than the library's own choice, with room left: mean"), (0.99, "not good")):
         library = {"library": "cuDNN's first plan", "layers": 9, "speed": speed, "slower": 2.0}
         assert verdict_words(evaluation(samples.measured(), libraries=[library], **low)).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("arch", "kind", "good", "command"),
+    [
+        ("gfx950", "simulated", True, "tileseer run results/models/gfx950 --configfile config/hip.yaml"),
+        ("sm_90", "simulated", False, "tileseer run results/models/sm_90 --configfile config/cuda.yaml"),
+        ("gfx950_mi355x", "recorded", False, "tileseer run results/models/gfx950 --configfile config/hip.yaml"),
+        ("sm_90_cudnn", "recorded", False, "tileseer run results/models/sm_90_cudnn --configfile config/cudnn.yaml"),
+        ("gfx942_miopen", "recorded", False, "tileseer tune results/models/gfx942_miopen --problems FILE --driver "),
+        ("gfx942_miopen", "recorded", True, "tileseer select results/models/gfx942_miopen --problem "),
+        ("gfx950", "measured", True, "tileseer select results/models/gfx950 --problem "),
+        ("gfx950", "measured", False, "tileseer run --arch gfx950 --configfile mine.yaml"),
+    ],
+)
+def test_the_next_step_is_a_command_in_the_words_of_the_call(arch, kind, good, command):
+    found = evaluation(samples.measured(), device_kind=kind, covered_time=100.0 if good else 50.0)
+    _, said = next_step(arch, [found], "tileseer run --arch gfx950 --configfile mine.yaml")
+    assert said.startswith(command)
 
 
 def test_the_folder_says_what_it_is(models):
