@@ -23,6 +23,7 @@ from tileseer.cli.run_summary import lines_of
 from tileseer.core import documents
 from tileseer.core.tables import validate_table
 from tileseer.serve.evaluation import Evaluation
+from tileseer.serve.verdict import verdict_words
 
 SHIPPED = ROOT / "docs/generated/shipped.md"
 TABLE = re.compile(r"(?<=<!-- figures: )(?P<name>[\w ]+) -->\n.*?(?=<!-- end of figures -->)", re.DOTALL)
@@ -79,9 +80,21 @@ def stale(found: Published) -> list[str]:
     lines = [f"{path.relative_to(ROOT)}: tables" for path, page in pages.items() if page != path.read_text()]
     for path, page in pages.items():
         for block in PRINTED.finditer(page):
+            own = {key: one for key, one in found.items() if one.arch == block["arch"]}
             if block["digest"] != digest_of(block["arch"], found):
                 lines.append(f"{path.relative_to(ROOT)}: {block['kind']} of other models of {block['arch']}")
+            elif any(line not in block["text"] for line in _lines_of(block["kind"], own, block["text"])):
+                lines.append(f"{path.relative_to(ROOT)}: {block['kind']} of {block['arch']} in other words")
     return lines
+
+
+def _lines_of(kind: str, found: Published, text: str) -> Iterator[str]:
+    """Yield the lines of a block that follow from evaluations alone."""
+    for key, one in found.items():
+        if kind == "summary":
+            yield f"verdict:  {one.operation}: {verdict_words(one)}\n"
+        elif kind == "log" and (subject := f"evaluation {key.replace('/', ' ')}: ") in text:
+            yield f"{subject}{one.summary}\n"
 
 
 def digest_of(arch: str, found: Published) -> str:

@@ -53,7 +53,7 @@ def test_a_reader_that_waits_is_ended(monkeypatch):
 def test_a_column_that_is_there_twice_is_named(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("N,C, N\n1,2,3\n")
-    with pytest.raises(UserError, match=r"t\.csv: the column 'N' is there twice"):
+    with pytest.raises(UserError, match=r"t\.csv: the column 'N' appears twice"):
         read_csv(path)
 
 

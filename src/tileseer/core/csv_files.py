@@ -24,7 +24,7 @@ def read_csv(path: Path) -> pd.DataFrame:
         raise UserError(f"{path}: is no CSV file with a header of at most {MOST_COLUMNS} columns, in plain text")
     header = next(csv.reader([content.partition(b"\n")[0].decode(errors="replace")]), [])
     if twice := [name for name, count in Counter(map(str.strip, header)).items() if name and count > 1]:
-        raise UserError(f"{path}: the column {shown(twice[0])} is there twice; remove one of the two")
+        raise UserError(f"{path}: the column {shown(twice[0])} appears twice; remove one of the two")
     try:
         table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, skipinitialspace=True).fillna("")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
