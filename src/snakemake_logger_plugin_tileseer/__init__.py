@@ -16,12 +16,14 @@ from rich.live import Live
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from snakemake_logger_plugin_tileseer.jobs import Jobs, printed
+from snakemake_logger_plugin_tileseer.jobs import Jobs, count_jobs, printed
 
 SILENT_S = 10.0
 """Without a terminal: after so long without a line, one says what is at work."""
 HIDDEN = ("CalledProcessError in", "Exiting because a job execution failed", "At least one job did not complete")
 """In errors of Snakemake that say nothing beside the end of the log of a job that failed."""
+TARGET = "all"
+"""Rule of the default target."""
 INTERRUPTED = "Terminating processes on user request"
 """What Snakemake says first after Ctrl-C."""
 NO_RULE = re.compile(r"No rule to produce (\S+)")
@@ -53,12 +55,13 @@ class LogHandler(LogHandlerBase):
         event = getattr(record, "event", None)
         text = record.getMessage()
         if event == LogEvent.RUN_INFO:
-            self._begin(record.stats["total"])  # type: ignore[attr-defined]
-        elif event == LogEvent.JOB_INFO:
+            # The default target does nothing of its own.
+            self._begin(record.stats["total"] - record.stats.get(TARGET, 0))  # type: ignore[attr-defined]
+        elif event == LogEvent.JOB_INFO and record.rule_name != TARGET:  # type: ignore[attr-defined]
             job = self._jobs.begin(vars(record))
             if self.common_settings.dryrun:
                 self._say(f"{job.name}: {job.reason}")
-        elif event == LogEvent.JOB_FINISHED:
+        elif event == LogEvent.JOB_FINISHED and record.job_id in self._jobs:  # type: ignore[attr-defined]
             self._say(self._jobs.finish(record.job_id))  # type: ignore[attr-defined]
             if self._jobs.done() == self._jobs.total:
                 # What the workflow prints at its end is the last on the screen.
@@ -75,7 +78,7 @@ class LogHandler(LogHandlerBase):
         if not self._ended.is_set():
             self._end()
             if self.common_settings.dryrun and self._jobs.total:
-                self._say(f"{self._jobs.total:,} jobs would run")
+                self._say(f"{count_jobs(self._jobs.total)} would run")
         super().close()
 
     def _end(self) -> None:

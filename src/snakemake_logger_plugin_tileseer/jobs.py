@@ -62,6 +62,10 @@ class Jobs:
         self._jobs[record["jobid"]] = job
         return job
 
+    def __contains__(self, number: int) -> bool:
+        """Whether a job of this number began."""
+        return number in self._jobs
+
     def finish(self, number: int) -> str:
         """A job has ended well; return the line to show, if any."""
         job = self._jobs[number]
@@ -88,7 +92,7 @@ class Jobs:
         if self.interrupted:
             return f"interrupted: {self.done()} of {self.total} jobs are done; the same command goes on from there"
         failed = [job.name for job in self._jobs.values() if job.state == "failed"]
-        return f"error: {len(failed)} jobs failed: {', '.join(failed)}; fix it and run again" if failed else ""
+        return f"error: {count_jobs(len(failed))} failed: {', '.join(failed)}; fix it and run again" if failed else ""
 
     def at_work(self) -> str:
         """The jobs at work and what they do, in one line."""
@@ -111,6 +115,11 @@ class Jobs:
 def _first_reason(text: str) -> str:
     """The first of Snakemake's reasons for a job, without its list of files."""
     return text.partition(";")[0].partition(":")[0]
+
+
+def count_jobs(number: int) -> str:
+    """So many jobs, in words."""
+    return "1 job" if number == 1 else f"{number:,} jobs"
 
 
 def printed(text: str) -> str:

@@ -58,7 +58,7 @@ def test_without_a_terminal_a_job_is_a_line_and_silence_ends(view, tmp_path, cap
     (tmp_path / "model.log").write_text("model gfx950 forward_bf16: 239 rows\n")
     emit(shown, "", event=Event.JOB_FINISHED, job_id=3)
     shown.close()
-    assert "[1/2] model gfx950 forward_bf16: 239 rows (0 s)" in capsys.readouterr().err.splitlines()
+    assert "[1/1] model gfx950 forward_bf16: 239 rows (0 s)" in capsys.readouterr().err.splitlines()
 
 
 def test_the_log_of_an_earlier_run_is_not_what_a_job_says(view, tmp_path, capsys):
@@ -67,7 +67,7 @@ def test_the_log_of_an_earlier_run_is_not_what_a_job_says(view, tmp_path, capsys
     shown = view()
     begin(shown)
     emit(shown, "", event=Event.JOB_FINISHED, job_id=3)
-    assert "[1/2] model gfx950 forward_bf16 chunk 0 (0 s)" in capsys.readouterr().err
+    assert "[1/1] model gfx950 forward_bf16 chunk 0 (0 s)" in capsys.readouterr().err
 
 
 def test_a_failed_job_shows_the_end_of_its_log_and_is_named_last(view, tmp_path, capsys):
@@ -81,9 +81,7 @@ def test_a_failed_job_shows_the_end_of_its_log_and_is_named_last(view, tmp_path,
     printed = capsys.readouterr().err
     assert "model gfx950 forward_bf16 chunk 0 failed; the end of model.log:\n    line 81\n" in printed
     assert "    error: \\x1b[31mno rows\n" in printed and "WorkflowError" not in printed
-    assert printed.splitlines()[-1].startswith(
-        "error: 1 jobs failed: model gfx950 forward_bf16 chunk 0; fix it and run"
-    )
+    assert printed.splitlines()[-1].startswith("error: 1 job failed: model gfx950 forward_bf16 chunk 0; fix it and run")
 
 
 def test_other_errors_are_shown(view, capsys):
@@ -143,7 +141,7 @@ def test_a_dry_run_lists_the_jobs_on_standard_output(view, tmp_path, capsys):
     shown = view(dryrun=True)
     begin(shown)
     shown.close()
-    assert capsys.readouterr().out == "model gfx950 forward_bf16 chunk 0: Missing output files\n2 jobs would run\n"
+    assert capsys.readouterr().out == "model gfx950 forward_bf16 chunk 0: Missing output files\n1 job would run\n"
 
 
 def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
@@ -155,7 +153,7 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
     shown._live.refresh()
     shown.close()
     printed = capsys.readouterr().err
-    assert "0 of 2 jobs done" in printed and "train: 20 of 80 trees, 10 a second" in printed
+    assert "0 of 1 jobs done" in printed and "train: 20 of 80 trees, 10 a second" in printed
 
 
 def published(mean, config="c" * 64):

@@ -248,7 +248,7 @@ def test_the_first_screen_decides(browser, tmp_path, width, count):
     seen = opened.page.evaluate(VISIBLE)
     opened.context.close()
     assert all(name in seen for name in names)
-    for text in ("as good as the simulation can tell", "1.06", f"{samples.HOSTILE} 91.8 %"):
+    for text in ("as good as the simulation can tell", "1.062", f"{samples.HOSTILE} 91.8 %"):
         assert seen.count(text) >= count, text
     step = ("measure your GPU", "tileseer run results/models/gfx950 --configfile config/hip.yaml")
     for text in ("operations are good enough", "Simulated: a formula", *step):

@@ -62,7 +62,7 @@ def lines_of(arch: str, call: str) -> Iterator[str]:
 
 def _figures(one: Evaluation) -> dict[str, str]:
     figures, worst = figures_of(one), "worst network" if one.networks else "worst layer"
-    speeds = {f"x {name}": f"{speed:.2f}" for name, speed in one.speeds.items()}
+    speeds = {f"x {name}": f"{speed:.3f}" for name, speed in one.speeds.items()}
     return {"operation": one.operation, **{name: figures[name] for name in (*COLUMNS, worst)}, **speeds}
 
 

@@ -39,9 +39,7 @@ class ProblemList:
     @property
     def notes(self) -> list[str]:
         """What was assumed of lines, in words."""
-        return [
-            f"assumed where lines do not say it ({count:,}): {text}" for text, count in self.assumed.most_common()
-        ]
+        return [f"assumed where lines do not say it ({count:,}): {text}" for text, count in self.assumed.most_common()]
 
 
 def read_problems(path: Path, operations: Sequence[str]) -> dict[str, list[Problem]]:

@@ -50,7 +50,7 @@ def verdicts(results: Results) -> Sequence[Row]:
 def _verdict(one: Evaluation) -> Row:
     made, network = verdict_of(one), one.worst_network
     worst = f"{network.network} {network.efficiency:.1f} %" if network else f"none; worst layer {one.first.min:.1f} %"
-    speeds = {f"{AGAINST}{name}": f"{speed:.2f}" for name, speed in one.speeds.items()}
+    speeds = {f"{AGAINST}{name}": f"{speed:.3f}" for name, speed in one.speeds.items()}
     return {
         "operation": one.operation, "verdict": Badge(made.word, made.level), **speeds,
         "efficiency": f"{one.first.mean:.1f} %", "worst network": worst,

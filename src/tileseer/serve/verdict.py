@@ -99,7 +99,7 @@ def verdict_words(evaluation: Evaluation) -> str:
 
 def speed_of(evaluation: Evaluation) -> str:
     """Return the speed of the picks relative to what runs today, in words."""
-    return ", ".join(f"{speed:.2f} x {name}" for name, speed in evaluation.speeds.items())
+    return ", ".join(f"{speed:.3f} x {name}" for name, speed in evaluation.speeds.items())
 
 
 def meaning_of_times(kind: str, device: str) -> str:
