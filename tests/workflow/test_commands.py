@@ -82,7 +82,7 @@ def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
     assert run.returncode == 1
     assert "model gfx950 forward_bf16 failed; the end of logs/gfx950/forward_bf16/model.log:" in run.stderr
     assert "pairs.parquet" in run.stderr
-    assert run.stderr.splitlines()[-1].startswith("error: 1 jobs failed: model gfx950 forward_bf16")
+    assert run.stderr.splitlines()[-1].startswith("error: 1 job failed: model gfx950 forward_bf16")
 
 
 def test_a_mistake_in_the_configuration_is_the_last_line(copy):
