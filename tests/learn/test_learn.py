@@ -83,6 +83,12 @@ def test_sampling_keeps_the_fastest_rows_of_each_problem():
         assert teaching[part][np.argsort(-found.efficiency[part])[:3]].all()
 
 
+def test_cross_validation_has_few_folds_where_no_margins_follow():
+    found = samples.train(samples.measured(), samples.product(), samples.changed(folds=5)).crossed
+    assert found.fold.max() + 1 == cross_validation.FOLDS_WITHOUT_MARGINS
+    assert len(found.picks) == np.count_nonzero(found.fold != cross_validation.NO_FOLD)
+
+
 @pytest.mark.parametrize("folds", [2, 5])
 def test_folds_are_whole_groups_of_like_size(folds):
     groups = [f"group{i}" for i in range(40)]

@@ -37,9 +37,9 @@ class ProblemsSettings(Section):
 
     networks: SourcePath = "config/problems/layers.csv"
     """Table of the layers of real networks with their splits; the design fills the space of its train split."""
-    design: int = Field(700, ge=0)
+    design: int = Field(1000, ge=0)
     """Training problems per operation, drawn from the space of the networks in the train split."""
-    training_layers: int = Field(500, ge=0)
+    training_layers: int = Field(1000, ge=0)
     """Layers of the train split that are used for training, spread over its network families."""
     training: list[SourcePath] = Field([])
     """Further training problems: generator files (.yaml) and tables of layers (.csv), for example of your network."""

@@ -18,9 +18,6 @@ Learner = Annotated[
     str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"), expected("package.module:Class, or empty")
 ]
 
-CV_ROWS_PER_PROBLEM = 64
-"""Training rows of each problem in cross-validation."""
-
 
 class TrainingParameters(Section):
     """How one operation's ranking model is trained."""
@@ -31,7 +28,7 @@ class TrainingParameters(Section):
     """As ``model.prior``."""
     learner: Learner = ""
     """As ``model.learner``."""
-    rows_per_problem: int = Field(128, ge=0)
+    rows_per_problem: int = Field(64, ge=0)
     """Training rows kept of each problem, 0 for all: the fastest are half of them, the seed draws the rest."""
     n_estimators: int = Field(600, ge=1)
     """Trees of the published model."""
@@ -52,8 +49,8 @@ class TrainingParameters(Section):
 
     @property
     def small(self) -> TrainingParameters:
-        """The settings of the models of cross-validation: few trees on few rows of a problem."""
-        return self.model_copy(update={"n_estimators": self.cv_estimators, "rows_per_problem": CV_ROWS_PER_PROBLEM})
+        """The settings of the models of cross-validation: few trees."""
+        return self.model_copy(update={"n_estimators": self.cv_estimators})
 
     @property
     def prior_folder(self) -> Path | None:

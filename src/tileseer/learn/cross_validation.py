@@ -19,6 +19,8 @@ from tileseer.learn.rows import sampled
 
 LAYER_FOLDS = 5
 """Parts in which layers are left out in turn, while the others train, where no problems were set aside."""
+FOLDS_WITHOUT_MARGINS = 3
+"""Folds at most where no margins of a library's own choice follow from them."""
 NO_FOLD = -1
 """Fold of a problem that only trains."""
 
@@ -57,7 +59,9 @@ class Prepared:
 def cross_validate(prepared: Prepared) -> CrossValidation:
     """Cross-validate small models; the picks are among the candidates that the published model offers."""
     pairs, settings = prepared.pairs, prepared.recipe.settings
-    fold = deal(pairs.problems["layer_family"].to_numpy(), pairs.problem, settings.folds, settings.seed)
+    has_margins = own_choice.library_choices(pairs) is not None
+    folds = settings.folds if has_margins else min(settings.folds, FOLDS_WITHOUT_MARGINS)
+    fold = deal(pairs.problems["layer_family"].to_numpy(), pairs.problem, folds, settings.seed)
     scores = out_of_fold(prepared, fold, prepared.recipe.small)
     offered = np.where(prepared.recipe.offers(pairs), scores, -np.inf)
     rows = np.flatnonzero(np.isfinite(offered).any(axis=1))
