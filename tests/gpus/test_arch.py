@@ -96,12 +96,8 @@ def test_names_in_any_letter_case():
         ("warp_tiles", ("gfx942", "fp16", "bf16"), "fp16 x bf16", "fp16 x fp16"),
         ("element_size", ("",), "''", "fp16"),
         ("accumulator", ("int4", "int4"), "int4 x int4", "int8 x int8"),
-        ("lds_limit", ("default",), "default", "compv4"),
         ("lds_budget", ("compv9", "gfx942"), "compv9", "compv4"),
-        ("lds_budget", ("mem", "gfx9999"), "gfx9999", "gfx942"),
         ("is_trait_excluded", ("compv9", "cshuffle", "interwave"), "compv9", "compv4"),
-        ("is_trait_excluded", ("compv3", "tdm", "interwave"), "tdm", "cshuffle"),
-        ("is_trait_excluded", ("compv3", "cshuffle", "auto"), "auto", "intrawave"),
         ("operator_limits", ("conv",), "conv", "conv_fwd"),
     ],
 )
