@@ -299,6 +299,12 @@ def test_the_next_step_is_a_command_in_the_words_of_the_call(arch, kind, good, c
     assert said.startswith(command)
 
 
+def test_the_next_step_beside_a_faster_library_is_to_use_it():
+    beside = {"library": "cuDNN", "layers": 9, "speed": 0.5, "slower": 99.0}
+    found = evaluation(samples.measured(), device_kind="recorded", libraries=[beside])
+    assert next_step("sm_90", [found], "")[1] == "tileseer run --arch sm_90_cudnn"
+
+
 def test_the_folder_says_what_it_is(models):
     page = (models / model_files.PAGE).read_text()
     assert "**Simulated: a formula made these times, no GPU." in page and "| forward_bf16 | " in page

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from tileseer.gpus.hardware import target
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.kernels.libraries import library_of_arch, vendor_arch
 from tileseer.problems.problem import EXAMPLE
 from tileseer.problems.problem_csv import without_defaults
 from tileseer.serve.evaluation import Evaluation
@@ -121,6 +121,9 @@ def next_step(arch: str, evaluations: Iterable[Evaluation], call: str) -> tuple[
     found = list(evaluations)
     kind, bad = found[0].device_kind, any(any(faults(one)) for one in found)
     models, measure = f"results/models/{arch}", measuring_command(arch)
+    slower = any(other.speed < LIBRARY_SPEED for one in found for other in one.libraries)
+    if slower and (library := vendor_arch(arch)):
+        return "make models of the plans of cuDNN, which is faster", f"tileseer run --arch {library}"
     if measure and (kind == "simulated" or (bad and kind == "recorded")):
         return "measure your GPU; the report of that run replaces this one", measure
     if bad and kind == "measured":
