@@ -142,6 +142,19 @@ def test_nothing_that_a_terminal_obeys_is_printed(text):
     assert all(letter.isprintable() or letter in "\n\t" for letter in stream.getvalue())
 
 
+def test_a_text_without_end_in_a_table_is_named(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"kernel": ["a", "b" * 10**8]}), path)
+    assert "column kernel has a text of more than 65,536 bytes" in damaged(read_table, path)
+
+
+def test_a_stream_that_the_caller_closed_is_none(monkeypatch):
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{name}", None)
+    with plain_output():
+        print("anything")
+
+
 def test_a_damaged_table_is_one_line(tmp_path):
     draw = random.Random(3)
     path = tmp_path / "t.parquet"

@@ -375,6 +375,7 @@ def test_explain_knows_depthwise_kernels(command):
         ((BAD, "--arch", "gfx950", "--tile-m", "3"), "not both"),
         ((BAD + "x", "--arch", "gfx950"), "^"),
         ((BAD, "--arch", "gfx000"), "unknown arch"),
+        ((BAD, "--arch", "mi300x"), "unknown arch 'mi300x'; do you mean gfx942?; known:"),
     ],
 )
 def test_explain_tells_mistakes(command, options, told):

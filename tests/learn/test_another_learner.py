@@ -43,7 +43,9 @@ def test_a_learner_from_outside_is_trained_kept_and_judged_like_ours(learner, tm
     data = samples.measured()
     trained = samples.train(data, samples.product(), samples.changed(learner=learner))
     trained.save(tmp_path / "made")
-    model = Model.read(tmp_path / "made")
+    with pytest.raises(UserError, match=r"feature_spec\.json: params.learner is 'my_learner:Linear', whose file could"):
+        Model.read(tmp_path / "made")
+    model = Model.read(tmp_path / "made", own=True)
     np.testing.assert_array_equal(model.predict(data.problems), trained.model.predict(data.problems))
     scored = rank_held_out(model, data)
     assert scored.picked.mean() > score_baselines(scored, model.hardware)["random_supported"].mean()

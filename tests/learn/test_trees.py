@@ -1,8 +1,12 @@
 """Model texts: the same scores of many rows as of few, whole leaves, and the nodes that serving walks."""
 
+import re
+
 import lightgbm
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
 from tileseer.learn import trees
@@ -80,3 +84,55 @@ def test_a_tree_that_is_one_leaf():
 def test_what_is_no_model_is_refused():
     with pytest.raises(UserError, match="LightGBM"):
         trees.load_trees("no model")
+    with pytest.raises(UserError, match="no LightGBM model"):
+        trees.load_trees("tree\npandas_categorical:[[")
+
+
+def test_a_sound_text_has_no_fault(booster):
+    assert trees.fault_of(trees.canonical(booster.model_to_string()), COLUMNS) == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wrong", "fault"),
+    [
+        (r"max_feature_idx=5", "max_feature_idx=999999999", "no line max_feature_idx=5 before the trees"),
+        (r"num_class=1", "num_class=1\nnum_class=1", "no line num_class=1 before the trees, or several"),
+        (r"\nversion", "\ntree_sizes=9\nversion", "sizes in bytes"),
+        (r"\nend of trees", "", "have no end"),
+        (r"split_feature=\d+", "split_feature=6", "tree 0: split_feature is none of the 6 features"),
+        (r"split_feature=\d+", "split_feature=-1", "tree 0: split_feature is none"),
+        (r"left_child=\S+", "left_child=0", "tree 0: left_child is no leaf and no node behind its parent"),
+        (r"right_child=\S+", "right_child=-999", "tree 0: right_child is no leaf"),
+        (r"right_child=\S+", "right_child=9999", "tree 0: right_child is no leaf"),
+        (r"threshold=\S+", "threshold=abc", "tree 0: a field is missing or no number"),
+        (r"threshold=\S+ ", "threshold=", "tree 0: the numbers of nodes and leaves do not fit"),
+        (r"leaf_value=\S+ ", "leaf_value=", "tree 0: num_leaves or num_cat does not fit"),
+        (r"leaf_value=.*\n", "", "tree 0: a field is missing"),
+        (r"cat_boundaries=0 \d+", "cat_boundaries=0 99999", r"tree \d+: cat_boundaries are no places"),
+        (r"is_linear=0", "is_linear=1", "tree 0: its lines are not"),
+        (r"num_leaves=\d+", "num_leaves=1000000000", "tree 0: num_leaves or num_cat does not fit its lines"),
+        (r"num_cat=\d+", "num_cat=-1", "tree 0: num_leaves or num_cat does not fit its lines"),
+        (r"num_leaves=", "num_leaves=3\nnum_leaves=", "tree 0: its lines are not"),
+        (r"num_cat=", "\nnum_cat=", "tree 0: its lines are not"),
+        (r"num_cat=", "a=\r\nnum_cat=", "tree 0: its lines are not"),
+    ],
+)
+def test_what_leads_a_reader_of_trees_astray_is_named(booster, pattern, wrong, fault):
+    text, count = re.subn(pattern, wrong, trees.canonical(booster.model_to_string()), count=1)
+    assert count == 1
+    assert re.search(fault, trees.fault_of(text, COLUMNS))
+
+
+@given(data=st.data())
+def test_damaged_trees_have_a_fault_or_scores(booster, data):
+    text = trees.canonical(booster.model_to_string())
+    at = data.draw(st.integers(0, len(text) - 1))
+    other, length = data.draw(st.text("0123456789-.e =\nabT", max_size=5)), data.draw(st.integers(0, 9))
+    damaged = text[:at] + other + text[at + length :]
+    if trees.fault_of(damaged, COLUMNS):
+        return
+    try:
+        loaded = trees.load_trees(damaged)
+        assert len(loaded.predict(table(2)[:20])) == 20
+    except (UserError, lightgbm.basic.LightGBMError):
+        pass

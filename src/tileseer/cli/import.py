@@ -8,7 +8,7 @@ import yaml
 
 from tileseer.cli import options
 from tileseer.config.config import Config
-from tileseer.config.names import ARCH_PATTERN
+from tileseer.config.names import ARCH_PATTERN, arch_hint
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
@@ -79,7 +79,8 @@ def _product(args: argparse.Namespace, products: dict[str, Hardware], named: Fil
         product = hardware.read_hardware(find_file(args.config / TABLE), args.device)
     elif named is None:
         if usual is None:
-            raise UserError(f"--arch: benchmark.products has no product for {gpu}; name one with --device")
+            hint = arch_hint(gpu)
+            raise UserError(f"--arch: benchmark.products has no product for {gpu} ({hint}); name one with --device")
         product = products[usual]
     elif usual in products and products[usual].compute_units == named.compute_units:
         product = products[usual]

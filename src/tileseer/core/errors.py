@@ -94,6 +94,8 @@ class _Plain:
 @contextmanager
 def plain_output() -> Iterator[None]:
     """Write any text to the standard streams, whatever the locale says, and nothing that a terminal obeys."""
+    # A stream that the caller closed is none.
+    sys.stdout, sys.stderr = (stream or io.StringIO() for stream in (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -18,7 +18,7 @@ KEY_COLUMNS = ("kernel", "kernel_id", "candidate", "split_k", "problem_key")
 """Columns by which tables are joined."""
 LARGEST_FILE, LARGEST_VALUES, VALUES_OF_A_BYTE = 2**33, 2**28, 8
 """Bytes of a file, and of the values of a table: the latter grow with the file."""
-BYTES_OF_A_VALUE, MOST_PARTS = 8, 100_000
+BYTES_OF_A_VALUE, MOST_PARTS, LONGEST_TEXT = 8, 100_000, 2**16
 _KINDS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string)
 """Types of values that a table has, alone, coded or in lists."""
 REMAKE = "fetch or make it again"
@@ -100,6 +100,9 @@ def _read_bounded(file: pq.ParquetFile, stream: BinaryIO, columns: Collection[st
             raise pa.ArrowInvalid(f"column {field.name} holds {field.type}")
     texts = [name for name in names if _value_type(file.schema_arrow.field(name)) == pa.string()]
     table = pq.ParquetFile(stream, metadata=found, read_dictionary=texts).read(names)
+    for name in texts:
+        if any((_longest(chunk) or 0) > LONGEST_TEXT for chunk in table[name].chunks):
+            raise pa.ArrowInvalid(f"column {name} has a text of more than {LONGEST_TEXT:,} bytes")
     length = sum(_length(chunk) for name in texts for chunk in table[name].chunks)
     if length > most:
         raise MemoryError
@@ -109,6 +112,12 @@ def _read_bounded(file: pq.ParquetFile, stream: BinaryIO, columns: Collection[st
 def _length(texts: pa.DictionaryArray) -> int:
     """Return the bytes of texts that stand in a dictionary."""
     return pc.sum(pc.binary_length(texts.dictionary).take(texts.indices)).as_py() or 0
+
+
+def _longest(texts: pa.DictionaryArray) -> int | None:
+    """Return the bytes of the longest text of a dictionary; None where it is empty."""
+    longest: int | None = pc.max(pc.binary_length(texts.dictionary)).as_py()
+    return longest
 
 
 def _value_type(field: pa.Field) -> pa.DataType:

@@ -15,6 +15,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from tileseer.config.names import arch_hint
 from tileseer.core.errors import UserError, shown
 from tileseer.core.reading import read_utf8
 from tileseer.core.tables import StrictModel, distinct, expected, strict_json, validate_table, wrong
@@ -237,7 +238,9 @@ class ArchSpecs(StrictModel):
     def _known(self, table: Collection[str], name: str, kind: str) -> str:
         """Return ``name`` as ``table`` spells it; a ``UserError`` lists the known names."""
         if name.lower() not in table:
-            raise UserError(f"{self._where}: unknown {kind} {name!r}; known: {', '.join(table)}")
+            hint = arch_hint(name) if kind == "arch" else ""
+            meant = f"; {hint}" if hint.endswith("?") else ""
+            raise UserError(f"{self._where}: unknown {kind} {name!r}{meant}; known: {', '.join(table)}")
         return name.lower()
 
     def _pick(self, table: Mapping[str, Value], name: str, kind: str) -> Value:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tileseer.config.operations import DTYPES
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_bytes, write_text
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.features.table import Columns
@@ -54,18 +54,21 @@ class Model:
     """Of ``score``."""
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read a training folder or the folder of a published operation.
+    def read(cls, folder: Path, own: bool = False) -> Self:
+        """Read a training folder or the folder of a published operation; ``own`` as for ``read_checked``.
 
         ``UserError`` for a file that is missing, damaged or does not fit the others, or for features that this
         release does not have. The files of a published folder are checked by the index above it.
         """
         models = folder.resolve().parent
-        return model_files.of_one_version(models, lambda: cls.read_checked(folder, models))
+        return model_files.of_one_version(models, lambda: cls.read_checked(folder, models, own))
 
     @classmethod
-    def read_checked(cls, folder: Path, models: Path | None = None) -> Self:
-        """Read what ``read`` reads, once; ``models``: the folder whose index has hashes to check, if it has one."""
+    def read_checked(cls, folder: Path, models: Path | None = None, own: bool = False) -> Self:
+        """Read what ``read`` reads, once; ``models``: the folder whose index has hashes to check, if it has one.
+
+        ``own``: this run has trained it, so a learner from outside may run its code.
+        """
         if models is not None and (models / model_files.INDEX).is_file():
             model_files.read_index(models)
         spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
@@ -76,7 +79,12 @@ class Model:
                 "train or publish the model again"
             )
         pool = read_pool(folder / model_files.CANDIDATES, spec.arch)
-        if spec.params.get("learner"):
+        if learner := spec.params.get("learner"):
+            if not own:
+                raise UserError(
+                    f"{folder / model_files.SPEC}: params.learner is {shown(learner)}, whose file could run any code: "
+                    "only the run that trains it reads it"
+                )
             return OutsideModel.unpickled(folder / model_files.OUTSIDE_MODEL, spec, pool, hardware)  # type: ignore[return-value]
         model = cls(spec, read_trees(folder / model_files.MODEL, spec), pool, hardware)
         try:
@@ -91,7 +99,7 @@ class Model:
     @classmethod
     def read_for(cls, folder: Path, dataset: Dataset, path: Path) -> Self:
         """Read a training folder that belongs to ``dataset``, which was read from ``path``."""
-        model = cls.read(folder)
+        model = cls.read(folder, own=True)
         fix = "give the dataset that the model belongs to"
         same_origin(folder / model_files.SPEC, model.spec, dataset, path, fix, Origin.model_fields)
         return model
@@ -347,6 +355,8 @@ def read_trees(path: Path, spec: FeatureSpec) -> str:
         raise UserError(f"{path}: is no LightGBM model; train it again")
     if names != spec.feature_names:
         raise UserError(f"{path}: its features are not those of {model_files.SPEC} beside it; publish the model again")
+    if fault := trees.fault_of(text, len(names)):
+        raise UserError(f"{path}: {fault}; this is no model of ours, publish it again")
     unknown = sorted(set(spec.feature_names) - set(feature_set(spec.feature_set).names))
     if unknown:
         raise UserError(
@@ -359,10 +369,15 @@ def read_pool(path: Path, arch: str) -> pd.DataFrame:
     """Read the candidates that a model chooses from, with the fields that the names of the arch's kernels say."""
     library = library_of_arch(arch)
     pool = read_table(path, ("candidate", "kernel", "split_k", "aliases"))
+    if pool.empty:
+        raise UserError(f"{path}: there is no candidate; publish the models again")
+    wrong = [part for part in pool["split_k"].tolist() if not isinstance(part, int) or part < 1]
+    if wrong:
+        raise UserError(f"{path}: split_k is {shown(wrong[0])}, not a whole number from 1; publish the models again")
     names = pool["kernel"].astype(str).tolist()
     foreign = next((name for name in names if not name.startswith(library.prefix)), None)
     if foreign is not None:
-        raise UserError(f"{path}: {foreign} is no kernel of {arch}; publish the models again")
+        raise UserError(f"{path}: {shown(foreign)} is no kernel of {arch}; publish the models again")
     fields = library.kernel.frame([library.kernel.parse(name) for name in names])
     return pool.assign(**{name: fields[name].to_numpy() for name in field_types(library.kernel)})
 

@@ -39,7 +39,8 @@ def load_trees(text: str) -> lightgbm.Booster:
         raise UserError(f"LightGBM does not load ({error}); install the OpenMP runtime (libgomp1)") from error
     try:
         return lightgbm.Booster(model_str=text)
-    except lightgbm.basic.LightGBMError as error:
+    # Of JSON behind the trees it says ValueError.
+    except (lightgbm.basic.LightGBMError, ValueError, RecursionError) as error:
         raise UserError(f"the trees are no LightGBM model ({error}); train the model again") from error
 
 
@@ -47,6 +48,55 @@ def feature_names(text: str) -> list[str]:
     """Return the names of the columns that the trees of a model text read."""
     line = re.search(r"^feature_names=(.*)$", text, re.MULTILINE)
     return line[1].split() if line else []
+
+
+_BLOCK = re.compile(r"[0-9]+\n(?:[a-z_]+=[^\n\r\0]*\n){1,22}\n*")
+"""A tree behind its word, with as many lines as LightGBM reads."""
+
+
+def fault_of(text: str, features: int) -> str:
+    """Return what would lead a reader of a canonical model text astray, or an empty string.
+
+    LightGBM trusts its files: it reads wherever the nodes of a tree point to, and follows them without end.
+    """
+    head, *blocks = text.partition("\nend of trees\n")[0].split("\nTree=")
+    fixed = {"num_class": 1, "num_tree_per_iteration": 1, "max_feature_idx": features - 1}
+    for line in (f"{name}={value}" for name, value in fixed.items()):
+        if head.split("\n").count(line) != 1:
+            return f"there is no line {line} before the trees, or several"
+    if "\nend of trees\n" not in text or "\ntree_sizes" in head:
+        return "the trees have no end, or sizes in bytes, which our texts lack"
+    for number, block in enumerate(blocks):
+        lines = block.strip("\n").split("\n")[1:]
+        fields = dict(line.partition("=")[::2] for line in lines)
+        if not _BLOCK.fullmatch(f"{block}\n") or len(fields) != len(lines) or fields.get("is_linear", "0") != "0":
+            return f"tree {number}: its lines are not NAME=VALUES, each name once, of a tree without linear leaves"
+        try:
+            tree = _tree(fields)
+            counts = int(fields["num_leaves"]), int(fields["num_cat"])
+            fits = counts == (len(tree.leaf), len(tree.bounds) - 1)
+            fault = _fault_of_tree(tree, features) if fits else "num_leaves or num_cat does not fit its lines"
+        except (KeyError, ValueError, OverflowError) as error:
+            fault = f"a field is missing or no number ({error})"
+        if fault:
+            return f"tree {number}: {fault}"
+    return ""
+
+
+def _fault_of_tree(tree: Tree, features: int) -> str:
+    count = len(tree.feature)
+    if {len(part) for part in (tree.threshold, tree.decision, tree.left, tree.right, tree.leaf[1:])} != {count}:
+        return "the numbers of nodes and leaves do not fit each other"
+    if count and not 0 <= tree.feature.min() <= tree.feature.max() < features:
+        return f"split_feature is none of the {features} features"
+    for name, child in (("left_child", tree.left), ("right_child", tree.right)):
+        # LightGBM numbers a node behind its parent, so a walk ends.
+        if ((child >= count) | (child < -count - 1) | ((child >= 0) & (child <= np.arange(count)))).any():
+            return f"{name} is no leaf and no node behind its parent"
+    place, steps = tree.threshold[tree.categorical], np.diff(tree.bounds)
+    if not ((place >= 0) & (place < len(steps))).all() or (steps < 0).any() or tree.bounds[0] != 0:
+        return "cat_boundaries are no places in cat_threshold"
+    return "" if tree.bounds[-1] == len(tree.words) else "cat_boundaries are no places in cat_threshold"
 
 
 def canonical(text: str) -> str:

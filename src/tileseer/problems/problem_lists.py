@@ -48,7 +48,8 @@ def read_problems(path: Path, operations: Sequence[str]) -> dict[str, list[Probl
     ``UserError`` names file, line and value, or says that no problem is left.
     """
     read = read_problem_lists([path], list(map(Operation.parse, operations)))
-    print("".join(f"{note}\n" for note in read.notes), end="", file=sys.stderr)
+    notes = [*read.notes, *(f"left out {count:,} lines: {reason}" for reason, count in read.refused.most_common())]
+    print("".join(f"{note}\n" for note in notes if read.problems), end="", file=sys.stderr)
     by_operation: dict[str, list[Problem]] = {operation: [] for operation in operations}
     for problem in read.problems:
         by_operation[f"{problem.variant}_{problem.dtype}"].append(problem)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
+from tileseer.core.atomic import naming
 from tileseer.core.errors import UserError
 from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.gemm_kernel import Kernel
@@ -48,9 +49,10 @@ def _write_changed(folder: Path, path: str, text: str) -> bool:
     with suppress(FileNotFoundError), open(target, "rb") as stream:
         if stream.read() == content:
             return False
-    with open(f"{folder}/{_TEMPORARY}", "wb") as stream:
-        stream.write(content)
-    os.replace(f"{folder}/{_TEMPORARY}", target)
+    with naming(Path(target)):
+        with open(f"{folder}/{_TEMPORARY}", "wb") as stream:
+            stream.write(content)
+        os.replace(f"{folder}/{_TEMPORARY}", target)
     return True
 
 
