@@ -5,12 +5,13 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
+from tileseer.core import parquet
 from tileseer.core.documents import Document
 from tileseer.learn.evidence import EvidenceBounds
 from tileseer.learn.model_schema import FeatureSetName, Origin, Summary
 from tileseer.problems.problem import DIMS, INT32_MAX
 
-KNOWN_PROBLEMS = pa.schema(
+KNOWN_PROBLEMS = parquet.schema(
     [
         *((name, pa.int32()) for name in DIMS),
         ("candidate", pa.string()),
