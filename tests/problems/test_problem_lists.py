@@ -37,6 +37,13 @@ def test_the_operations_of_a_row_are_those_it_names_or_all(tmp_path, text, expec
     }
 
 
+def test_lines_that_are_left_out_are_told(tmp_path, capsys):
+    path = tmp_path / "problems"
+    path.write_text(f"{LINE.format(1)}\nMIOpenDriver convbfp16 --bogus 3\n")
+    assert list(read_problems(path, OPERATIONS)) == ["forward_bf16"]
+    assert "left out 1 lines: MIOpenDriver has no flag '--bogus'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
