@@ -225,6 +225,35 @@ def test_counters_modes_and_checkpoint_policies_see_pytorchs_operator(enabled, o
     as_without(enabled, offer, compute, planned=3)
 
 
+def test_what_is_timed_is_seen_by_no_mode_of_the_program(enabled, compiled, convolution, x, monkeypatch):
+    from torch.overrides import TorchFunctionMode
+    from torch.utils.flop_counter import FlopCounterMode
+
+    def timed(call, names, device):
+        for name in names:
+            torch.empty(8).zero_()
+            call.run(name)
+        return names[-1]
+
+    class Seen(TorchFunctionMode):
+        def __torch_function__(self, function, types, arguments=(), options=None):
+            seen.append(function)
+            return function(*arguments, **(options or {}))
+
+    monkeypatch.setattr(torch_on_cpu.chooser, "fastest_in_turns", timed)
+    seen, transformed = [], torch.vmap(lambda one: convolution(one[None])[0])
+    with enabled(verify=2), FlopCounterMode(display=False) as counter, Seen(), torch.inference_mode():
+        counts = []
+        for _ in range(4):
+            convolution(x)
+            counts.append(counter.get_total_flops())
+        assert compiled.counts() == (1, 1) and counts == [counts[0] * times for times in (1, 2, 3, 4)]
+        assert seen.count(torch.conv2d) == 4 and torch.empty not in seen
+    with enabled(verify=2), torch.no_grad():
+        results = [transformed(x) for _ in range(4)]
+    close(results[-1], convolution(x).detach())
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_code_keeps_the_plans(enabled, offer, convolution, x, backend):
     torch._dynamo.reset()

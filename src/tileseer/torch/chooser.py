@@ -72,29 +72,14 @@ class Chooser:
 
     def choose(self, call: Any) -> str:
         """Return the plan of a new shape, or ``PYTORCH``; no exception but Ctrl-C's ends the user's program."""
-        # In a thread of its own no mode of the program is on: no tracing, no counting, no autocast.
-        answer = [PYTORCH]
-        stream = torch.cuda.current_stream(call.device) if self.device_type == "cuda" else None
-        thread = threading.Thread(target=self._answer, args=(call, stream, answer))
-        thread.start()
-        interrupted = None
-        while thread.is_alive():  # it reads operands that are there until this returns
-            try:
-                thread.join()
-            except KeyboardInterrupt as error:
-                interrupted = error
-        if interrupted:
-            raise interrupted
-        return answer[0]
-
-    def _answer(self, call: Any, stream: Any, answer: list[str]) -> None:
+        # In the thread of the call: PyTorch keeps by thread what it found for the shape, and would search again.
         try:
-            with self._lock, torch.cuda.stream(stream):
-                answer[0] = self._choose(call)
+            with self._lock, torch._C.DisableTorchFunction():
+                return self._choose(call)
         except MemoryError:
-            self._leave("there was not enough memory to time the plans of a shape")
+            return self._leave("there was not enough memory to time the plans of a shape")
         except Exception as error:  # the door into somebody else's program
-            self._leave(f"the plans of a shape cannot be timed ({type(error).__name__}: {error})")
+            return self._leave(f"the plans of a shape cannot be timed ({type(error).__name__}: {error})")
 
     def _choose(self, call: Any) -> str:
         operation = f"{VARIANTS[call.direction]}_{call.dtype}"

@@ -16,6 +16,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/sum.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include "plans.hpp" // cuDNN's, or what a test has in its place
@@ -91,7 +92,7 @@ class TimedCall : public Call
 
     Tensor run(const std::string& name)
     {
-        const at::AutoDispatchBelowADInplaceOrView below; // whatever thread this is
+        const at::AutoDispatchBelowADInplaceOrView below;
         const c10::DeviceGuard guard(device_);
         if(name.empty())
             return pytorch_();
@@ -208,6 +209,8 @@ class Shapes
                 read();
             else
             {
+                // No mode of the program is on: no tracing, no counting, no autocast, no transform.
+                const c10::impl::ForceDispatchKeyGuard plain(c10::default_included_set, c10::default_excluded_set);
                 const auto call = make_call();
                 const std::string name = known ? *known : choose(call);
                 plan = name.empty() ? nullptr : call->plan(name);
