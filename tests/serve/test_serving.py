@@ -52,6 +52,13 @@ def with_all(model, cuts=()):
     return Selector(model, cuts, np.ones(len(model.pool), bool), known, NOWHERE)
 
 
+def test_the_header_can_have_every_feature(model):
+    """Also those that no tree of a small model reads: their formulas run on symbols as on numbers."""
+    names = model.features.set.names
+    moving, fixed = header._feature_values(model, names)
+    assert {*moving, *fixed} == set(names)
+
+
 @pytest.mark.parametrize(("known", "pruned"), [(1, 0), (0, 1)])
 def test_the_header_picks_what_python_picks_to_the_last_bit(folder, selector, model, known, pruned):
     data = samples.measured(model.spec.variant)
