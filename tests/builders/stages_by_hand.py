@@ -156,7 +156,7 @@ STAGES = (
     Stage(
         "report",
         "--training made/training --dataset made/dataset --kernels made/serving/kernels.json "
-        "--evaluation made/evaluation.json "
+        "--evaluation made/evaluation.json --call tileseer "
         "--template {root}/workflow/templates/report.html.j2 --page made/report.html",
         (), ("made/evaluation.json", "made/dataset"), ("made/report.html",),
     ),

@@ -277,7 +277,7 @@ def test_what_is_wrong_with_a_recording_is_said(tmp_path):
     (folder / "recording.json").write_text("{")
     with pytest.raises(UserError, match="is not JSON"):
         Dataset.read(folder / "forward_bf16")
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, match="there is no dataset"):
         Dataset.read(tmp_path / "nowhere/forward_bf16")
 
 

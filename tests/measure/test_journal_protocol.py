@@ -200,8 +200,13 @@ class Protocol(RuleBasedStateMachine):
 
 def test_the_invariants_hold_whoever_dies_when(tmp_path):
     Protocol.base = tmp_path
-    settled = settings(max_examples=10, stateful_step_count=50, deadline=None, derandomize=True)
-    quick = settings(settled, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
-    run_state_machine_as_test(Protocol, settings=quick)
+    rare = {"busy", "crash", "lost", "compressed", "killed"}
+    # Hypothesis draws other steps when other modules are loaded, so a rare one may need another round.
+    for count in (50, 60, 70, 80):
+        settled = settings(max_examples=10, stateful_step_count=count, deadline=None, derandomize=True)
+        quick = settings(settled, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+        run_state_machine_as_test(Protocol, settings=quick)
+        if rare <= {*Protocol.seen}:
+            break
     # What the machine is for did happen.
-    assert all(Protocol.seen[name] for name in ("busy", "crash", "lost", "compressed", "killed")), Protocol.seen
+    assert rare <= {*Protocol.seen}, Protocol.seen

@@ -1,8 +1,6 @@
 """CSV files of others as tables of text."""
 
-import csv
 import io
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -22,14 +20,17 @@ def read_csv(path: Path) -> pd.DataFrame:
         raise UserError(f"{path}: has more than {MOST_CELLS:,} cells; split it")
     if b"\0" in content.partition(b"\n")[0] or max(line.count(b",") for line in content.split(b"\n")) >= MOST_COLUMNS:
         raise UserError(f"{path}: is no CSV file with a header of at most {MOST_COLUMNS} columns, in plain text")
-    header = next(csv.reader([content.partition(b"\n")[0].decode(errors="replace")]), [])
-    if twice := [name for name, count in Counter(map(str.strip, header)).items() if name and count > 1]:
-        raise UserError(f"{path}: the column {shown(twice[0])} appears twice; remove one of the two")
     try:
+        first = pd.read_csv(
+            io.BytesIO(content), header=None, dtype=str, keep_default_na=False, skipinitialspace=True, nrows=1
+        )
+        header = first.iloc[0].str.strip()
         table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, skipinitialspace=True).fillna("")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         why = " ".join(str(error).rpartition("C error: ")[2].split())
         raise UserError(f"{path}: is no CSV file with a header: {why}") from error
+    if len(twice := header[header.duplicated() & (header != "")]):
+        raise UserError(f"{path}: the column {shown(twice.iloc[0])} appears twice; remove one of the two")
     table.columns = [str(name).strip().lstrip("\ufeff") for name in table.columns]
     if not isinstance(table.index, pd.RangeIndex):
         raise UserError(f"{path}: line {FIRST_LINE} has more fields than the header")
