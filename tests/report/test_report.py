@@ -526,6 +526,13 @@ def test_the_best_of_each_shape_is_the_fastest_that_ran_with_the_pick_and_the_li
     assert any(row["pick"] == "" and row["cuDNN, µs"] == "" for row in rows)
 
 
+def test_of_many_layers_those_with_the_worst_picks_are_listed(shown, monkeypatch):
+    monkeypatch.setattr(kernels, "MOST_LAYERS", 1)
+    (table,) = kernels.best(shown)
+    (row,) = [row for row in as_rows(table) if row["operation"] == "forward_bf16"]
+    assert row["pick, %"] == 81.25 and "with the worst picks, 1 of an operation" in table.caption
+
+
 def test_the_replay_line_measures_the_same_time_again(shown, capsys):
     """The sample's times are those of the simulated device with the seed that ``tileseer bench`` takes."""
     one = shown.operations[-1]
