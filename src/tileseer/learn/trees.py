@@ -65,7 +65,7 @@ def fault_of(text: str, features: int) -> str:
         if head.split("\n").count(line) != 1:
             return f"there is no line {line} before the trees, or several"
     if "\nend of trees\n" not in text or "\ntree_sizes" in head:
-        return "the trees have no end, or sizes in bytes, which our texts lack"
+        return "the trees have no end, or they have sizes in bytes (tree_sizes), which we never write"
     for number, block in enumerate(blocks):
         lines = block.strip("\n").split("\n")[1:]
         fields = dict(line.partition("=")[::2] for line in lines)

@@ -63,18 +63,19 @@ def kinds(result: OperationResult) -> Iterable[Row]:
     lost = {name: (100 - part.efficiency.mean) * part.layers for name, part in parts.items()}
     explained = sorted(lost, key=lambda name: (-lost[name], name))[:PARTS_OF_A_KIND]
     for name, part in sorted(parts.items(), key=lambda one: (-one[1].share_of_time, one[0])):
-        yield {
-            **_losses(name, part), "loss of the fastest of 2, timed, %": 100 - part.best_of_2.mean,
-            "share of the time, %": part.share_of_time, "why": why(result, part) if name in explained else "",
-        }  # fmt: skip
+        reason = why(result, part) if name in explained else ""
+        yield _losses(name, part, 100 - part.best_of_2.mean, part.share_of_time, reason)
     for name, evidence in result.evaluation.by_evidence.items():
-        yield {**_losses(f"evidence: {name}", evidence), "of 2": "", "of the time": "", "why": ""}
+        yield _losses(f"evidence: {name}", evidence)
 
 
-def _losses(name: str, part: EvidencePart | KindPart) -> Row:
+def _losses(
+    name: str, part: EvidencePart | KindPart, of_2: float | str = "", of_the_time: float | str = "", reason: str = ""
+) -> Row:
     return {
         "layers of a kind": name, "layers": part.layers, "loss of the pick, %": 100 - part.efficiency.mean,
         "P10, %": part.efficiency.p10, "least possible loss without timing, %": 100 - part.possible.mean,
+        "loss of the fastest of 2, timed, %": of_2, "share of the time, %": of_the_time, "why": reason,
     }  # fmt: skip
 
 
