@@ -187,7 +187,7 @@ NETWORKS: dict[str, Network] = {
     "frozen_resnet50": Network(frozen(torchvision("resnet50"), ("conv1", "bn1", "layer1", "layer2")), (8, 3, 224, 224)),
     "vgg11": Network(torchvision("vgg11"), (8, 3, 224, 224)),
     "layer_norm_batch_1": Network(torchvision("convnext_tiny"), (1, 3, 384, 384)),
-    "s3d": Network(torchvision("s3d"), (8, 3, 32, 128, 128)),
+    "s3d": Network(torchvision("s3d"), (8, 3, 16, 224, 224)),
     "mc3_18": Network(torchvision("mc3_18"), (16, 3, 16, 112, 112)),
     "mnasnet1_0": Network(torchvision("mnasnet1_0"), (128, 3, 224, 224)),
     "wide_resnet50_2": Network(torchvision("wide_resnet50_2"), (64, 3, 224, 224)),

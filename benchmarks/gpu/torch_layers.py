@@ -48,12 +48,14 @@ def main() -> int:
     parser.add_argument("recording", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--layers", type=int, default=250, help="of each direction")
+    parser.add_argument("--part", default="1/1", help="one of so many equal parts, each for a GPU of its own: 2/4")
     parser.add_argument("--seconds", type=float, default=500)
     args = parser.parse_args()
     begin, layers = time.monotonic(), Layers(args.model)
+    part, parts = map(int, args.part.split("/"))
     drawn = {variant: _draw(args.recording / f"{variant}_bf16", args.layers) for variant in VARIANTS}
     rows: list[dict[str, Any]] = []
-    for at in range(args.layers):
+    for at in range(part - 1, args.layers, parts):
         for variant, table in drawn.items():
             if at < len(table) and time.monotonic() - begin < args.seconds:
                 rows.append(layers.timed(variant, table.iloc[at]))

@@ -4,7 +4,9 @@ import signal
 import threading
 import time
 import warnings
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -90,6 +92,17 @@ def test_many_layers_of_one_shape_are_one_call_of_a_step(enabled, compiled, imag
             assert compiled.counts() == (3, planned)
 
 
+def test_the_first_plan_is_timed_beside_the_best_others(enabled, compiled, image, layer, offer, monkeypatch):
+    offer("eng1", "eng0", "eng2")  # the model prefers engine 1, then 2
+    timed = []
+    monkeypatch.setattr(chooser_module, "fastest_in_turns", lambda call, names, device: timed.append(names) or "")
+    module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
+    with enabled(verify=1), torch.no_grad():
+        for _ in range(3):
+            module(x)
+    assert timed == [["", "eng1", "eng2"]]
+
+
 def test_a_new_size_at_each_step_chooses_nothing(enabled, compiled, image, layer, monkeypatch):
     monkeypatch.setattr(chooser_module, "SHAPES_KEPT", 50)
     network = nn.Sequential(*(layer("Conv2d", 8, 8, 3, padding=1) for _ in range(9)))
@@ -135,6 +148,19 @@ def test_processes_add_to_one_file(tmp_path):
     for one in both:
         one.save()
     assert choices.Choices(tmp_path / "file.tsv", "of a test").plans == dict.fromkeys(keys, "eng1")
+
+
+def test_each_recorded_plan_can_be_remembered(tmp_path):
+    recorded = sorted(Path("config/recorded/sm_90_cudnn").glob("*/kernels.parquet"))
+    kernels = pd.concat(pd.read_parquet(path) for path in recorded)["kernel"]
+    names = kernels.str.extract(r"_[23]d_(eng.*)$")[0].unique().tolist()
+    assert len(names) > 1000 and any("=-1" in name for name in names)
+    path = tmp_path / "file.tsv"
+    one = choices.Choices(path, "of a test")
+    for number, name in enumerate(names, 1):
+        one.add(choices.Key("forward_bf16", "GPU", False, (number, *[1] * 18)), name)
+    one.save()
+    assert choices.Choices(path, "of a test").plans == one.plans
 
 
 @pytest.mark.parametrize(

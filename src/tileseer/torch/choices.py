@@ -13,7 +13,7 @@ from tileseer.problems.problem import DIMS, Problem
 
 PYTORCH = ""
 """In the place of a plan: PyTorch's own choice."""
-PLAN = re.compile(r"(eng\d+(_k\d+=\d+)*)?", re.ASCII)
+PLAN = re.compile(r"(eng\d+(_k\d+=-?\d+)*)?", re.ASCII)
 """An engine and its knobs by cuDNN's numbers, or ``PYTORCH``."""
 BENCHMARK = {"default": False, "benchmark": True}
 """What PyTorch's own choice is: a word of the file to ``torch.backends.cudnn.benchmark``."""

@@ -24,9 +24,9 @@ def enable(model: Path | str | None = None, verify: int = 2, choices: Path | str
     """Run each 2D and 3D convolution in bf16 or fp16, channels last, and its gradients, by the fastest known plan.
 
     ``model`` is the folder of published cuDNN models; None: those of the installed package for the GPU. At the third
-    call of a shape, PyTorch's own choice, cuDNN's first plan and the model's ``verify`` best are timed, and the fastest
-    stays; with 0 the model alone decides. ``choices`` is the file that remembers the choices; None: one in the user's
-    cache folder. ``UserError`` for a model that cannot be read; a warning where there is no GPU or compiler.
+    call of a shape, PyTorch's own choice, cuDNN's first plan and the model's ``verify`` best others are timed, and the
+    fastest stays; with 0 the model alone decides. ``choices`` is the file that remembers the choices; None: one in the
+    user's cache folder. ``UserError`` for a model that cannot be read; a warning where there is no GPU or compiler.
     """
     if not isinstance(verify, int) or verify < 0:
         raise UserError(f"verify is {shown(verify)}; give the number of the model's plans that are timed, 0 or more")
