@@ -213,12 +213,12 @@ def test_a_program_gets_the_plan_that_python_gets(measured, trained, published, 
         # One that the model does not know stands first: nothing says what another would gain.
         assert choose(dims, ["eng0_k99=1", *plans[listed]], library) == OWN_CHOICE
         moved += found >= 0
-        # The short list: what the model has first among the plans that are offered, and the library's own choice.
+        # The short list: the library's own choice, and what the model has first among the others that are offered.
         ranked = published[1].shortlist(problem, 2, plans[listed].tolist(), library)
         assert shortlist(dims, plans[listed].tolist(), library, 2) == [(row["offered"], row["score"]) for row in ranked]
         assert all(row["kernel"].endswith(f"_{plans[listed][row['offered']]}") for row in ranked)
-        assert [row["rank"] for row in ranked][:2] == [1, 2][: len(listed)] and 0 in [row["offered"] for row in ranked]
-        assert len(ranked) <= 3
+        assert len(ranked) == min(3, len(listed)) and [row["offered"] for row in ranked].count(0) == 1
+        assert [row["rank"] for row in ranked if row["offered"] != 0] in ([], [1], [2], [1, 2], [1, 3], [2, 3])
         assert shortlist(dims, ["eng0_k99=1", *plans[listed]], library, 2) == [(0, -math.inf)]
     assert 0 < moved < len(own)
     # Where nothing like the layer was measured, the model decides nothing.

@@ -107,9 +107,15 @@ class Scored:
         return self._reached(self.picks)
 
     def fastest_of(self, count: int) -> np.ndarray:
-        """Return the efficiency of the fastest of the first ``count`` candidates and what runs untimed, [R]."""
-        order = np.argsort(np.where(self.pool, -self.scores, np.inf), axis=1, kind="stable")[:, :count]
+        """Return the efficiency of the fastest of the first ``count`` candidates and what runs untimed, [R].
+
+        What a library would choose itself is none of the ``count``.
+        """
         known = self.pool & np.isfinite(self.scores)
+        if own_choice.library_choices(self.dataset) is not None:
+            own = np.flatnonzero(self.untimed != own_choice.NONE)
+            known[own, self.untimed[own]] = False
+        order = np.argsort(np.where(known, -self.scores, np.inf), axis=1, kind="stable")[:, :count]
         reached = np.take_along_axis(np.where(known, self.achieved, 0.0), order, axis=1)
         return np.maximum(reached.max(axis=1), self._reached(self.untimed))
 

@@ -239,15 +239,16 @@ class Selector:
         """Return the candidates that are worth timing: the first ``count`` of the order of all trees, best first.
 
         What would run without timing is always among them, one more than ``count`` where it comes later in the order:
-        the pick of ``select``, or of a library that offers the candidates its own choice. ``offered`` and ``library``
-        are then those of ``choose``; nothing else is in the list, and the own choice alone where it, or the version, is
-        not the model's. Kernels with the same machine code are one candidate. The header's ``shortlist`` gives the
-        same.
+        the pick of ``select``. Of a library that offers the candidates it is the own choice, and ``count`` others stand
+        beside it. ``offered`` and ``library`` are then those of ``choose``; nothing else is in the list, and the own
+        choice alone where it, or the version, is not the model's. Kernels with the same machine code are one candidate.
+        The header's ``shortlist`` gives the same.
         """
         if len(offered):
             self._check_operation(problem)
             ranked = self._ranked_offers(problem, offered, library)
-            return [row for row in ranked if row["rank"] <= count or row["offered"] == 0]
+            others = [row["rank"] for row in ranked if row["offered"] != 0][:count]
+            return [row for row in ranked if row["offered"] == 0 or row["rank"] in others]
         ranked = self.rank(problem)
         own = int(self.select(self.dims_of(problem), use_known=use_known).candidate[0])
         name = self.candidates[own] if own != NO_CANDIDATE else None

@@ -98,10 +98,9 @@ class Chooser:
         known = [name for name in offered if name in self._known_names(selector, problem.ndim)]
         self._compare_versions(selector, offered, known)
         # As if the library offered these alone: the model orders them whatever version they are of.
-        rows = selector.shortlist(problem, self.verify + 1, known, str(selector.library)) if known else []
-        ranked = [row["kernel"].partition(f"_{problem.ndim}d_")[2] for row in rows]
-        picks = [name for name in ranked if name not in offered[:1]][: self.verify]
-        names = [name for name in [*offered[:1], *picks] if self._is_right(call, name)]
+        rows = selector.shortlist(problem, self.verify, known, str(selector.library)) if known else []
+        picks = [row["kernel"].partition(f"_{problem.ndim}d_")[2] for row in rows]
+        names = [name for name in dict.fromkeys([*offered[:1], *picks]) if self._is_right(call, name)]
         device = torch.device(self.device_type, max(0, call.device))
         return fastest_in_turns(call, [PYTORCH, *names], device) if names else PYTORCH
 
