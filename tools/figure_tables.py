@@ -233,31 +233,44 @@ def timed_layers(found: Published) -> str:
     )  # fmt: skip
 
 
+STEP_COLUMNS = ("default", "benchmark mode", "memory", "first steps, s: default", "`enabled()`", "benchmark mode")
+
+
+def _timed_steps() -> dict[str, tuple[float, ...]]:
+    """Return ``STEP_COLUMNS`` of each network's training step in a CUDA graph, the largest gain first."""
+    rows = {
+        NETWORKS[name]: (
+            row["graph_ratios"]["default"],
+            row["graph_ratios"]["benchmark"],
+            row["peak_mib"]["verified"] / row["peak_mib"]["default"],
+            *(sum(row["first_steps_s"][mode]) for mode in ("default", "verified", "benchmark")),
+        )
+        for name, row in json.loads((TIMED / "steps.json").read_text()).items()
+        if "graph_ratios" in row
+    }
+    return dict(sorted(rows.items(), key=lambda item: -item[1][0]))
+
+
 def training_steps(found: Published) -> str:
-    """Return the table of whole training steps in CUDA graphs."""
-    steps = json.loads((TIMED / "steps.json").read_text())
-    ratios, lines = [], []
-    timed = {name: row["graph_ratios"] for name, row in steps.items() if "graph_ratios" in row}
-    for name, graph in sorted(timed.items(), key=lambda item: -item[1]["default"]):
-        ratios.append((graph["default"], graph["benchmark"]))
-        row = steps[name]
-        lines.append([
-            NETWORKS[name],
-            *(f"{ratio:.3f}" for ratio in ratios[-1]),
-            f"{row['peak_mib']['verified'] / row['peak_mib']['default']:.3f}",
-            *(f"{sum(row['first_steps_s'][mode]):.1f}" for mode in ("default", "verified", "benchmark")),
-        ])  # fmt: skip
-    means = [f"{geometric_mean(column):.3f}" for column in zip(*ratios, strict=True)]
-    header = (
-        "network",
-        "default",
-        "benchmark mode",
-        "memory",
-        "first steps, s: default",
-        "`enabled()`",
-        "benchmark mode",
+    """Return the table of whole training steps."""
+    digits = (3, 3, 3, 1, 1, 1)
+    lines = (
+        [name, *(f"{value:.{places}f}" for value, places in zip(row, digits, strict=True))]
+        for name, row in _timed_steps().items()
     )
-    return table(header, [*lines, ["geometric mean", *means, "", "", "", ""]])
+    return table(("network", *STEP_COLUMNS), lines)
+
+
+def training_gains(found: Published) -> str:
+    """Return what the training steps gain in the mean and at the ends."""
+    steps = _timed_steps()
+    lines = []
+    for at, what in enumerate(("PyTorch's default", "its benchmark mode", "memory")):
+        values = {name: row[at] for name, row in steps.items()}
+        low, high = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
+        mean = geometric_mean(values.values())
+        lines.append([what, f"{mean:.3f}", f"{values[low]:.3f} ({low})", f"{values[high]:.3f} ({high})"])
+    return table(("beside", "geometric mean", "lowest", "highest"), lines)
 
 
 def drift(found: Published) -> str:
@@ -292,6 +305,7 @@ BLOCKS: dict[str, Callable[[Published], str]] = {
     "picks that ship": picks,
     "timed layers": timed_layers,
     "training steps": training_steps,
+    "training gains": training_gains,
     "drift": drift,
 }
 """The blocks by the names in their marks."""

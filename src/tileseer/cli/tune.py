@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problems", required=True, type=Path, metavar="FILE", help=meaning)
     parser.add_argument("--variant", choices=VARIANTS, help="only this direction (default: all of the model)")
     parser.add_argument("--dtype", "--datatype", dest="dtype", choices=DTYPES, help="only this data type")
-    meaning = "candidates of a short list; what runs without timing is one more, always where a library chooses (default: 3)"
+    meaning = "candidates of a short list, beside what runs without timing (default: 3)"
     parser.add_argument("--top", type=options.positive, default=3, help=meaning)
     minutes = options.number(float, lambda value: 0 < value < math.inf, "positive number")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="begin no problem after this time")

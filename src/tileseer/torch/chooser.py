@@ -34,7 +34,7 @@ SHAPES_KEPT = 4096
 class Chooser:
     """The choices of one model for all shapes and devices of this process.
 
-    ``verify``: PyTorch's own choice, cuDNN's first plan and so many others, the model's best, are timed, and the fastest
+    ``verify``: PyTorch's own choice, cuDNN's first plan and the model's so many best others are timed, and the fastest
     stays; 0: the model alone decides. ``extension`` is what ``extension.load`` returns.
     """
 
