@@ -127,10 +127,10 @@ class Features:
 
 def _operation(problems: pd.DataFrame) -> Operation:
     """Return the direction and data type of problems; ``UserError`` where there are several."""
-    kinds = problems[["variant", "dtype"]].drop_duplicates()
+    kinds = sorted({*zip(problems["variant"], problems["dtype"], strict=True)})
     if len(kinds) != 1:
-        raise UserError(f"features: one variant and dtype at a time, not {kinds.to_numpy().tolist()}; split the table")
-    return Operation(*kinds.iloc[0])
+        raise UserError(f"features: one variant and dtype at a time, not {kinds}; split the table")
+    return Operation(*kinds[0])
 
 
 def _as(columns: Columns, dtype: type[np.floating]) -> Mapping[str, np.ndarray]:
