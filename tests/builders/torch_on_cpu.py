@@ -25,7 +25,8 @@ class Selector:
 
     def shortlist(self, problem, count, offered, library):
         kernels = [name for name in self.kernels if f"_{problem.ndim}d_" in name and name.rpartition("_")[2] in offered]
-        return [{"kernel": kernel, "rank": rank} for rank, kernel in enumerate(kernels, 1)]
+        others = [name for name in kernels if not name.endswith(f"_{offered[0]}")][:count]
+        return [{"kernel": name} for name in kernels if name in others or name.endswith(f"_{offered[0]}")]
 
     def choose(self, problem, offered, library):
         return next(row for row, name in enumerate(self.kernels) if name.endswith(f"_{problem.ndim}d_eng1"))
