@@ -234,6 +234,7 @@ def timed_layers(found: Published) -> str:
 
 
 STEP_COLUMNS = ("default", "benchmark mode", "memory", "first steps, s: default", "`enabled()`", "benchmark mode")
+"""What is said of a training step: two ratios of time, one of memory, and the seconds of the first three steps."""
 
 
 def _timed_steps() -> dict[str, tuple[float, ...]]:

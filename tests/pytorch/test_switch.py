@@ -92,15 +92,24 @@ def test_many_layers_of_one_shape_are_one_call_of_a_step(enabled, compiled, imag
             assert compiled.counts() == (3, planned)
 
 
-def test_the_first_plan_is_timed_beside_the_best_others(enabled, compiled, image, layer, offer, monkeypatch):
-    offer("eng1", "eng0", "eng2")  # the model prefers engine 1, then 2
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        (("eng1", "eng0", "eng2"), ["", "eng1", "eng2"]),  # the model prefers engine 1, then 2
+        (("eng7", "eng0", "eng1", "eng2"), ["", "eng7", "eng1"]),  # and does not know engine 7
+    ],
+)
+def test_the_first_plan_is_timed_beside_the_best_others(
+    enabled, compiled, image, layer, offer, monkeypatch, offered, expected
+):
+    offer(*offered)
     timed = []
     monkeypatch.setattr(chooser_module, "fastest_in_turns", lambda call, names, device: timed.append(names) or "")
     module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
     with enabled(verify=1), torch.no_grad():
         for _ in range(3):
             module(x)
-    assert timed == [["", "eng1", "eng2"]]
+    assert timed == [expected]
 
 
 def test_a_new_size_at_each_step_chooses_nothing(enabled, compiled, image, layer, monkeypatch):

@@ -100,7 +100,9 @@ class Chooser:
         # As if the library offered these alone: the model orders them whatever version they are of.
         rows = selector.shortlist(problem, self.verify, known, str(selector.library)) if known else []
         picks = [row["kernel"].partition(f"_{problem.ndim}d_")[2] for row in rows]
-        names = [name for name in dict.fromkeys([*offered[:1], *picks]) if self._is_right(call, name)]
+        # A first plan that the model does not know is none of its list.
+        listed = [*dict.fromkeys([*offered[:1], *picks])][: 1 + self.verify]
+        names = [name for name in listed if self._is_right(call, name)]
         device = torch.device(self.device_type, max(0, call.device))
         return fastest_in_turns(call, [PYTORCH, *names], device) if names else PYTORCH
 
