@@ -57,6 +57,12 @@ def test_comments_and_docstrings_are_no_code(digest, text):
     assert digest(a="X = 1", b="Y = 2") == digest(a=text, b="Y = 2")
 
 
+def test_a_pattern_that_matches_nothing_is_no_code(digest):
+    digest(a="X = 1")
+    with pytest.raises(ValueError, match="no module matches 'tileseer/moved'"):
+        code_digest.digest_of_code("tileseer", "tileseer/moved")
+
+
 def test_other_syntax_and_exchanged_modules_are_other_code(digest):
     assert len({digest(a=a, b=b) for a, b in (("X = 1", "Y = 2"), ("X = 3", "Y = 2"), ("Y = 2", "X = 1"))}) == 3
 

@@ -10,7 +10,7 @@ from tileseer.kernels.ck_tile import api
 from tileseer.kernels.ck_tile.kernel import parse
 from tileseer.kernels.ck_tile.rules import RULES
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
-from tileseer.kernels.rules import broken_rules
+from tileseer.kernels.rules import Rule, broken_rules
 from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +20,12 @@ SWEEP = ROOT / "config/rule_sets/sweep.yaml"
 
 def enumerated(arch, operation, ndims=(2,), rules=None):
     return (rules or CkTileSweep.read_file(SWEEP)).enumerate(SPECS, arch, Operation.parse(operation), list(ndims))
+
+
+@pytest.mark.parametrize("reads", [(), ("arch", "split"), ("arch", "problem"), ("kernels",)])
+def test_a_rule_that_nobody_would_ask_is_refused_where_it_is_written(reads):
+    with pytest.raises(ValueError, match="the rule never_asked reads"):
+        Rule("never_asked", "", reads, lambda *parts: True)
 
 
 @pytest.mark.parametrize(

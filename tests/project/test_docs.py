@@ -1,5 +1,6 @@
 """The documentation says what the code says: fields, columns, names, links, files and make targets."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tileseer.serve.evaluation import Evaluation
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src/tileseer"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -145,6 +147,23 @@ def test_pages_that_the_code_names_exist():
     named = {page for path in files for page in re.findall(r"docs/[a-zA-Z/-]+\.md", path.read_text())}
     assert len(named) > 10
     assert not {page for page in named if not (ROOT / page).is_file()}
+
+
+def docstrings(path):
+    """Return the texts of a module that are statements."""
+    statements = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Expr)]
+    return [node.value for node in statements if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def test_files_that_docstrings_name_exist():
+    starts = "|".join(
+        [folder.strip("./") for folder in TOP] + [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    )
+    paths = re.compile(rf"(?<![\w/.])(?:{starts})/[\w./-]*\.\w+")
+    texts = [text for folder in TOP for path in ROOT.glob(f"{folder}**/*.py") for text in docstrings(path)]
+    named = {path for text in texts for path in paths.findall(text)}
+    assert len(named) > 10
+    assert not {path for path in named if not (ROOT / path).exists() and not (PACKAGE / path).exists()}
 
 
 def test_schemas_and_generated_pages_are_those_of_the_code():

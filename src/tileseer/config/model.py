@@ -34,8 +34,8 @@ class TrainingParameters(Section):
     """Trees of the published model."""
     cv_estimators: int = Field(100, ge=1)
     """Trees of the models of cross-validation; fewer keep them cheap, and their numbers pessimistic."""
-    num_leaves: int = Field(63, ge=2, le=64)
-    """Most leaves of a tree; a selection has a bit for each. Few rows: a leaf for 400 of them, but at least 15."""
+    num_leaves: int = Field(63, ge=2)
+    """Most leaves of a tree. Few rows: a leaf for 400 of them, but at least 15."""
     learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
     """Shrinkage of each tree."""
     min_child_samples: int = Field(20, ge=1)

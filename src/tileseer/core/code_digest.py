@@ -30,7 +30,9 @@ ROOMS = (
     "core", "config", "problems", "gpus", "kernels", "compile", "measure", "dataset", "learn", "serve", "report"
 )  # fmt: skip
 """Each room imports only rooms before it; import-linter checks this (``pyproject.toml``)."""
-FEATURES = ("kernels/features", "kernels/reference_features.py", "kernels/*/features.py")
+FEATURES = (
+    "tileseer/kernels/features", "tileseer/kernels/reference_features.py", "tileseer/kernels/*/features.py",
+)  # fmt: skip
 """They stand beside their library; only learning and what follows reads them, so another feature measures nothing."""
 COMPILING = ("compile", "ck", "cutlass")
 STAGES = {
@@ -67,7 +69,7 @@ PACKAGES = {
 def code_of_stage(stage: str) -> str:
     """Return the digest of the code of a stage."""
     rooms = ROOMS[: ROOMS.index(STAGES[stage].room) + 1]
-    features = {file for pattern in FEATURES for path in PACKAGE.glob(pattern) for file in _python_files(path)}
+    features = {file for pattern in FEATURES for file in _files_of(pattern)}
     folders = [*(PACKAGE / room for room in rooms), *(PACKAGE.parent / name for name in STAGES[stage].beside)]
     files = {file for folder in folders for file in _python_files(folder)}
     if "learn" not in rooms:
@@ -79,9 +81,20 @@ def code_of_stage(stage: str) -> str:
 
 @cache
 def digest_of_code(*patterns: str) -> str:
-    """Return the digest of modules and folders of ours, such as ``tileseer/kernels/*/cost.py``: all that they hold."""
-    paths = {path for pattern in patterns for path in PACKAGE.parent.glob(pattern)}
-    return _digest_of_files({file for path in paths for file in _python_files(path)})
+    """Return the digest of modules and folders of ours, such as ``tileseer/kernels/*/cost.py``: all that they hold.
+
+    ``ValueError`` for a pattern that matches no module: identities of measurements rest on these texts, and a module
+    that was moved would count no longer.
+    """
+    return _digest_of_files({file for pattern in patterns for file in _files_of(pattern)})
+
+
+def _files_of(pattern: str) -> set[Path]:
+    """Return the modules that a pattern below the folder of the packages matches, at least one."""
+    files = {file for path in PACKAGE.parent.glob(pattern) for file in _python_files(path)}
+    if not files:
+        raise ValueError(f"no module matches {pattern!r}")
+    return files
 
 
 def _python_files(path: Path) -> list[Path]:

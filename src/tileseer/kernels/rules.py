@@ -30,6 +30,11 @@ Columns = Mapping[str, np.ndarray]
 Parts = Mapping[str, Any]
 """What rules read by the names of ``Rule.reads``: columns, and of ``split`` the values of split-K themselves."""
 
+OF_KERNELS = frozenset({"arch", "kernel"})
+"""What rules can read where kernels are enumerated."""
+OF_PAIRS = frozenset({"kernel", "problem", "split"})
+"""What rules can read where a kernel with its split-K meets a problem."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -39,9 +44,17 @@ class Rule:
     reason: str
     """May name columns of the kernel or the arch in braces, if the rule reads nothing else: ``{tile_m}``."""
     reads: tuple[str, ...]
-    """Some of ``arch``, ``kernel``, ``problem`` and ``split``."""
+    """Some of ``OF_KERNELS``, or some of ``OF_PAIRS``."""
     holds: Callable[..., np.ndarray]
     """What is read, in that order, to bool: [Q] of Q kernels; [P, Q] if it reads problems, [P, 1] to kernels [1, Q]."""
+
+    def __post_init__(self) -> None:
+        """Refuse a rule that nobody would ask."""
+        if not self.reads or not any(parts.issuperset(self.reads) for parts in (OF_KERNELS, OF_PAIRS)):
+            raise ValueError(
+                f"the rule {self.name} reads {self.reads}; rules read some of {sorted(OF_KERNELS)} where kernels are "
+                f"enumerated, or some of {sorted(OF_PAIRS)} where a kernel meets a problem"
+            )
 
     def check(self, parts: Parts) -> Any:
         """Return whether the rule holds, of the parts that it reads."""
@@ -92,7 +105,7 @@ class Rules:
     @cached_property
     def legality(self) -> tuple[Rule, ...]:
         """The rules of arch and kernel alone: a kernel that breaks one is not enumerated."""
-        return tuple(rule for rule in self.every if {"arch", "kernel"}.issuperset(rule.reads))
+        return tuple(rule for rule in self.every if OF_KERNELS.issuperset(rule.reads))
 
     def parts(self, kernels: Sequence[Kernel], arch: str, specs: ArchSpecs) -> dict[str, dict[str, np.ndarray]]:
         """Return what the rules of arch and kernel read of Q kernels of one class, [Q] each."""
@@ -107,7 +120,7 @@ class Rules:
         kernel = self.read_of_kernels(candidates, hardware.wave_size if hardware else 64)
         split = candidates["split_k"].to_numpy(np.int64)
         refused = np.zeros(len(candidates), np.uint8)
-        for number, rule in self._numbered({"kernel", "split"}):
+        for number, rule in self._numbered(frozenset({"kernel", "split"})):
             refused[~rule.check({"kernel": kernel, "split": split}) & (refused == 0)] = number
         table = pd.DataFrame({name: kernel[name] for name in self.told_apart}, index=candidates.index)
         table["signature"], table["refused"] = signatures(candidates), refused
@@ -123,7 +136,7 @@ class Rules:
     def of_problems(self, problem: Columns, kernel: Columns) -> Iterator[tuple[int, Any]]:
         """Yield the number of each rule that reads the problem, and what it says of classes of kernels."""
         parts = {"kernel": kernel, "problem": problem, "split": kernel.get("split_k")}
-        for number, rule in self._numbered({"kernel", "problem", "split"}):
+        for number, rule in self._numbered(OF_PAIRS):
             if "problem" in rule.reads:
                 yield number, rule.check(parts)
 
@@ -142,7 +155,7 @@ class Rules:
         kernel, classes = self.kernel_classes(candidates, hardware)
         return self.verdicts(self.problem_columns(problems, variant), kernel), classes
 
-    def _numbered(self, parts: set[str]) -> Iterator[tuple[int, Rule]]:
+    def _numbered(self, parts: frozenset[str]) -> Iterator[tuple[int, Rule]]:
         """Yield the rules that read nothing but ``parts``, with their verdicts."""
         return ((number, rule) for number, rule in enumerate(self.every, 1) if parts.issuperset(rule.reads))
 
