@@ -14,14 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from amdgpu_emulator import decoder
-from tileseer.compile import registry
-from tileseer.compile import source_trees as trees
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.libraries import Libraries
-from tileseer.config.benchmark import Timing
-from tileseer.config.compile import CkSettings
-from tileseer.kernels.ck_tile.emit import CkTileEmitter
-from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.build import registration
+from tileseer.build import source_trees as trees
+from tileseer.build.base import CompileUnit
+from tileseer.build.modules import Libraries
+from tileseer.facts.benchmark import Timing
+from tileseer.facts.compile import CkSettings
+from tileseer.libraries.ck_tile.emit import CkTileEmitter
+from tileseer.libraries.ck_tile.kernel import parse
 from tileseer.measure.emulated_kernels import chosen_problems, supported_problems
 from tileseer.measure.emulated_problems import TinyProblem, tiny_problems
 from tileseer.measure.harness import abi
@@ -40,7 +40,7 @@ KERNELS = [
 def built(arch: str, names: list[str]) -> tuple[bytes, bytes]:
     """Driver of the emulated GPU and module of some kernels."""
     settings = {"compile": {"toolchain": "hipcc"}, "ck": {}, "cache": {}}
-    libraries = Libraries(*registry.builder_parts(settings, arch, NATIVE))
+    libraries = Libraries(*registration.builder_parts(settings, arch, NATIVE))
     emitter = CkTileEmitter(TEMPLATES, API, trees.ck_level(CkSettings(root=None), API, compiles=True))
     kernels = [parse(name) for name in names]
     units = [CompileUnit(kernel, arch, emitter.header(kernel, arch).encode()) for kernel in kernels]

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.config.model import ModelSettings
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.hardware import read_hardware
+from tileseer.data.dataset import Dataset
+from tileseer.facts.hardware import read_hardware
+from tileseer.facts.model import ModelSettings
 from tileseer.learn import own_choice, ranking
 from tileseer.learn.cross_validation import Prepared
 from tileseer.learn.features import Features

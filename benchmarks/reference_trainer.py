@@ -15,9 +15,9 @@ from typing import Any
 import lightgbm
 import numpy as np
 
-from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import reports_user_errors
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn import efficiency, ranking, trees
 from tileseer.learn.features import Features
 from tileseer.learn.model import Model, spec_of

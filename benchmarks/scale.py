@@ -27,7 +27,7 @@ import pyarrow as pa
 import vl_convert
 import yaml
 
-from tileseer.compile import build
+from tileseer.build import build
 from tileseer.core import parquet
 from tileseer.measure import journal, receipt, support_table
 from tileseer.measure.device import STATUSES

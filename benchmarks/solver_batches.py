@@ -2,8 +2,8 @@
 """How much a layer's fastest solver loses at more or fewer times its batch, in recordings of MIOpen's solvers.
 
 A GPU with half the compute units stands to a layer about as the whole one to twice its batch: from this follows what
-models of a sibling cost at most (``kernels/miopen/library.py``). Single timings are noisy, and only the fastest solver
-of each algorithm is recorded: picks without a time do not count.
+models of a sibling cost at most (``libraries/miopen/library.py``). Single timings are noisy, and only the fastest
+solver of each algorithm is recorded: picks without a time do not count.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.problems.problem import DIMS
 
 LAYER = [name for name in DIMS if name != "N"]

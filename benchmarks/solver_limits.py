@@ -17,9 +17,9 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 
-from tileseer.config.model import TrainingParameters
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.hardware import Hardware, read_hardware
+from tileseer.data.dataset import Dataset
+from tileseer.facts.hardware import Hardware, read_hardware
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn.boosting import Boosting
 from tileseer.learn.cross_validation import LAYER_FOLDS, deal
 from tileseer.learn.features import Features

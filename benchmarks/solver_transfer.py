@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from solvers import efficiency_of, fitted, label_of, matrix, table, weight_of
 
-from tileseer.gpus.hardware import read_hardware
+from tileseer.facts.hardware import read_hardware
 from tileseer.learn import efficiency
 from tileseer.problems.problem import DIMS
 

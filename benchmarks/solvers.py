@@ -8,10 +8,10 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.miopen.features import MIOPEN_FEATURES
-from tileseer.kernels.miopen.solvers import facts_of
+from tileseer.facts.hardware import Hardware
 from tileseer.learn.boosting import LEAST_EFFICIENCY, WEIGHT_POWER
+from tileseer.libraries.miopen.features import MIOPEN_FEATURES
+from tileseer.libraries.miopen.solvers import facts_of
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
 

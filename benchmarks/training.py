@@ -16,9 +16,9 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tileseer.config.model import TrainingParameters
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus import hardware
+from tileseer.data.dataset import Dataset
+from tileseer.facts import hardware
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn import efficiency, model_files, ranking
 from tileseer.learn.features import Features, feature_set
 from tileseer.learn.learner import Recipe

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from tileseer.config.operations import VARIANTS
 from tileseer.core.documents import read_document
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
+from tileseer.facts.operations import VARIANTS
 from tileseer.problems.problem_table import read_uses
 from tileseer.serve.evaluation import Evaluation, best_us
 

@@ -25,26 +25,26 @@ from itertools import combinations, groupby, product
 from pathlib import Path
 from typing import Any
 
-from tileseer.compile import build, compiler
-from tileseer.compile import source_trees as trees
-from tileseer.compile.base import CompileResult, CompileUnit, Resources
-from tileseer.compile.hipcc import DEVICE_PASS, HipccToolchain, device_files
-from tileseer.compile.machine_code import KernelCode
-from tileseer.config.compile import CkSettings, CompileSettings
-from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.build import build, compiler
+from tileseer.build import source_trees as trees
+from tileseer.build.base import CompileResult, CompileUnit, Resources
+from tileseer.build.hipcc import DEVICE_PASS, HipccToolchain, device_files
+from tileseer.build.machine_code import KernelCode
 from tileseer.core import content_hash, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.gpus import hardware
-from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.ck_tile import api as ck_api
-from tileseer.kernels.ck_tile.api import OWN_VECTORS, Lack, field_word
-from tileseer.kernels.ck_tile.emit import CkTileEmitter
-from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.kernels.ck_tile.sweep import CkTileSweep
-from tileseer.kernels.ck_tile.upstream import named
-from tileseer.kernels.ck_tile.upstream.request import NDIMS
+from tileseer.facts import hardware
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.compile import CkSettings, CompileSettings
+from tileseer.facts.operations import DTYPES, VARIANTS
+from tileseer.libraries.ck_tile import api as ck_api
+from tileseer.libraries.ck_tile.api import OWN_VECTORS, Lack, field_word
+from tileseer.libraries.ck_tile.emit import CkTileEmitter
+from tileseer.libraries.ck_tile.kernel import KernelConfig
+from tileseer.libraries.ck_tile.sweep import CkTileSweep
+from tileseer.libraries.ck_tile.upstream import named
+from tileseer.libraries.ck_tile.upstream.request import NDIMS
 from tileseer.problems.operation import Operation
 
 API, RULE_SETS = Path("config/ck_api.yaml"), Path("config/rule_sets")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tileseer.config.config import Config
+from tileseer.facts.config import Config
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "config/schema/config.schema.json"

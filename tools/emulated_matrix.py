@@ -19,16 +19,16 @@ from pathlib import Path
 from statistics import median
 
 from compile_matrix import API, ARCHS, POOLS, Case, Pools
-from tileseer.compile import registry
-from tileseer.compile import source_trees as trees
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.libraries import Libraries
-from tileseer.config.compile import CkSettings
-from tileseer.config.operations import VARIANTS
+from tileseer.build import registration
+from tileseer.build import source_trees as trees
+from tileseer.build.base import CompileUnit
+from tileseer.build.modules import Libraries
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import reports_user_errors
-from tileseer.gpus import hardware
-from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.facts import hardware
+from tileseer.facts.compile import CkSettings
+from tileseer.facts.operations import VARIANTS
+from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 
 NATIVE, KEPT = Path("workflow/native"), "docs/generated/emulated-{level}.tsv"
@@ -102,7 +102,7 @@ def cost(case: Case) -> float:
 def execute(arch: str, kernels: list[KernelConfig], pools: Pools) -> list[KernelVerdict]:
     """One verdict per kernel; those that do not compile together are compiled alone."""
     settings: dict[str, dict[str, object]] = {"compile": {"toolchain": "hipcc", "batch": ROUND}, "ck": {}, "cache": {}}
-    libraries = Libraries(*registry.builder_parts(settings, arch, NATIVE))
+    libraries = Libraries(*registration.builder_parts(settings, arch, NATIVE))
     units = [CompileUnit(one, arch, pools.emitter.header(one, arch).encode()) for one in kernels]
     return Emulation(libraries, hardware.product_of_arch("config/hardware.yaml", arch)).build_and_execute(units)
 

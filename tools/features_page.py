@@ -9,7 +9,7 @@ HEAD = """# Features
 
 Written by `make schema`. [Learning](../internals/learning.md#what-a-model-learns) says when each set is used. A feature
 is in the table of the first set that has it. The 97 features of `reference` are those of Composable Kernel's predictor:
-`src/tileseer/kernels/reference_features.py`.
+`src/tileseer/libraries/reference_features.py`.
 """
 
 

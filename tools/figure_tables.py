@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from tileseer.config.operations import VARIANTS
 from tileseer.core import documents
 from tileseer.core.documents import Document
+from tileseer.facts.operations import VARIANTS
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.model_page import figures_of
 from tileseer.serve.verdict import verdict_of

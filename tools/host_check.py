@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.compile import compiler, machine_code, reading
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.compiler import Builder
+from tileseer.build import compiler, machine_code, reading
+from tileseer.build.base import CompileUnit
+from tileseer.build.compiler import Builder
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
-from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.problems.problem import Problem
 
 HOST_PASS = (

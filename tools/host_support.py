@@ -11,23 +11,23 @@ import numpy as np
 import pandas as pd
 
 from host_check import HostChecks, HostCompiler, numbers, silence
-from tileseer.compile import compiler
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.source_trees import HeaderTree
-from tileseer.config.compile import CompileSettings
+from tileseer.build import compiler
+from tileseer.build.base import CompileUnit
+from tileseer.build.source_trees import HeaderTree
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import reports_user_errors
 from tileseer.core.tables import StrictModel, read_yaml_table
-from tileseer.gpus import hardware
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.ck_tile import api as ck_api
-from tileseer.kernels.ck_tile import kernel
-from tileseer.kernels.ck_tile.emit import CkTileEmitter
-from tileseer.kernels.ck_tile.kernel import KernelConfig, parse
-from tileseer.kernels.ck_tile.rules import RULES
-from tileseer.kernels.libraries import check_support, tree_of_toolchain
+from tileseer.facts import hardware
+from tileseer.facts.compile import CompileSettings
+from tileseer.facts.hardware import Hardware
 from tileseer.learn.features import Features
+from tileseer.libraries.ck_tile import api as ck_api
+from tileseer.libraries.ck_tile import kernel
+from tileseer.libraries.ck_tile.emit import CkTileEmitter
+from tileseer.libraries.ck_tile.kernel import KernelConfig, parse
+from tileseer.libraries.ck_tile.rules import RULES
+from tileseer.libraries.registry import check_support, tree_of_toolchain
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation

@@ -7,8 +7,8 @@ import argparse
 from pathlib import Path
 
 from tileseer.core.errors import reports_user_errors
-from tileseer.dataset import find_db, solver_recording
-from tileseer.dataset.provenance import Taken
+from tileseer.data import find_db, solver_recording
+from tileseer.data.provenance import Taken
 
 ARCH, DEVICE = "gfx942_miopen", "gfx942_mi300x"
 SOURCE = (

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tileseer.dataset.provenance import Recording
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.data.provenance import Recording
+from tileseer.facts.hardware import Hardware
 from tileseer.learn.model_files import Index
 from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest
+from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.measure.receipt import Receipt
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.provenance import Provenance

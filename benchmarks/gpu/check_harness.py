@@ -13,9 +13,9 @@ import argparse
 import time
 from pathlib import Path
 
-from tileseer.compile import native
-from tileseer.config.benchmark import Timing
+from tileseer.build import native
 from tileseer.core.errors import reports_user_errors
+from tileseer.facts.benchmark import Timing
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options
 from tileseer.measure.harness.telemetry import boards
 

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from tileseer.config.operations import VARIANTS
+from tileseer.facts.operations import VARIANTS
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.torch import extension
 from tileseer.torch.chooser import Chooser

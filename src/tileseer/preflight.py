@@ -12,23 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tileseer.compile import registry, source_trees
-from tileseer.compile.compiler import find_compiler
-from tileseer.config.compile import SECTIONS_OF_LIBRARIES
-from tileseer.config.config import Config
-from tileseer.config.operations import OPERATIONS, RULE_SETS
+from tileseer.build import registration, source_trees
+from tileseer.build.compiler import find_compiler
 from tileseer.core.errors import UserError, shown
-from tileseer.dataset import recordings
-from tileseer.dataset.tables import check_recording
-from tileseer.gpus.arch import ArchSpecs
-from tileseer.gpus.hardware import Hardware, hardware_of_arch, read_products
-from tileseer.kernels import rule_sets
-from tileseer.kernels.ck_tile.flags import check_flags
-from tileseer.kernels.costs.coefficients import load_coefficients
-from tileseer.kernels.enumeration import parse_kernel_filter
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.data import recordings
+from tileseer.data.tables import check_recording
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.compile import SECTIONS_OF_LIBRARIES
+from tileseer.facts.config import Config
+from tileseer.facts.hardware import Hardware, hardware_of_arch, read_products
+from tileseer.facts.operations import OPERATIONS, RULE_SETS
 from tileseer.learn.features import feature_set
 from tileseer.learn.learner import class_of
+from tileseer.libraries import rule_sets
+from tileseer.libraries.ck_tile.flags import check_flags
+from tileseer.libraries.costs.coefficients import load_coefficients
+from tileseer.libraries.enumeration import parse_kernel_filter
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import refuse_unless_emulated
 from tileseer.measure.harness.telemetry import refuse_other_gpus
 from tileseer.problems import training_set
@@ -169,7 +169,7 @@ def _check_device(settings: Config) -> None:
             f"{arch} has; set it to cuda, or give the recording of the arch under replays"
         )
     if toolchain != "none" and not library.offered:
-        registry.refuse_other_toolchain(settings.compile, arch)
+        registration.refuse_other_toolchain(settings.compile, arch)
     refuse_other_gpus(device, arch)
 
 
@@ -190,7 +190,7 @@ def _check_toolchain(faults: _Faults, settings: Config, ck_api: Path) -> None:
     if compiles:
         # Each on its own, then what rules need of both.
         faults.first(partial(find_compiler, requested))
-        faults.first(partial(registry.fingerprint, requested, roots))
+        faults.first(partial(registration.fingerprint, requested, roots))
     faults.first(partial(source_trees.ck_level, settings.ck, ck_api, compiles=requested.toolchain == "hipcc"))
     if device in TOOLCHAIN_OF_DEVICE and not compiles:
-        faults.first(partial(registry.driver_compiler, requested))
+        faults.first(partial(registration.driver_compiler, requested))

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from learning_samples import CONFIG, measured
 
-from tileseer.dataset.provenance import Recording
-from tileseer.dataset.tables import KERNELS, PAIRS, TABLES, read_recording, read_tables, write_tables
-from tileseer.kernels.candidates import RESOURCES
+from tileseer.data.provenance import Recording
+from tileseer.data.tables import KERNELS, PAIRS, TABLES, read_recording, read_tables, write_tables
+from tileseer.libraries.candidates import RESOURCES
 from tileseer.measure.device import STATUSES
 from tileseer.problems import problem_table
 from tileseer.problems.implicit_gemm import implicit_gemm

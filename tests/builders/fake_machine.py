@@ -8,16 +8,16 @@ import fake_hipcc
 import fake_nvcc
 from kernel_samples import a_kernel
 
-from tileseer.compile import compiler, reading
-from tileseer.compile import source_trees as trees
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.hipcc import HipccToolchain
-from tileseer.compile.libraries import Libraries
-from tileseer.compile.nvcc import NvccToolchain
-from tileseer.config.compile import CompileSettings
+from tileseer.build import compiler, reading
+from tileseer.build import source_trees as trees
+from tileseer.build.base import CompileUnit
+from tileseer.build.hipcc import HipccToolchain
+from tileseer.build.modules import Libraries
+from tileseer.build.nvcc import NvccToolchain
 from tileseer.core.cache import Cache
-from tileseer.gpus import hardware
-from tileseer.kernels.cutlass.kernel import CutlassKernel
+from tileseer.facts import hardware
+from tileseer.facts.compile import CompileSettings
+from tileseer.libraries.cutlass.kernel import CutlassKernel
 
 ROOT = Path(__file__).parents[2]
 MI355X, H200 = (hardware.read_hardware(ROOT / "config/hardware.yaml", name) for name in ("gfx950_mi355x", "sm_90_h200"))

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tileseer.compile import native
+from tileseer.build import native
 from tileseer.measure.session import Session
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
 """A kernel to vary in tests: legal on every CDNA target."""
 
-from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.libraries.ck_tile.kernel import KernelConfig
 
 
 def a_kernel(**changes):

@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tileseer.config.model import TrainingParameters
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus import hardware
-from tileseer.kernels import candidates as candidate_tables
-from tileseer.kernels.ck_tile import kernel, resources
-from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.kernels.costs.coefficients import load_coefficients
+from tileseer.data.dataset import Dataset
+from tileseer.facts import hardware
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn import training
 from tileseer.learn.cross_validation import Prepared
 from tileseer.learn.features import Features
 from tileseer.learn.learner import Recipe
 from tileseer.learn.prior import prior_of
 from tileseer.learn.rows import training_pairs
+from tileseer.libraries import candidates as candidate_tables
+from tileseer.libraries.ck_tile import kernel, resources
+from tileseer.libraries.ck_tile.kernel import KernelConfig
+from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import problem

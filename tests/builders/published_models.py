@@ -7,8 +7,8 @@ import learning_samples as samples
 import pandas as pd
 
 from tileseer.core import documents
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus import hardware
+from tileseer.data.dataset import Dataset
+from tileseer.facts import hardware
 from tileseer.learn import model_files
 from tileseer.learn.evidence import NOWHERE
 from tileseer.learn.model import Model

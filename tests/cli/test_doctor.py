@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tileseer.build import compiler
 from tileseer.cli import doctor
 from tileseer.cli.main import main
-from tileseer.compile import compiler
-from tileseer.config.benchmark import BenchmarkSettings
-from tileseer.config.compile import CkSettings, CompileSettings, CutlassSettings
-from tileseer.config.config import Config
+from tileseer.facts.benchmark import BenchmarkSettings
+from tileseer.facts.compile import CkSettings, CompileSettings, CutlassSettings
+from tileseer.facts.config import Config
 from tileseer.measure.harness import telemetry
 from tileseer.measure.harness.telemetry import VARIABLES, Board
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tileseer.config.config import Config
 from tileseer.core import code_digest
+from tileseer.facts.config import Config
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.stem for path in (ROOT / "workflow/scripts").glob("*.py"))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
 from tileseer.core.row_filter import parse_filter, vocabulary
-from tileseer.kernels.ck_tile.kernel import PIPELINES, KernelConfig
+from tileseer.libraries.ck_tile.kernel import PIPELINES, KernelConfig
 
 FIELDS = vocabulary(KernelConfig, KernelConfig.choices)
 ROW = asdict(

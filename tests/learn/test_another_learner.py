@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.kernels.cutlass.library import CUTLASS
-from tileseer.kernels.features.table import Feature
 from tileseer.learn.baselines import score_baselines
 from tileseer.learn.features import Features
 from tileseer.learn.learner import class_of
 from tileseer.learn.model import Model
 from tileseer.learn.ranking import rank_held_out
+from tileseer.libraries.cutlass.library import CUTLASS
+from tileseer.libraries.features.table import Feature
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.learn import features
 from tileseer.learn.features import Features
+from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 

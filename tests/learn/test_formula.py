@@ -6,8 +6,8 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tileseer.config.model import ModelSettings, TrainingParameters
 from tileseer.core.errors import UserError
+from tileseer.facts.model import ModelSettings, TrainingParameters
 from tileseer.learn import explain, ranking
 from tileseer.learn import training as stage
 from tileseer.learn.formula import Formula, FormulaPrior

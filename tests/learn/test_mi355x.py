@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from tileseer.core import parquet
-from tileseer.dataset.dataset import Dataset
-from tileseer.dataset.tables import read_recording
-from tileseer.gpus import hardware
-from tileseer.kernels.costs.coefficients import load_coefficients
-from tileseer.kernels.names import read_kernel_name
+from tileseer.data.dataset import Dataset
+from tileseer.data.tables import read_recording
+from tileseer.facts import hardware
 from tileseer.learn.formula import Formula, FormulaPrior
+from tileseer.libraries.costs.coefficients import load_coefficients
+from tileseer.libraries.names import read_kernel_name
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "config/recorded/gfx950_mi355x"

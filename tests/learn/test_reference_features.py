@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError
-from tileseer.kernels import candidates
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn import training as stage
 from tileseer.learn.features import Features
+from tileseer.libraries import candidates
 
 ENGINE = ("num_cus", "simds_per_cu", "shader_engines", "max_clock_mhz", "max_waves_per_cu", "wavefront_size",
           "lds_capacity", "l1_cache_kb", "l2_cache_kb", "l3_cache_kb", "num_xcd")  # fmt: skip

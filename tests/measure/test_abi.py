@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from host_library import COMPILER, ROOT, compiled
 
-from tileseer.compile import native
-from tileseer.config.benchmark import Timing
-from tileseer.config.operations import VARIANTS
+from tileseer.build import native
+from tileseer.facts.benchmark import Timing
+from tileseer.facts.operations import VARIANTS
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.supervisor import launch_options
 

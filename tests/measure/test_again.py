@@ -12,19 +12,19 @@ import pytest
 from host_library import ROOT, compiled
 from journals import as_lines
 
-from tileseer.compile import build as builds
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.none import NoToolchain
-from tileseer.config.benchmark import TIMINGS, Timing
+from tileseer.build import build as builds
+from tileseer.build.base import CompileUnit
+from tileseer.build.none import NoToolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset.assembly import ChunkFiles, write_dataset
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus import hardware
-from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.candidates import from_build
-from tileseer.kernels.ck_tile.sweep import CkTileSweep
-from tileseer.kernels.costs.coefficients import load_coefficients
+from tileseer.data.assembly import ChunkFiles, write_dataset
+from tileseer.data.dataset import Dataset
+from tileseer.facts import hardware
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.benchmark import TIMINGS, Timing
+from tileseer.libraries.candidates import from_build
+from tileseer.libraries.ck_tile.sweep import CkTileSweep
+from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.measure import journal, receipt, repeats, session, support_table
 from tileseer.measure.benchmark import ChunkTables, measure_chunk
 from tileseer.measure.harness.details import read_details

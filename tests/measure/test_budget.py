@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tileseer.config.benchmark import BenchmarkSettings
+from tileseer.facts.benchmark import BenchmarkSettings
 from tileseer.measure import batch
 
 

@@ -10,11 +10,11 @@ import pytest
 from host_library import ROOT
 from journals import journal_rows
 
-from tileseer.config.benchmark import TIMINGS, Timing
 from tileseer.core import parquet
-from tileseer.dataset.assembly import ChunkFiles, write_dataset
-from tileseer.dataset.dataset import Dataset
-from tileseer.kernels.cudnn.kernel import Plan
+from tileseer.data.assembly import ChunkFiles, write_dataset
+from tileseer.data.dataset import Dataset
+from tileseer.facts.benchmark import TIMINGS, Timing
+from tileseer.libraries.cudnn.kernel import Plan
 from tileseer.measure import journal, receipt, session
 from tileseer.measure.harness.cudnn_plans import plan_of_kernel
 from tileseer.measure.harness.details import read_details
@@ -129,7 +129,7 @@ def test_plans_become_a_measured_dataset_with_the_library_s_order(stages, capfd)
     run, folder = stages
     assert not run("plans")
     printed = capfd.readouterr().out
-    assert "left out 2 plans of engines that are not in kernels/cudnn/engines.py" in printed
+    assert "left out 2 plans of engines that are not in libraries/cudnn/engines.py" in printed
     assert "no plans for 1 problems" in printed and "(no engine takes this problem)" in printed
     support = parquet.read_table(folder / "support.parquet").to_pandas()
     ranks = support.groupby("problem_key", observed=True)["rank"].agg(["min", "max", "nunique", "count"])

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.libraries.ck_tile.kernel import parse
 from tileseer.measure.emulated_problems import GRIDS, REDUCTION_STEPS, SLICES, TALL, WIDE, tiny_problems
 from tileseer.measure.harness.supervisor import Request, Supervisor
 from tileseer.problems.problem import Problem

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tileseer.config.benchmark import TIMINGS, Timing
 from tileseer.core.errors import UserError
+from tileseer.facts.benchmark import TIMINGS, Timing
 from tileseer.measure.device import STATUSES
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.details import read_details

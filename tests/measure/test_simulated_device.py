@@ -11,12 +11,12 @@ import yaml
 
 from tileseer.core.errors import UserError
 from tileseer.core.places import PACKAGE
-from tileseer.gpus import hardware
-from tileseer.kernels.ck_tile import kernel, resources
-from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.kernels.ck_tile.rules import RULES
-from tileseer.kernels.costs.coefficients import load_coefficients
-from tileseer.kernels.libraries import check_support
+from tileseer.facts import hardware
+from tileseer.libraries.ck_tile import kernel, resources
+from tileseer.libraries.ck_tile.kernel import KernelConfig
+from tileseer.libraries.ck_tile.rules import RULES
+from tileseer.libraries.costs.coefficients import load_coefficients
+from tileseer.libraries.registry import check_support
 from tileseer.measure import device as base
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import CODE_OF_TIMES, SimulatedDevice

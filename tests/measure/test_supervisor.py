@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileseer.config.benchmark import Timing
 from tileseer.core.errors import UserError
 from tileseer.core.locks import hold_first_free
+from tileseer.facts.benchmark import Timing
 from tileseer.measure.harness import supervisor as supervisors
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, printable
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from kernel_samples import a_kernel
 
-from tileseer.compile import aliases, build
-from tileseer.compile.base import CompileUnit
+from tileseer.build import aliases, build
+from tileseer.build.base import CompileUnit
 from tileseer.core import bundle, parquet
 from tileseer.core.cache import Cache
-from tileseer.gpus import hardware
-from tileseer.kernels.ck_tile.emit import CkTileEmitter
-from tileseer.kernels.emitter import LACK
+from tileseer.facts import hardware
+from tileseer.libraries.ck_tile.emit import CkTileEmitter
+from tileseer.libraries.emitter import LACK
 from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
 from tileseer.measure.emulated_problems import GRIDS, tiny_problems

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tileseer import preflight
-from tileseer.config.config import check
 from tileseer.core.errors import UserError
+from tileseer.facts.config import check
 
 ROOT = Path(__file__).parents[2]
 TABLES = [Path("config", name) for name in ("rule_sets", "simulated_device.yaml", "ck_api.yaml")]

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from tileseer.cli import main
-from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.facts.operations import VARIANTS
 from tileseer.problems import driver_lines
 from tileseer.problems.problem import DIMS, Problem
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.facts.operations import VARIANTS
 from tileseer.problems import layers
 from tileseer.problems.problem import DIMS
 

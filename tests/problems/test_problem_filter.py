@@ -1,7 +1,7 @@
 import pytest
 
-from tileseer.config.inputs import ProblemsSettings
 from tileseer.core.errors import UserError
+from tileseer.facts.inputs import ProblemsSettings
 from tileseer.problems import training_set
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS

@@ -1,9 +1,9 @@
 import pytest
 import yaml
 
-from tileseer.config.inputs import ProblemsSettings
-from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.facts.inputs import ProblemsSettings
+from tileseer.facts.operations import VARIANTS
 from tileseer.problems import layers, problem_sets, problem_table
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS

@@ -7,12 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tileseer.config.inputs import ProblemsSettings
-from tileseer.config.operations import VARIANTS
-from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.candidates import with_fields
-from tileseer.kernels.libraries import check_support
-from tileseer.kernels.rule_sets import read_sweep
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.inputs import ProblemsSettings
+from tileseer.facts.operations import VARIANTS
+from tileseer.libraries.candidates import with_fields
+from tileseer.libraries.registry import check_support
+from tileseer.libraries.rule_sets import read_sweep
 from tileseer.problems import layers, training_set
 from tileseer.problems import problem as problem_tables
 from tileseer.problems.operation import Operation

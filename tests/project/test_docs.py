@@ -9,9 +9,9 @@ import pytest
 
 import generated
 from tileseer.core.errors import UserError
-from tileseer.dataset.tables import PAIRS
-from tileseer.kernels.ck_tile import kernel
-from tileseer.kernels.ck_tile.rules import RULES
+from tileseer.data.tables import PAIRS
+from tileseer.libraries.ck_tile import kernel
+from tileseer.libraries.ck_tile.rules import RULES
 from tileseer.measure import journal
 from tileseer.measure.device import STATUSES
 from tileseer.problems import problem_table

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/CONTRIBUTING.md"
 NUMBERED = re.compile(r"^\d\. `(?P<file>[\w./]+)`.*?^ +```\w+\n(?P<snippet>.*?)^ +```$", re.MULTILINE | re.DOTALL)
 PLACES = {
-    "src/tileseer/kernels/ck_tile/pipelines.py": r"(?ms)^(PIPELINE_FACTS.*?)(?=^}$)",
+    "src/tileseer/libraries/ck_tile/pipelines.py": r"(?ms)^(PIPELINE_FACTS.*?)(?=^}$)",
     "config/arch_specs.json": r"(\"pipelines\": \[\n)",
     "config/ck_api.yaml": r"(?m)(^pipelines:\n)",
     "config/simulated_device.yaml": r"(?m)(^aliases:[^\n]*\n)",
@@ -85,7 +85,7 @@ def test_a_new_pipeline_is_a_row_in_each_table(project):
     assert re.search(r"kBlockPerCu += 1;", text)
     explained = tileseer("explain", "config", header.stem, "--arch", "gfx950").stdout
     assert re.search(r"pass  is_built", explained)
-    load = "from tileseer.kernels.costs.coefficients import load_coefficients as f; f('config/simulated_device.yaml')"
+    load = "from tileseer.libraries.costs.coefficients import load_coefficients as f; f('config/simulated_device.yaml')"
     environment = os.environ | {"PYTHONPATH": str(folder / "src")}
     assert subprocess.run([sys.executable, "-c", load], cwd=folder, env=environment, check=False).returncode == 0
 

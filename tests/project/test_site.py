@@ -18,7 +18,7 @@ from snakemake.cli import get_argument_parser
 
 from tileseer.cli import main
 from tileseer.core.tables import validate_table
-from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.problems.problem import DIMS
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def test_the_site_has_every_page_every_module_and_every_command(site):
     for page in (ROOT / "docs").rglob("*.md"):
         name = page.relative_to(ROOT / "docs").with_suffix(".html")
         assert (site / name).is_file() or (site / name.with_name("index.html")).is_file(), page
-    assert "tileseer.kernels.ck_tile.kernel.KernelConfig" in (site / "reference/tileseer.kernels.html").read_text()
+    assert "tileseer.libraries.ck_tile.kernel.KernelConfig" in (site / "reference/tileseer.libraries.html").read_text()
     command_line = (site / "reference/command-line.html").read_text()
     assert all(f"tileseer {name}" in command_line for name in main.COMMANDS)
 

@@ -21,7 +21,7 @@ from stages_by_hand import main_of
 from tileseer.cli.main import main
 from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
-from tileseer.dataset.provenance import Recording
+from tileseer.data.provenance import Recording
 from tileseer.learn import model_files
 from tileseer.learn.model_schema import Manifest, Origin, RealityCheck, Summary
 from tileseer.measure.device import DEVICE_KINDS, STATUSES

@@ -15,7 +15,7 @@ from published_models import let_the_hashes_fit
 
 from tileseer.cli import main
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.learn import model_files
 from tileseer.problems.operation import Operation
 from tileseer.serve.selector import Selector

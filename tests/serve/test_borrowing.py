@@ -8,8 +8,8 @@ from published_models import LAYER, WORD
 
 from tileseer.cli import main
 from tileseer.core.errors import UserError
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.library import Loss
+from tileseer.libraries.library import Loss
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.borrowing import borrow
 from tileseer.serve.selector import Selector

@@ -6,7 +6,7 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tileseer.dataset.provenance import Taken
+from tileseer.data.provenance import Taken
 from tileseer.learn.left_out import left_out
 from tileseer.serve.drift import drift_of
 

@@ -10,7 +10,7 @@ from published_models import PAGE, context, evaluation
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.dataset.provenance import Recording, Taken
+from tileseer.data.provenance import Recording, Taken
 from tileseer.learn import baselines, model_files, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary

@@ -11,7 +11,7 @@ from published_models import LAYER, WORD
 from tileseer.cli import main
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_frame
 from tileseer.serve import explain_pick

@@ -10,7 +10,7 @@ from published_models import WORD, publish_recording, train_on_recording
 from tileseer.cli import main
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
-from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.libraries.miopen.solvers import SOLVERS
 from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_frame
 from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.serve.selector import Selector, ndims

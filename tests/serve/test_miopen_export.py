@@ -10,9 +10,9 @@ from published_models import publish_recording
 
 from tileseer.cli import main
 from tileseer.core.errors import UserError
-from tileseer.dataset import find_db
-from tileseer.kernels.miopen.find_db import FileName, Key
-from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.data import find_db
+from tileseer.libraries.miopen.find_db import FileName, Key
+from tileseer.libraries.miopen.solvers import SOLVERS
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.problems.problem_lists import read_problem_lists
@@ -278,7 +278,7 @@ def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp
     ],
 )
 def test_names_of_files_have_the_gpu(tmp_path, name, parts):
-    """tests/kernels/test_miopen.py imports files of other names."""
+    """tests/libraries/test_miopen.py imports files of other names."""
     for build, suffix in (("3_2_0_36bb7fd4a", ""), ("3_3_0_", ""), ("3_5_1", ""), ("3_4_0_abc", ".fusion")):
         found = FileName.parse(tmp_path / f"{name}.HIP.{build}{suffix}.ufdb.txt")
         assert found == (parts, build)

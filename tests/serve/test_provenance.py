@@ -13,14 +13,14 @@ import published_models
 import pyarrow as pa
 import pytest
 
+from tileseer.build import registration
+from tileseer.build import source_trees as trees
 from tileseer.cli.main import main
-from tileseer.compile import registry
-from tileseer.compile import source_trees as trees
-from tileseer.config.compile import CompileSettings
-from tileseer.config.config import Config
 from tileseer.core import documents, parquet
 from tileseer.core.checkout import source_of
-from tileseer.dataset.tables import TABLES
+from tileseer.data.tables import TABLES
+from tileseer.facts.compile import CompileSettings
+from tileseer.facts.config import Config
 from tileseer.learn import model_files
 from tileseer.serve import provenance
 from tileseer.serve.provenance import PACKAGES_OF_RESULTS
@@ -120,7 +120,7 @@ def test_where_things_are_on_a_machine_is_no_part_of_it(inputs, workflow):
 
 
 def test_the_ck_tree_says_its_commit(tmp_path, workflow):
-    assert registry.describe_toolchain(CompileSettings(), {}) == {"toolchain": "none"}
+    assert registration.describe_toolchain(CompileSettings(), {}) == {"toolchain": "none"}
     assert trees.tree_commit(workflow) == source_of(workflow).commit
     (tmp_path / "tree/include/ck").mkdir(parents=True)
     assert trees.tree_commit(tmp_path / "tree") is None

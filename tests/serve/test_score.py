@@ -5,7 +5,7 @@ import pytest
 
 from tileseer.cli import main
 from tileseer.core import parquet
-from tileseer.kernels.ck_tile import kernel
+from tileseer.libraries.ck_tile import kernel
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve import scoring
 

@@ -10,11 +10,11 @@ from published_models import SMALL_SERVING, publish_recording, train_on_recordin
 
 from tileseer.cli import main
 from tileseer.core import documents, parquet
-from tileseer.kernels.cutlass.kernel import CutlassKernel
-from tileseer.kernels.cutlass.rules import RULES as CUTLASS_RULES
-from tileseer.kernels.features.table import Feature
-from tileseer.kernels.libraries import check_support, library_of_arch
 from tileseer.learn import model_files, trees
+from tileseer.libraries.cutlass.kernel import CutlassKernel
+from tileseer.libraries.cutlass.rules import RULES as CUTLASS_RULES
+from tileseer.libraries.features.table import Feature
+from tileseer.libraries.registry import check_support, library_of_arch
 from tileseer.problems.problem import DIMS, problems_of_frame
 from tileseer.serve import serving as stage
 from tileseer.serve.selector import NO_CANDIDATE, Selector

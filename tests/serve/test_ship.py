@@ -18,11 +18,11 @@ from published_models import PAGE, SMALL_SERVING, evaluation, publish_results, t
 from tileseer.cli import main
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.kernels.ck_tile.emit import CkTileEmitter
-from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.kernels.libraries import library_of_arch
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
+from tileseer.libraries.ck_tile.emit import CkTileEmitter
+from tileseer.libraries.ck_tile.kernel import KernelConfig
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve import kernel_set, publication, shipping
 from tileseer.serve import serving as stage

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tileseer.compile import compiler
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.hipcc import HipccToolchain
-from tileseer.compile.libraries import Libraries
-from tileseer.compile.source_trees import HeaderTree, tree_of
-from tileseer.config.compile import CompileSettings
+from tileseer.build import compiler
+from tileseer.build.base import CompileUnit
+from tileseer.build.hipcc import HipccToolchain
+from tileseer.build.modules import Libraries
+from tileseer.build.source_trees import HeaderTree, tree_of
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
-from tileseer.gpus import hardware
-from tileseer.kernels.ck_tile import api
-from tileseer.kernels.ck_tile.emit import CkTileEmitter
-from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.facts import hardware
+from tileseer.facts.compile import CompileSettings
+from tileseer.libraries.ck_tile import api
+from tileseer.libraries.ck_tile.emit import CkTileEmitter
+from tileseer.libraries.ck_tile.kernel import parse
 
 ROOT = Path(__file__).parents[2]
 API = ROOT / "config/ck_api.yaml"

@@ -25,8 +25,8 @@ from tinygrad.runtime.autogen.amd.cdna import ins
 
 from amdgpu_emulator import EmulationFault
 from amdgpu_emulator.decoder import decode
-from tileseer.config.benchmark import Timing
-from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.facts.benchmark import Timing
+from tileseer.libraries.ck_tile.kernel import parse
 from tileseer.measure.emulated_kernels import chosen_problems, supported_problems
 from tileseer.measure.emulated_problems import REDUCTION_STEPS, TinyProblem, tiny_problems
 from tileseer.measure.harness import abi

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tileseer.config.operations import DTYPES, VARIANTS
-from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
-from tileseer.kernels.ck_tile.emit import CkTileEmitter
-from tileseer.kernels.ck_tile.kernel import LAYOUTS_OF_NDIM, PIPELINES, KernelConfig
+from tileseer.facts.operations import DTYPES, VARIANTS
+from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
+from tileseer.libraries.ck_tile.emit import CkTileEmitter
+from tileseer.libraries.ck_tile.kernel import LAYOUTS_OF_NDIM, PIPELINES, KernelConfig
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).parent / "ck_stand_in"

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from test_hip_modules import FORWARD, NATIVE, WEIGHT
 
-from tileseer.compile import aliases, build
+from tileseer.build import aliases, build
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
-from tileseer.gpus import hardware
-from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.facts import hardware
+from tileseer.libraries.ck_tile.kernel import parse
 from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
 from tileseer.measure.emulated_kernels import supported_problems

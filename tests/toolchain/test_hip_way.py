@@ -15,7 +15,7 @@ from small_workflow import lay_out, layer_table, square
 from test_hip_modules import FORWARD
 
 from tileseer.core.cache import default_folder
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.measure.harness.details import read_details
 from tileseer.measure.journal import journals_in, read_journal
 
@@ -65,7 +65,7 @@ def workflow(hip, tmp_path):
         cache={"folder": str(default_folder())},
         benchmark={"device": "hip"},
     )
-    made.edit("src/tileseer/config/benchmark.py", '"standard": Timing(),', f'"standard": Timing(**{TIMING}),')
+    made.edit("src/tileseer/facts/benchmark.py", '"standard": Timing(),', f'"standard": Timing(**{TIMING}),')
     return made
 
 

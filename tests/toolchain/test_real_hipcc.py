@@ -12,14 +12,14 @@ import pytest
 import tool_modules
 from test_hip_modules import FORWARD
 
-from tileseer.compile import instructions, reading
-from tileseer.compile import source_trees as trees
-from tileseer.compile.source_trees import HeaderTree
-from tileseer.gpus import hardware
-from tileseer.kernels.ck_tile import kernel as kernels
-from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.kernels.libraries import check_support
+from tileseer.build import instructions, reading
+from tileseer.build import source_trees as trees
+from tileseer.build.source_trees import HeaderTree
+from tileseer.facts import hardware
 from tileseer.learn.features import Features
+from tileseer.libraries.ck_tile import kernel as kernels
+from tileseer.libraries.ck_tile.kernel import parse
+from tileseer.libraries.registry import check_support
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation

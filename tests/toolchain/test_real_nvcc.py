@@ -14,19 +14,19 @@ from pathlib import Path
 import pytest
 from published_models import train_on_recording
 
-from tileseer.compile import compiler, reading
-from tileseer.compile import source_trees as trees
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.libraries import Libraries
-from tileseer.compile.nvcc import NvccToolchain
-from tileseer.compile.source_trees import HeaderTree, tree_of
-from tileseer.config.compile import CompileSettings
+from tileseer.build import compiler, reading
+from tileseer.build import source_trees as trees
+from tileseer.build.base import CompileUnit
+from tileseer.build.modules import Libraries
+from tileseer.build.nvcc import NvccToolchain
+from tileseer.build.source_trees import HeaderTree, tree_of
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
-from tileseer.gpus import hardware
-from tileseer.kernels.cutlass import emit
-from tileseer.kernels.cutlass.kernel import CutlassKernel, shared_bytes
-from tileseer.kernels.libraries import check_support
+from tileseer.facts import hardware
+from tileseer.facts.compile import CompileSettings
+from tileseer.libraries.cutlass import emit
+from tileseer.libraries.cutlass.kernel import CutlassKernel, shared_bytes
+from tileseer.libraries.registry import check_support
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.process import Worker
 from tileseer.measure.harness.supervisor import problem_numbers

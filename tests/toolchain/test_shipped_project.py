@@ -15,7 +15,7 @@ from test_hip_modules import FORWARD, WEIGHT
 
 from tileseer.cli import main
 from tileseer.core import cache
-from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.libraries.ck_tile.kernel import parse
 
 DATA = FORWARD.replace("_fwd_", "_bwd_data_")
 OWN = """

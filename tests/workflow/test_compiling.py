@@ -11,7 +11,7 @@ import yaml
 from journals import journal_rows
 from small_workflow import with_fake_compiler
 
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.problems.problem import Problem
 from tileseer.serve.selector import Selector
 

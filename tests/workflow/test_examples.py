@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from small_workflow import ROOT
 
+from tileseer.build import native
 from tileseer.cli import main
-from tileseer.compile import native
 from tileseer.measure.emulated_kernels import KernelVerdict
 from tileseer.serve import emulation
 

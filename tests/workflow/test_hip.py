@@ -17,7 +17,7 @@ import yaml
 from fake_machine import install_compiler
 from small_workflow import ROOT, with_fake_compiler, with_few_problems
 
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.measure.device import STATUSES
 from tileseer.measure.harness.details import read_details
 from tileseer.measure.journal import journals_in, read_journal

@@ -10,7 +10,7 @@ import subprocess
 import yaml
 from small_workflow import TARGETS
 
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.measure.device import STATUSES
 
 DATASET = "results/datasets/gfx950/forward_bf16/pairs.parquet"
@@ -71,7 +71,7 @@ def test_a_new_machine_with_restored_results_does_what_changed(made, fresh):
 STATEMENT = "\nADDED = 1\n"
 EDITS = {
     "core": ("src/tileseer/core/errors.py", STATEMENT, {"arch_specs", "problems", *FROM_CONFIGS}),
-    "a feature": ("src/tileseer/kernels/ck_tile/features.py", STATEMENT, {*AFTER_DATASET}),
+    "a feature": ("src/tileseer/libraries/ck_tile/features.py", STATEMENT, {*AFTER_DATASET}),
     "the worker on the GPU": ("src/tileseer/measure/harness/worker.py", STATEMENT, FROM_SUPPORT),
     "a table": ("config/ck_api.yaml", "# changed\n", FROM_CONFIGS - {"configs"}),
 }
@@ -87,7 +87,7 @@ def test_an_edit_runs_what_uses_it(copy):
 
 def test_where_the_output_is_the_same_the_next_call_has_nothing_to_do(copy):
     before = contents(copy)
-    append(copy, "src/tileseer/kernels/ck_tile/rules.py", STATEMENT)
+    append(copy, "src/tileseer/libraries/ck_tile/rules.py", STATEMENT)
     run = copy.make()
     assert set(run.jobs) == FROM_CONFIGS and run.measured == 0 and contents(copy) == before
     assert not copy.make().jobs

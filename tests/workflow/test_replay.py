@@ -12,8 +12,8 @@ import yaml
 from help_examples import words
 from small_workflow import tileseer
 
-from tileseer.kernels.miopen.find_db import Key
-from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.libraries.miopen.find_db import Key
+from tileseer.libraries.miopen.solvers import SOLVERS
 from tileseer.problems.problem import DIMS, Problem
 
 OPERATION = "forward_bf16"

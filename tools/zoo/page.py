@@ -7,9 +7,9 @@ from pathlib import Path
 import altair as alt
 import vl_convert
 
-from tileseer.config.operations import VARIANTS
 from tileseer.core import templates
 from tileseer.core.atomic import write_text
+from tileseer.facts.operations import VARIANTS
 from tileseer.problems.layers import LAYER_SPLITS, Layer
 from tileseer.problems.problem import DIMS
 from zoo.entries import Package

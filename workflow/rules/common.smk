@@ -7,11 +7,11 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from tileseer import preflight
-from tileseer.compile import registry, source_trees
-from tileseer.config.compile import SECTIONS_OF_LIBRARIES
-from tileseer.config.config import check
-from tileseer.config.names import ARCH_PATTERN
-from tileseer.config.operations import OPERATION_PATTERN, OPERATIONS
+from tileseer.build import registration, source_trees
+from tileseer.facts.compile import SECTIONS_OF_LIBRARIES
+from tileseer.facts.config import check
+from tileseer.facts.names import ARCH_PATTERN
+from tileseer.facts.operations import OPERATION_PATTERN, OPERATIONS
 from tileseer.core import errors, places
 from tileseer.core.code_digest import STAGES, code_of_stage
 
@@ -42,7 +42,7 @@ try:
     preflight.refuse_faults(SETTINGS, Path(RULE_SETS), Path(COEFFICIENTS), Path(API))
     # What compiled kernels depend on outside of this folder.
     ROOTS = {name: getattr(SETTINGS, name).root for name in SECTIONS_OF_LIBRARIES}
-    TOOLCHAIN = registry.fingerprint(SETTINGS.compile, ROOTS)
+    TOOLCHAIN = registration.fingerprint(SETTINGS.compile, ROOTS)
     CK_LEVEL = source_trees.ck_level(SETTINGS.ck, Path(API), compiles=SETTINGS.compile.toolchain == "hipcc")
 except UserError as error:
     raise SystemExit(errors.lines_of(error)) from None

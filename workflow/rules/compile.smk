@@ -1,7 +1,7 @@
 # Stage 4: compile a chunk's kernels, or estimate what they would cost.
 # Of kernels that a library offers only the measuring driver is compiled, whatever the toolchain.
 if LINKED and not COMPILES:
-    TOOLCHAIN = registry.driver_compiler(SETTINGS.compile).version
+    TOOLCHAIN = registration.driver_compiler(SETTINGS.compile).version
 
 # Launchers become part of what nvcc compiles.
 LAUNCHERS = NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else []
@@ -22,7 +22,7 @@ rule compile:
     conda:
         "../../envs/tileseer.yaml"
     resources:
-        mem_mb=registry.memory_mib(SETTINGS.compile),
+        mem_mb=registration.memory_mib(SETTINGS.compile),
     params:
         settings=settings("compile"),
         code=code("compile"),
@@ -72,7 +72,7 @@ rule libraries:
     conda:
         "../../envs/tileseer.yaml"
     resources:
-        mem_mb=registry.memory_mib(SETTINGS.compile),
+        mem_mb=registration.memory_mib(SETTINGS.compile),
     params:
         settings=settings("libraries"),
         code=code("libraries"),
@@ -97,7 +97,7 @@ rule driver:
     conda:
         "../../envs/tileseer.yaml"
     resources:
-        mem_mb=registry.memory_mib(SETTINGS.compile),
+        mem_mb=registration.memory_mib(SETTINGS.compile),
     params:
         settings=settings("libraries"),
         code=code("libraries"),

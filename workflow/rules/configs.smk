@@ -1,5 +1,5 @@
 # Stage 2: enumerate the kernels and deal them to chunks.
-from tileseer.kernels import rule_sets
+from tileseer.libraries import rule_sets
 
 RULE_TABLES = rule_sets.rule_set_files(SETTINGS.configs.rule_set, Path(RULE_SETS))
 INSTANCES = rule_sets.instance_files(SETTINGS.configs.rule_set, Path(RULE_SETS), SETTINGS.ck.root)

@@ -1,5 +1,5 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
-from tileseer.kernels.libraries import LIBRARIES
+from tileseer.libraries.registry import LIBRARIES
 
 EMITTED_WITH = [
     path.as_posix()

@@ -1,6 +1,6 @@
 # Inputs and parameters that depend on the arch: operations, recordings, and the tables that models were made from.
-from tileseer.dataset import recordings
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.data import recordings
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import NO_TIMES
 
 RECORDINGS = SETTINGS.replays

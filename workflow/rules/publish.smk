@@ -1,7 +1,7 @@
 # Stage 11: the directory that a client loads.
 #
 # update(): what was published stays until the new models replace it.
-COMPILED_BY = registry.describe_toolchain(SETTINGS.compile, ROOTS)
+COMPILED_BY = registration.describe_toolchain(SETTINGS.compile, ROOTS)
 
 
 rule publish:

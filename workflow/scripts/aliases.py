@@ -10,8 +10,8 @@ def main(build: list[Path], support: list[Path], aliases: Path) -> str:
     build: build tables, one a chunk
     support: support tables, one a chunk
     """
-    from tileseer.compile import aliases as found
-    from tileseer.compile.build import SCHEMA as BUILD
+    from tileseer.build import aliases as found
+    from tileseer.build.build import SCHEMA as BUILD
     from tileseer.core import parquet
     from tileseer.measure import support_table
 

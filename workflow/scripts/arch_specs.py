@@ -11,8 +11,8 @@ def main(source: Path, template: Path, json: Path, python: Path) -> str:
     template: Jinja2 template of the Python module
     """
     from tileseer.core.atomic import write_text
-    from tileseer.gpus.arch import ArchSpecs, render_json
-    from tileseer.gpus.arch_render import render_python
+    from tileseer.facts.arch import ArchSpecs, render_json
+    from tileseer.facts.arch_render import render_python
 
     specs = ArchSpecs.load(source)
     module = render_python(specs, template)

@@ -12,7 +12,7 @@ def main(
 
     costs: CPU seconds and memory of the builds
     """
-    from tileseer.compile import chunk as stage
+    from tileseer.build import chunk as stage
     from tileseer.core import parquet
 
     toolchain = stage.toolchain(settings, arch, hardware, product, coefficients, native)

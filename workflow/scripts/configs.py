@@ -12,14 +12,14 @@ def main(
     rejected: refused combinations (TSV)
     tables: folder of the named rule sets (config/rule_sets)
     """
-    from tileseer.config.compile import CkSettings
-    from tileseer.config.inputs import ConfigsSettings
     from tileseer.core import parquet
     from tileseer.core.atomic import write_text
-    from tileseer.gpus.arch import ArchSpecs
-    from tileseer.kernels import kernel_table
-    from tileseer.kernels.enumeration import rejected_text
-    from tileseer.kernels.rule_sets import RuleSet
+    from tileseer.facts.arch import ArchSpecs
+    from tileseer.facts.compile import CkSettings
+    from tileseer.facts.inputs import ConfigsSettings
+    from tileseer.libraries import kernel_table
+    from tileseer.libraries.enumeration import rejected_text
+    from tileseer.libraries.rule_sets import RuleSet
     from tileseer.problems.operation import Operation
 
     configs = ConfigsSettings.of(settings, "configs")

@@ -16,9 +16,9 @@ def main(
     aliases: kernels that show what was measured of another one
     dataset: folder of its tables
     """
-    from tileseer.compile.aliases import read_aliases
+    from tileseer.build.aliases import read_aliases
     from tileseer.core import parquet
-    from tileseer.dataset import assembly
+    from tileseer.data import assembly
     from tileseer.measure.device import list_failures
     from tileseer.problems import problem_table
 

@@ -13,12 +13,12 @@ def main(
     earlier: dataset of the times that a recording replaced
     library_times: cudnn.csv, or rivals.parquet with its problems.parquet, of a recording
     """
-    from tileseer.config.benchmark import BenchmarkSettings
     from tileseer.core import documents
-    from tileseer.dataset.dataset import Dataset
-    from tileseer.dataset.library_times import read_library_times
-    from tileseer.kernels.costs.coefficients import load_coefficients
+    from tileseer.data.dataset import Dataset
+    from tileseer.data.library_times import read_library_times
+    from tileseer.facts.benchmark import BenchmarkSettings
     from tileseer.learn.model import Model
+    from tileseer.libraries.costs.coefficients import load_coefficients
     from tileseer.problems.problem_table import read_uses
     from tileseer.serve.evaluation import Context, evaluate
 

@@ -10,8 +10,8 @@ def main(arch: str, chunk: int, configs: Path, templates: Path, api: Path, bundl
     bundle: tar to write
     """
     from tileseer.core import bundle as bundles
-    from tileseer.kernels import kernel_table
-    from tileseer.kernels.libraries import library_of_arch
+    from tileseer.libraries import kernel_table
+    from tileseer.libraries.registry import library_of_arch
 
     kernels = kernel_table.kernels_of_rows(kernel_table.read_kernel_table(configs, chunk))
     library = library_of_arch(arch)

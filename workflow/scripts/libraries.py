@@ -20,7 +20,7 @@ def main(
     build: build table of the chunk
     device: that of the benchmark; an emulated one has a driver of its own
     """
-    from tileseer.compile import chunk as stage
+    from tileseer.build import chunk as stage
     from tileseer.core.atomic import write_bytes
 
     content, what = stage.library(arch, native, headers, build, settings, device)

@@ -15,15 +15,15 @@ def main(
     recorded: datasets that the model is checked on, not trained
     other_dtype: dataset of the same direction that is learnt from too
     """
-    from tileseer.config.model import ModelSettings
     from tileseer.core.errors import UserError
-    from tileseer.dataset.dataset import Dataset
-    from tileseer.gpus.hardware import read_hardware
-    from tileseer.kernels.costs.coefficients import load_coefficients
+    from tileseer.data.dataset import Dataset
+    from tileseer.facts.hardware import read_hardware
+    from tileseer.facts.model import ModelSettings
     from tileseer.learn.features import Features
     from tileseer.learn.learner import Recipe
     from tileseer.learn.prior import prior_of
     from tileseer.learn.training import settings_for, train
+    from tileseer.libraries.costs.coefficients import load_coefficients
 
     gpu, fitted = read_hardware(hardware, product), load_coefficients(coefficients)
     data = Dataset.read(dataset).with_estimates(gpu, fitted)

@@ -9,8 +9,8 @@ def main(operation: str, ndims: list[int], problems: Path, uses: Path, settings:
 
     ndims: numbers of spatial dimensions
     """
-    from tileseer.config.inputs import ProblemsSettings
     from tileseer.core import parquet
+    from tileseer.facts.inputs import ProblemsSettings
     from tileseer.problems import problem_table, training_set
     from tileseer.problems.operation import Operation
 

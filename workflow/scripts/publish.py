@@ -22,7 +22,7 @@ def main(
     files: what stages read and none made, for the provenance
     history: file that each publication is appended to
     """
-    from tileseer.config.config import PublishSettings
+    from tileseer.facts.config import PublishSettings
     from tileseer.serve import provenance, publication
 
     replace = PublishSettings.of(settings, "publish").replace

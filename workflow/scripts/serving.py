@@ -14,9 +14,9 @@ def main(
     coefficients: of the resource estimates
     output: folder of the files
     """
-    from tileseer.dataset.dataset import Dataset
-    from tileseer.kernels.costs.coefficients import load_coefficients
+    from tileseer.data.dataset import Dataset
     from tileseer.learn.model import Model
+    from tileseer.libraries.costs.coefficients import load_coefficients
     from tileseer.serve.serving import ServingInputs, serve_model
 
     inputs = ServingInputs(template, api, load_coefficients(coefficients))

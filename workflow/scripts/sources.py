@@ -13,8 +13,8 @@ def main(
     """
     from tileseer.core import bundle
     from tileseer.core.atomic import write_text
-    from tileseer.kernels import kernel_table
-    from tileseer.kernels.libraries import library_of_arch
+    from tileseer.libraries import kernel_table
+    from tileseer.libraries.registry import library_of_arch
 
     kernels = kernel_table.kernels_of_rows(kernel_table.read_kernel_table(configs))
     library = library_of_arch(arch)

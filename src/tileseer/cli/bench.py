@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from tileseer.cli import options
-from tileseer.config.benchmark import BenchmarkSettings, Timing
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
-from tileseer.gpus import hardware
-from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import names
-from tileseer.kernels.candidates import label
-from tileseer.kernels.costs.coefficients import load_coefficients
-from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.rule_sets import read_sweep
+from tileseer.facts import hardware
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.benchmark import BenchmarkSettings, Timing
+from tileseer.libraries import names
+from tileseer.libraries.candidates import label
+from tileseer.libraries.costs.coefficients import load_coefficients
+from tileseer.libraries.gemm_kernel import Kernel
+from tileseer.libraries.registry import library_of_arch
+from tileseer.libraries.rule_sets import read_sweep
 from tileseer.measure.device import STATUSES
 from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, problem_numbers
 from tileseer.measure.simulated_device import SimulatedDevice

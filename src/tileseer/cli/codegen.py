@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
-from tileseer.config.operations import BUILDER_SETS, DTYPES, RULE_SETS, TABLE_SETS, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
-from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.ck_tile.flags import check_flags
-from tileseer.kernels.ck_tile.library import CK_TILE
-from tileseer.kernels.ck_tile.upstream import counts, emitted_folder, request
-from tileseer.kernels.ck_tile.upstream.named import (
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, TABLE_SETS, VARIANTS
+from tileseer.libraries.ck_tile.flags import check_flags
+from tileseer.libraries.ck_tile.library import CK_TILE
+from tileseer.libraries.ck_tile.upstream import counts, emitted_folder, request
+from tileseer.libraries.ck_tile.upstream.named import (
     KERNEL_KINDS,
     LISTED_COLUMNS,
     Enumerator,
@@ -24,11 +24,11 @@ from tileseer.kernels.ck_tile.upstream.named import (
     kernels_of_fields,
     list_kernels,
 )
-from tileseer.kernels.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
-from tileseer.kernels.emitter import Emitter
-from tileseer.kernels.enumeration import parse_kernel_filter
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.rule_sets import RuleSet
+from tileseer.libraries.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
+from tileseer.libraries.emitter import Emitter
+from tileseer.libraries.enumeration import parse_kernel_filter
+from tileseer.libraries.registry import library_of_arch
+from tileseer.libraries.rule_sets import RuleSet
 
 DEFAULT_NDIMS = (2, 3)
 DEFAULT_RULE_SET = "default"

@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from tileseer.build import compiler
+from tileseer.build import source_trees as trees
 from tileseer.cli import options
-from tileseer.compile import compiler
-from tileseer.compile import source_trees as trees
-from tileseer.config.config import Config, check
 from tileseer.core import code_digest
 from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.locks import holder_of, lock_folder
 from tileseer.core.places import find_file, install
 from tileseer.core.yaml_files import read_yaml
-from tileseer.kernels.libraries import tree_of_toolchain
-from tileseer.kernels.source_tree import rocm_folders
+from tileseer.facts.config import Config, check
+from tileseer.libraries.registry import tree_of_toolchain
+from tileseer.libraries.source_tree import rocm_folders
 from tileseer.measure.harness.telemetry import VARIABLES, amd_boards, boards, refuse_other_gpus
 
 EXAMPLES = (

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tileseer.cli import options
-from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
-from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.ck_tile import api
-from tileseer.kernels.ck_tile.names import parse_kernel
-from tileseer.kernels.ck_tile.upstream import explanation, named, request
-from tileseer.kernels.ck_tile.upstream.explanation import RuleVerdict
-from tileseer.kernels.ck_tile.upstream.request import NDIMS
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.operations import DTYPES, VARIANTS
+from tileseer.libraries.ck_tile import api
+from tileseer.libraries.ck_tile.names import parse_kernel
+from tileseer.libraries.ck_tile.upstream import explanation, named, request
+from tileseer.libraries.ck_tile.upstream.explanation import RuleVerdict
+from tileseer.libraries.ck_tile.upstream.request import NDIMS
 from tileseer.problems.problem import EXAMPLE, Problem
 
 if TYPE_CHECKING:

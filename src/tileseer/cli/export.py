@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError
-from tileseer.kernels.miopen.find_db import FileName
 from tileseer.learn import model_files
+from tileseer.libraries.miopen.find_db import FileName
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS
 from tileseer.problems.problem_lists import read_problem_lists

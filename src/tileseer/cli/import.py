@@ -7,17 +7,17 @@ from pathlib import Path
 import yaml
 
 from tileseer.cli import options
-from tileseer.config.config import Config
-from tileseer.config.names import ARCH_PATTERN, arch_hint
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
-from tileseer.dataset import find_db, solver_recording
-from tileseer.gpus import hardware
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.miopen.find_db import FileGpu
-from tileseer.kernels.miopen.library import MIOPEN
+from tileseer.data import find_db, solver_recording
+from tileseer.facts import hardware
+from tileseer.facts.config import Config
+from tileseer.facts.hardware import Hardware
+from tileseer.facts.names import ARCH_PATTERN, arch_hint
+from tileseer.libraries.miopen.find_db import FileGpu
+from tileseer.libraries.miopen.library import MIOPEN
+from tileseer.libraries.registry import library_of_arch
 
 EXAMPLES = ("tileseer import find-db gfx942130.HIP.fdb.txt.bz2 --arch gfx942 --output config/recorded/mine",)
 TABLE = "hardware.yaml"

@@ -11,9 +11,9 @@ from typing import Any, NoReturn, TypeVar
 
 import pydantic_core
 
-from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError, shown
-from tileseer.dataset.provenance import Taken
+from tileseer.data.provenance import Taken
+from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.problems import driver_lines
 from tileseer.problems.problem import DIMS, EXAMPLE, LAYOUTS, Problem
 

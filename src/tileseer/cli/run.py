@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tileseer.config.names import ARCH_PATTERN, arch_hint
 from tileseer.core import places
 from tileseer.core.errors import UserError, shown
 from tileseer.core.tables import check_config_file
+from tileseer.facts.names import ARCH_PATTERN, arch_hint
 
 EXAMPLES = (
     "tileseer run",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError, plain_output
-from tileseer.gpus.hardware import target
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.facts.hardware import target
 from tileseer.learn import model_files
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.harness.telemetry import boards
 from tileseer.serve import publication
 from tileseer.serve.evaluation import Evaluation

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core import documents
-from tileseer.kernels.libraries import vendor_arch
 from tileseer.learn import model_files
 from tileseer.learn.model_schema import Origin
+from tileseer.libraries.registry import vendor_arch
 from tileseer.problems.problem import DIMS, EXAMPLE
 from tileseer.serve.selector import Selector
 

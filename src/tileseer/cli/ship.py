@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
-from tileseer.config.benchmark import SECONDS
 from tileseer.core import documents
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.hardware import target
-from tileseer.kernels.ck_tile.library import CK_TILE
-from tileseer.kernels.emitter import Emitter
-from tileseer.kernels.libraries import library_of_arch, parse_kernels
+from tileseer.data.dataset import Dataset
+from tileseer.facts.benchmark import SECONDS
+from tileseer.facts.hardware import target
 from tileseer.learn import model_files
 from tileseer.learn.efficiency import percent
 from tileseer.learn.model import Model
+from tileseer.libraries.ck_tile.library import CK_TILE
+from tileseer.libraries.emitter import Emitter
+from tileseer.libraries.registry import library_of_arch, parse_kernels
 from tileseer.serve import kernel_set, shipped_project, shipping
 from tileseer.serve.provenance import read_provenance
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from tileseer.cli import options
-from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
+from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.learn import model_files
 from tileseer.problems.problem_lists import read_problems
 

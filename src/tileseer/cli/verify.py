@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
-from tileseer.config.benchmark import Timing
 from tileseer.core import content_hash
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
-from tileseer.kernels.gemm_kernel import GemmKernel
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.facts.benchmark import Timing
+from tileseer.libraries.gemm_kernel import GemmKernel
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import refuse_unless_emulated
 
 EXAMPLES = (
@@ -76,8 +76,8 @@ def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
 def _emulated(args: argparse.Namespace) -> int:
     """Print a line a kernel of a list, executed on the emulated GPU; return 1 if one is not right."""
     refuse_unless_emulated(args.arch)
-    from tileseer.compile import native
-    from tileseer.gpus import hardware
+    from tileseer.build import native
+    from tileseer.facts import hardware
     from tileseer.measure.emulated_kernels import coverage_text
     from tileseer.serve import emulation
 

@@ -26,30 +26,28 @@ class Stage(NamedTuple):
     """Packages of ours that it uses besides."""
 
 
-ROOMS = (
-    "core", "config", "problems", "gpus", "kernels", "compile", "measure", "dataset", "learn", "serve", "report"
-)  # fmt: skip
+ROOMS = ("core", "facts", "problems", "libraries", "build", "measure", "data", "learn", "serve", "report")
 """Each room imports only rooms before it; import-linter checks this (``pyproject.toml``)."""
 FEATURES = (
-    "tileseer/kernels/features", "tileseer/kernels/reference_features.py", "tileseer/kernels/*/features.py",
+    "tileseer/libraries/features", "tileseer/libraries/reference_features.py", "tileseer/libraries/*/features.py",
 )  # fmt: skip
 """They stand beside their library; only learning and what follows reads them, so another feature measures nothing."""
 COMPILING = ("compile", "ck", "cutlass")
 STAGES = {
-    "arch_specs": Stage("gpus"),
+    "arch_specs": Stage("facts"),
     "problems": Stage("problems", ("problems",)),
-    "configs": Stage("kernels", ("configs", "ck")),
-    "headers": Stage("kernels"),
-    "sources": Stage("kernels"),
-    "compile": Stage("compile", COMPILING),
-    "libraries": Stage("compile", COMPILING),
+    "configs": Stage("libraries", ("configs", "ck")),
+    "headers": Stage("libraries"),
+    "sources": Stage("libraries"),
+    "compile": Stage("build", COMPILING),
+    "libraries": Stage("build", COMPILING),
     "aliases": Stage("measure"),
     "support": Stage("measure"),
     "plans": Stage("measure", ("benchmark",)),
     "verdicts": Stage("measure", ("benchmark", *COMPILING), ("amdgpu_emulator",)),
     "verdict_table": Stage("measure"),
     "benchmark": Stage("measure", ("benchmark",)),
-    "dataset": Stage("dataset"),
+    "dataset": Stage("data"),
     "model": Stage("learn", ("model",)),
     "serving": Stage("serve"),
     "evaluation": Stage("serve", ("benchmark",)),
@@ -81,7 +79,7 @@ def code_of_stage(stage: str) -> str:
 
 @cache
 def digest_of_code(*patterns: str) -> str:
-    """Return the digest of modules and folders of ours, such as ``tileseer/kernels/*/cost.py``: all that they hold.
+    """Return the digest of modules and folders of ours, such as ``tileseer/libraries/*/cost.py``: all that they hold.
 
     ``ValueError`` for a pattern that matches no module: identities of measurements rest on these texts, and a module
     that was moved would count no longer.

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.libraries import library_of_kernels
+from tileseer.data.dataset import Dataset
+from tileseer.facts.hardware import Hardware
 from tileseer.learn import own_choice
 from tileseer.learn.features import Features
 from tileseer.learn.ranking import Scored
+from tileseer.libraries.registry import library_of_kernels
 
 MEANINGS = {
     "best_single_kernel": "the candidate with the best mean efficiency on the training problems, one a dimensionality",

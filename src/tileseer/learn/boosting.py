@@ -14,9 +14,9 @@ from typing import Any
 import lightgbm
 import numpy as np
 
-from tileseer.config.model import TrainingParameters
 from tileseer.core.progress import Progress
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn import trees
 from tileseer.learn.formula import Formula, FormulaPrior, whole_units
 from tileseer.learn.learner import Recipe

@@ -12,7 +12,7 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.learn import own_choice
 from tileseer.learn.learner import Recipe, learner_of
 from tileseer.learn.rows import sampled

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 
 from tileseer.core.documents import Document
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.learn.cross_validation import LAYER_FOLDS, deal
 from tileseer.learn.own_choice import grouping
 from tileseer.problems.implicit_gemm import tensor_elements

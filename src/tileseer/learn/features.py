@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels import libraries
-from tileseer.kernels.features.table import CODE_FEATURES, Columns, FeatureSet
-from tileseer.kernels.reference_features import REFERENCE
+from tileseer.facts.hardware import Hardware
+from tileseer.libraries import registry
+from tileseer.libraries.features.table import CODE_FEATURES, Columns, FeatureSet
+from tileseer.libraries.reference_features import REFERENCE
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem_rows import columns_of_frame
 
@@ -27,7 +27,7 @@ UNKNOWN = -1.0
 
 def feature_sets() -> dict[str, FeatureSet]:
     """Return the feature sets of all libraries, by the name that a configuration gives (``model.features``)."""
-    own = {name: chosen for library in libraries.LIBRARIES for name, chosen in library.features.items()}
+    own = {name: chosen for library in registry.LIBRARIES for name, chosen in library.features.items()}
     return own | {"reference": REFERENCE}
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.documents import Document
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.costs import timing
-from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.facts.hardware import Hardware
 from tileseer.learn.trees import UNIT
+from tileseer.libraries.costs import timing
+from tileseer.libraries.costs.coefficients import Coefficients
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.implicit_gemm import implicit_gemm
 
 LEAST_OCCUPANCY = 0.1

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tileseer.core.errors import UserError, mistakes_of
-from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.libraries.costs.coefficients import Coefficients
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tileseer.config.model import TrainingParameters
-    from tileseer.dataset.dataset import Dataset
+    from tileseer.data.dataset import Dataset
+    from tileseer.facts.model import TrainingParameters
     from tileseer.learn.features import Features
     from tileseer.learn.model import Model
 

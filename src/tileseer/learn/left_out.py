@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 
-from tileseer.config.model import TrainingParameters
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn import own_choice, ranking
 from tileseer.learn.cross_validation import LAYER_FOLDS, NO_FOLD, Prepared, deal, out_of_fold
 from tileseer.learn.learner import Recipe

@@ -13,27 +13,27 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.config.operations import DTYPES
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_bytes, write_text
 from tileseer.core.errors import UserError, shown
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.hardware import Hardware, target
-from tileseer.kernels.features.table import Columns
-from tileseer.kernels.gemm_kernel import field_types
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.reference_features import hardware_arguments
+from tileseer.data.dataset import Dataset
+from tileseer.facts.hardware import Hardware, target
+from tileseer.facts.operations import DTYPES
 from tileseer.learn import model_files, trees
 from tileseer.learn.features import Features, feature_set
 from tileseer.learn.formula import Formula
 from tileseer.learn.learner import class_of
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
+from tileseer.libraries.features.table import Columns
+from tileseer.libraries.gemm_kernel import field_types
+from tileseer.libraries.reference_features import hardware_arguments
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem, problem_frame
 
 if TYPE_CHECKING:
     import lightgbm
 
-    from tileseer.config.model import TrainingParameters
+    from tileseer.facts.model import TrainingParameters
 
 PAIRS_AT_A_TIME = 1 << 15
 """Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the

@@ -22,12 +22,12 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints
 
-from tileseer.config.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.core import seal
 from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
 from tileseer.core.reading import read_utf8
 from tileseer.core.tables import strict_json, validate_table
+from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.measure.device import DeviceKind
 
 INDEX = "index.json"

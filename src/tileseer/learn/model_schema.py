@@ -9,10 +9,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import AfterValidator, Field, RootModel
 
-from tileseer.config.names import Arch, Library, OperationName, Product
 from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
-from tileseer.dataset.provenance import Taken
+from tileseer.data.provenance import Taken
+from tileseer.facts.names import Arch, Library, OperationName, Product
 from tileseer.learn import efficiency
 from tileseer.learn.features import feature_sets
 from tileseer.learn.formula import FormulaPrior

@@ -7,9 +7,9 @@ the spread of the launches is drawn around them again (a parametric bootstrap).
 
 import numpy as np
 
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.facts.hardware import Hardware
 from tileseer.learn.ranking import Scored
+from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.measure.simulated_device import SimulatedDevice
 
 DRAWS_OF_NOISE = 64

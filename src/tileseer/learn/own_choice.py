@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.measure.device import STATUSES
 
 NONE = -1

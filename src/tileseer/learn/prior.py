@@ -6,12 +6,12 @@ So trees learn what the prior misses, and the published model has both.
 
 from pathlib import Path
 
-from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError
-from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn import model_files
 from tileseer.learn.features import feature_set
 from tileseer.learn.model import Model
+from tileseer.libraries.costs.coefficients import Coefficients
 
 
 def prior_of(

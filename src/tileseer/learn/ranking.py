@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
 from tileseer.learn import own_choice
 from tileseer.learn.cross_validation import NO_FOLD
 from tileseer.learn.evidence import INSIDE, calibrated_bounds, held_out_classes

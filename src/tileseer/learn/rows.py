@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
+from tileseer.data.dataset import Dataset
+from tileseer.facts.model import TrainingParameters
 
 
 def training_pairs(dataset: Dataset) -> Dataset:

@@ -8,11 +8,10 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tileseer.config.model import TrainingParameters
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.data.dataset import Dataset
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn import efficiency, features, model_files, own_choice
 from tileseer.learn.cross_validation import NO_FOLD, CrossValidation, Prepared, cross_validate
 from tileseer.learn.evidence import INSIDE, calibrated_bounds, held_out_classes
@@ -20,6 +19,7 @@ from tileseer.learn.learner import Recipe, learner_of
 from tileseer.learn.model import Model, OutsideModel, spec_of, write_table
 from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest, Origin, RealityCheck, Summary
 from tileseer.learn.rows import training_pairs
+from tileseer.libraries.registry import library_of_arch
 
 MEANING = (
     "efficiency of the model's first pick among the recorded candidates, against the fastest recorded one, in percent; "

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tileseer.compile import aliases
-from tileseer.compile.build import SCHEMA as BUILD
+from tileseer.build import aliases
+from tileseer.build.build import SCHEMA as BUILD
 from tileseer.core import parquet
-from tileseer.kernels import candidates
+from tileseer.libraries import candidates
 from tileseer.measure import receipt, repeats, support_table
 from tileseer.measure.batch import Batch, fill_journal, measure_pairs, positions_of
 from tileseer.measure.device import list_failures

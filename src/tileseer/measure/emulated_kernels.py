@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tileseer.compile import compiler, instructions
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.libraries import Libraries
-from tileseer.config.benchmark import Timing
+from tileseer.build import compiler, instructions
+from tileseer.build.base import CompileUnit
+from tileseer.build.modules import Libraries
 from tileseer.core import cache as caches
 from tileseer.core.code_digest import digest_of_code
 from tileseer.core.errors import UserError
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.gemm_kernel import GemmKernel
-from tileseer.kernels.libraries import check_support
+from tileseer.facts.benchmark import Timing
+from tileseer.facts.hardware import Hardware
+from tileseer.libraries.gemm_kernel import GemmKernel
+from tileseer.libraries.registry import check_support
 from tileseer.measure.emulated_problems import GRIDS, TinyProblem, tiny_problems
 from tileseer.measure.harness.emulated_driver import instance_text
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
@@ -93,7 +93,7 @@ class Emulation:
         assert isinstance(kernel, GemmKernel)
         pairs = supported_problems(kernel, tiny_problems(kernel))
         settings = [self.gpu.model_dump_json(), str(self.few), *(f"{dims_text(pair)} {pair.shows}" for pair in pairs)]
-        code = digest_of_code("amdgpu_emulator", "tileseer/compile/instructions.py")
+        code = digest_of_code("amdgpu_emulator", "tileseer/build/instructions.py")
         key = caches.key(_VERDICT_FORMAT, code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)
 
         def execute() -> bytes:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tileseer.kernels.gemm_kernel import GemmKernel
+from tileseer.libraries.gemm_kernel import GemmKernel
 from tileseer.problems.problem import Problem
 
 REDUCTION_STEPS = tuple(range(1, 17))

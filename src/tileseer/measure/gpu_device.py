@@ -99,7 +99,7 @@ class GpuDevice:
         device |= {"plans": self.plans} if self.plans else {}
         timing = {"cache": self._timing.cache, "rotate_bytes": 0, "seed": self._seed}
         timing |= {name: getattr(self._timing, name) for name in TIMED}
-        code = digest_of_code("tileseer/measure/harness", "tileseer/kernels/cudnn/engines.py")
+        code = digest_of_code("tileseer/measure/harness", "tileseer/libraries/cudnn/engines.py")
         text = json.dumps({"scheme": SCHEME, "device": device, "timing": timing, "code": code}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.compile.build import LIBRARY_METADATA_KEY as LIBRARY_FIELD
-from tileseer.compile.build import SCHEMA as BUILD
+from tileseer.build.build import LIBRARY_METADATA_KEY as LIBRARY_FIELD
+from tileseer.build.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.kernels.cudnn.kernel import CUDNN_PREFIX, Plan
-from tileseer.kernels.grammar import SPELLED
-from tileseer.kernels.kernel_table import chunk_of
+from tileseer.libraries.cudnn.kernel import CUDNN_PREFIX, Plan
+from tileseer.libraries.grammar import SPELLED
+from tileseer.libraries.kernel_table import chunk_of
 from tileseer.measure import support_table
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.cudnn_plans import LIBRARY
@@ -73,7 +73,7 @@ def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, l
     unknown = sorted(name for name in offered["kernel"].unique() if not _can_parse(name))
     if unknown:
         print(
-            f"left out {len(unknown)} plans of engines that are not in kernels/cudnn/engines.py, such as {unknown[0]}"
+            f"left out {len(unknown)} plans of engines that are not in libraries/cudnn/engines.py, such as {unknown[0]}"
         )
     return offered[~offered["kernel"].isin(unknown)], refused
 

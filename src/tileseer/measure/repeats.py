@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.config.benchmark import Timing
+from tileseer.facts.benchmark import Timing
 from tileseer.measure import journal
 from tileseer.measure.device import Device
 from tileseer.measure.journal import IDENTITY, pair_text

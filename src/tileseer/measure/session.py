@@ -1,6 +1,6 @@
 """One job that measures: the options of its script, and the device that they ask for.
 
-A new device is one case here and one word in ``config/benchmark.py``.
+A new device is one case here and one word in ``facts/benchmark.py``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tileseer.compile.build import library_of
-from tileseer.config.benchmark import BenchmarkSettings, LockSettings
+from tileseer.build.build import library_of
 from tileseer.core.errors import UserError
 from tileseer.core.locks import device_locks, hold_first_free, lock_folder
 from tileseer.core.script import Settings
-from tileseer.gpus.hardware import Hardware, read_hardware
-from tileseer.kernels.costs.coefficients import load_coefficients
+from tileseer.facts.benchmark import BenchmarkSettings, LockSettings
+from tileseer.facts.hardware import Hardware, read_hardware
+from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.measure.device import Device
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.supervisor import Supervisor

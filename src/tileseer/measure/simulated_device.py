@@ -15,10 +15,10 @@ import pandas as pd
 
 from tileseer.core.code_digest import digest_of_code
 from tileseer.core.errors import UserError
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.costs import deviation, timing
-from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.facts.hardware import Hardware
+from tileseer.libraries.costs import deviation, timing
+from tileseer.libraries.costs.coefficients import Coefficients
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.problems.implicit_gemm import implicit_gemm
 
@@ -29,8 +29,8 @@ _CHUNK = 1 << 14
 """Pairs evaluated together; small enough for the caches, without influence on the results."""
 CODE_OF_TIMES = (
     "tileseer/core/content_hash.py",
-    "tileseer/kernels/costs",
-    *(f"tileseer/kernels/*/{module}.py" for module in ("cost", "kernel", "pipelines", "resources")),
+    "tileseer/libraries/costs",
+    *(f"tileseer/libraries/*/{module}.py" for module in ("cost", "kernel", "pipelines", "resources")),
     "tileseer/measure/simulated_device.py",
     "tileseer/problems/implicit_gemm.py",
 )

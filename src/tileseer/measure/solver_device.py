@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.kernels.miopen.kernel import Solver
+from tileseer.libraries.miopen.kernel import Solver
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.measure.harness.supervisor import printable
 from tileseer.problems.driver_lines import lines_of

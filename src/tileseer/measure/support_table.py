@@ -7,11 +7,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.compile.build import SCHEMA as BUILD
+from tileseer.build.build import SCHEMA as BUILD
 from tileseer.core import parquet
-from tileseer.gpus.hardware import Hardware, read_hardware
-from tileseer.kernels import candidates as candidate_tables
-from tileseer.kernels.libraries import check_support, library_of_kernels
+from tileseer.facts.hardware import Hardware, read_hardware
+from tileseer.libraries import candidates as candidate_tables
+from tileseer.libraries.registry import check_support, library_of_kernels
 from tileseer.problems import problem_table
 from tileseer.problems.operation import Operation
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tileseer.compile import aliases, build, registry
-from tileseer.compile.libraries import Libraries
-from tileseer.config.benchmark import BenchmarkSettings
+from tileseer.build import aliases, build, registration
+from tileseer.build.modules import Libraries
 from tileseer.core import bundle, parquet
 from tileseer.core.progress import Progress
 from tileseer.core.script import Settings
-from tileseer.gpus import hardware as products
-from tileseer.kernels.libraries import parse_kernels
+from tileseer.facts import hardware as products
+from tileseer.facts.benchmark import BenchmarkSettings
+from tileseer.libraries.registry import parse_kernels
 from tileseer.measure.device import refuse_unless_emulated
 from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 
@@ -57,7 +57,7 @@ def execute_chunk(
     }
     benchmark = BenchmarkSettings.of(settings, "benchmark")
     emulation = Emulation(
-        Libraries(*registry.builder_parts(settings, arch, native)), products.product_of_arch(hardware, arch),
+        Libraries(*registration.builder_parts(settings, arch, native)), products.product_of_arch(hardware, arch),
         benchmark.parameters.emulated_few,
     )  # fmt: skip
     verdicts = []

@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError, shown
+from tileseer.facts.operations import VARIANTS
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, NO_DEPTH, Problem
 
 Key = TypeVar("Key")

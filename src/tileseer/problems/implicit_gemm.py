@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.config.operations import DTYPES, ELEMENT_BYTES, VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.facts.operations import DTYPES, ELEMENT_BYTES, VARIANTS
 from tileseer.problems.problem import DIMS
 
 Columns = Mapping[str, np.ndarray]

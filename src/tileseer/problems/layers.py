@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from tileseer.config.operations import VARIANTS
 from tileseer.core.csv_files import read_csv
 from tileseer.core.errors import UserError, shown
+from tileseer.facts.operations import VARIANTS
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, ndim_of
 from tileseer.problems.problem_csv import check_problems, of_distinct, require_cells, whole_numbers

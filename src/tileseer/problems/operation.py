@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
-from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.facts.operations import DTYPES, VARIANTS
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
-from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.problems.operation import Operation
 
 if TYPE_CHECKING:

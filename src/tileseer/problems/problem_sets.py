@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
-from tileseer.config.inputs import ProblemsSettings
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, read_yaml_table
+from tileseer.facts.inputs import ProblemsSettings
 from tileseer.problems.layers import Layer, NetworkRun, runs_of
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, INT32_MAX, Problem, problem_within

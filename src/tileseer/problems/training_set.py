@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tileseer.config.inputs import ProblemsSettings
-from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.row_filter import Filter, parse_filter, vocabulary
+from tileseer.facts.inputs import ProblemsSettings
+from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.problems import design, layers, problem_sets
 from tileseer.problems.layers import NetworkRun
 from tileseer.problems.operation import Operation

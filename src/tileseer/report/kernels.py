@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.gpus.hardware import target
+from tileseer.facts.hardware import target
 from tileseer.problems.problem_csv import without_defaults
 from tileseer.report import tables
 from tileseer.report.measured import LABEL, classes, records, short

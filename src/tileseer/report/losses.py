@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from tileseer.kernels.libraries import library_of_arch, vendor_arch
+from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.problems.problem_csv import without_defaults
 from tileseer.report import kernels, tables
 from tileseer.report.measured import records, short

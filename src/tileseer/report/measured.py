@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.hardware import Hardware
+from tileseer.data.dataset import Dataset
+from tileseer.facts.hardware import Hardware
 from tileseer.learn.ranking import dims_text, has_validation_split
 from tileseer.measure.device import STATUSES, list_failures
 from tileseer.problems.implicit_gemm import implicit_gemm

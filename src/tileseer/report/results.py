@@ -7,15 +7,15 @@ from typing import TypeVar
 
 import pandas as pd
 
-from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import documents
 from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
-from tileseer.dataset import library_times
-from tileseer.dataset.dataset import Dataset
-from tileseer.dataset.provenance import Recording
-from tileseer.dataset.tables import describe
-from tileseer.gpus.hardware import Hardware
+from tileseer.data import library_times
+from tileseer.data.dataset import Dataset
+from tileseer.data.provenance import Recording
+from tileseer.data.tables import describe
+from tileseer.facts.hardware import Hardware
+from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.learn import model_files
 from tileseer.learn.model_schema import Importances, Manifest, Origin, same_origin
 from tileseer.report.measured import Measured, measured_of

@@ -9,14 +9,14 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tileseer.config.names import ARCH_PATTERN
 from tileseer.core import documents, places
 from tileseer.core.errors import UserError
-from tileseer.gpus.arch import ArchSpecs
-from tileseer.gpus.hardware import Hardware, read_products, target
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.library import Loss
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.hardware import Hardware, read_products, target
+from tileseer.facts.names import ARCH_PATTERN
 from tileseer.learn import model_files
+from tileseer.libraries.library import Loss
+from tileseer.libraries.registry import library_of_arch
 
 ACROSS = "a model of another generation can pick worse than a fixed order of the kernels: train on times of this GPU"
 

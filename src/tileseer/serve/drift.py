@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.documents import Document
-from tileseer.dataset.dataset import Dataset
-from tileseer.dataset.provenance import Taken
+from tileseer.data.dataset import Dataset
+from tileseer.data.provenance import Taken
 from tileseer.learn import efficiency
 from tileseer.learn.learner import Recipe
 from tileseer.learn.left_out import left_out

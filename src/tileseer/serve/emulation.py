@@ -5,14 +5,14 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tileseer.compile import registry
-from tileseer.compile import source_trees as trees
-from tileseer.compile.build import compile_units
-from tileseer.compile.libraries import Libraries
-from tileseer.config.compile import CkSettings
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.ck_tile.emit import CkTileEmitter
-from tileseer.kernels.gemm_kernel import GemmKernel
+from tileseer.build import registration
+from tileseer.build import source_trees as trees
+from tileseer.build.build import compile_units
+from tileseer.build.modules import Libraries
+from tileseer.facts.compile import CkSettings
+from tileseer.facts.hardware import Hardware
+from tileseer.libraries.ck_tile.emit import CkTileEmitter
+from tileseer.libraries.gemm_kernel import GemmKernel
 from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 
 
@@ -31,7 +31,7 @@ class Workshop:
 
     def libraries(self) -> Libraries:
         """Return what compiles for this arch; ``UserError`` where this machine cannot."""
-        return Libraries(*registry.builder_parts(self.settings, self.arch, self.native))
+        return Libraries(*registration.builder_parts(self.settings, self.arch, self.native))
 
     def execute(self, kernel: GemmKernel) -> KernelVerdict:
         """Compile one kernel and execute it."""

@@ -17,9 +17,8 @@ from pydantic import Field
 
 from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.costs.coefficients import Coefficients
+from tileseer.data.dataset import Dataset
+from tileseer.facts.hardware import Hardware
 from tileseer.learn import baselines, efficiency, explain, noise_floor, own_choice, ranking
 from tileseer.learn.evidence import (
     EVIDENCE_CLASSES,
@@ -32,6 +31,7 @@ from tileseer.learn.left_out import left_out, recipe_of
 from tileseer.learn.model import Model, OutsideModel
 from tileseer.learn.model_schema import Contribution, Origin, Summary
 from tileseer.learn.ranking import Scored, dims_text
+from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.serve.drift import Drift, drift_of

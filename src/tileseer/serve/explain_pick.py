@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
-from tileseer.kernels.libraries import check_support, library_of_arch
+from tileseer.data.dataset import Dataset
 from tileseer.learn import explain, model_files
 from tileseer.learn.evidence import NOWHERE, STEPS_OF_AN_OCTAVE, Evidence, EvidenceClass
 from tileseer.learn.model import Model, read_out_of_fold, read_table
 from tileseer.learn.model_schema import Origin, same_origin
+from tileseer.libraries.registry import check_support, library_of_arch
 from tileseer.measure.device import STATUSES
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame, problems_of_rows
 from tileseer.problems.problem_rows import columns_of_frame

@@ -8,19 +8,19 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from tileseer.config.operations import ELEMENT_BYTES
 from tileseer.core.errors import UserError
 from tileseer.core.templates import fill_cpp_template
-from tileseer.kernels.costs.timing import PROBLEM_TERMS
-from tileseer.kernels.features.table import Columns
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.rules import signature
+from tileseer.facts.operations import ELEMENT_BYTES
 from tileseer.learn import trees
 from tileseer.learn.evidence import LEAST_COMPARED, NEAR_PROBLEMS, STEPS_OF_AN_OCTAVE, EvidenceBounds, kind_of, sizes_of
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.own_choice import CHANNELS_OF_FEW
 from tileseer.learn.trees import UNIT, Tree
+from tileseer.libraries.costs.timing import PROBLEM_TERMS
+from tileseer.libraries.features.table import Columns
+from tileseer.libraries.registry import library_of_arch
+from tileseer.libraries.rules import signature
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
 from tileseer.serve.selector import Selector

@@ -17,17 +17,17 @@ import numpy as np
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.dataset.provenance import Taken
-from tileseer.gpus.hardware import Hardware, target
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.miopen.find_db import DIRECTION_OF_LETTER, Entry, FileGpu, FileName, Key, Measured, read_lines
-from tileseer.kernels.miopen.kernel import Solver
-from tileseer.kernels.miopen.library import MIOPEN
-from tileseer.kernels.miopen.solvers import algorithm_word
-from tileseer.kernels.miopen.workspace import workspace
+from tileseer.data.provenance import Taken
+from tileseer.facts.hardware import Hardware, target
 from tileseer.learn import model_files
 from tileseer.learn.evidence import NEAR_PROBLEMS
 from tileseer.learn.model import Model
+from tileseer.libraries.miopen.find_db import DIRECTION_OF_LETTER, Entry, FileGpu, FileName, Key, Measured, read_lines
+from tileseer.libraries.miopen.kernel import Solver
+from tileseer.libraries.miopen.library import MIOPEN
+from tileseer.libraries.miopen.solvers import algorithm_word
+from tileseer.libraries.miopen.workspace import workspace
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS, Problem, problem_frame

@@ -6,10 +6,10 @@ from typing import Any
 
 from tileseer.core import documents
 from tileseer.core.templates import Written, fill_markdown_template
-from tileseer.dataset.provenance import Recording
-from tileseer.kernels.libraries import library_of_arch, vendor_arch
+from tileseer.data.provenance import Recording
 from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
+from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.problems.problem import EXAMPLE
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.verdict import meaning_of_times, speed_of, verdict_words

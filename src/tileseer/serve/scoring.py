@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.config.operations import DTYPES, ELEMENT_BYTES, VARIANTS
 from tileseer.core import documents
 from tileseer.core.csv_files import FIRST_LINE, read_csv
 from tileseer.core.errors import UserError
 from tileseer.core.reading import LARGEST_TABLE, read_utf8
-from tileseer.kernels import candidates, names
-from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.gemm_kernel import field_types
-from tileseer.kernels.libraries import check_support, library_of_arch
-from tileseer.kernels.names import Named
+from tileseer.facts.operations import DTYPES, ELEMENT_BYTES, VARIANTS
 from tileseer.learn import features, model_files
 from tileseer.learn.model import Model
+from tileseer.libraries import candidates, names
+from tileseer.libraries.costs.coefficients import Coefficients
+from tileseer.libraries.gemm_kernel import field_types
+from tileseer.libraries.names import Named
+from tileseer.libraries.registry import check_support, library_of_arch
 from tileseer.problems import problem_csv
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
-from tileseer.kernels import candidates
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceBounds, EvidenceClass
 from tileseer.learn.model import Model
+from tileseer.libraries import candidates
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 from tileseer.problems.problem_rows import wrong_rows

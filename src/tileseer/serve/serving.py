@@ -14,15 +14,15 @@ import pyarrow as pa
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.hardware import target
-from tileseer.kernels import candidates
-from tileseer.kernels.costs.coefficients import Coefficients
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.data.dataset import Dataset
+from tileseer.facts.hardware import target
 from tileseer.learn import model_files, ranking
 from tileseer.learn.evidence import calibrated_bounds, compared_candidates
 from tileseer.learn.model import Model, OutsideModel
 from tileseer.learn.model_schema import Origin
+from tileseer.libraries import candidates
+from tileseer.libraries.costs.coefficients import Coefficients
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem_rows import columns_of_frame
 from tileseer.serve import header, kernel_set, serving_files
 from tileseer.serve.cuts import calibrated_cuts

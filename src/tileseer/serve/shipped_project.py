@@ -10,22 +10,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tileseer.compile import compiler, flags, native
+from tileseer.build import compiler, flags, native
 from tileseer.core import places
 from tileseer.core.atomic import write_text
 from tileseer.core.tables import read_yaml_table
 from tileseer.core.templates import fill_cpp_template, fill_template
-from tileseer.dataset.dataset import Dataset
-from tileseer.gpus.arch import ArchSpecs
-from tileseer.gpus.hardware import target
-from tileseer.kernels.ck_tile import api as ck_api
-from tileseer.kernels.ck_tile.upstream import builder_set
-from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules
-from tileseer.kernels.emitter import Emitter
-from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.libraries import library_of_arch, parse_kernels
+from tileseer.data.dataset import Dataset
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.hardware import target
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
+from tileseer.libraries.ck_tile import api as ck_api
+from tileseer.libraries.ck_tile.upstream import builder_set
+from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules
+from tileseer.libraries.emitter import Emitter
+from tileseer.libraries.gemm_kernel import Kernel
+from tileseer.libraries.registry import library_of_arch, parse_kernels
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve import serving

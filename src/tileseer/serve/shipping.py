@@ -16,14 +16,14 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
+from tileseer.build.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.data.dataset import Dataset
 from tileseer.learn import efficiency, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems import layers
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS

@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tileseer.config.benchmark import BenchmarkSettings
 from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
-from tileseer.dataset.recorded_device import RecordedDevice
-from tileseer.kernels.candidates import with_fields
-from tileseer.kernels.kernel_table import chunk_of
-from tileseer.kernels.libraries import library_of_arch
-from tileseer.kernels.miopen.library import MIOPEN
+from tileseer.data.recorded_device import RecordedDevice
+from tileseer.facts.benchmark import BenchmarkSettings
 from tileseer.learn import model_files
+from tileseer.libraries.candidates import with_fields
+from tileseer.libraries.kernel_table import chunk_of
+from tileseer.libraries.miopen.library import MIOPEN
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure import turns
 from tileseer.measure.batch import Batch, journal_rows
 from tileseer.measure.device import NO_TIMES, Device, Times

@@ -7,8 +7,8 @@ Every limit has to hold. Means and 10th percentiles are compared with what a mod
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from tileseer.gpus.hardware import target
-from tileseer.kernels.libraries import library_of_arch, vendor_arch
+from tileseer.facts.hardware import target
+from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.problems.problem import EXAMPLE
 from tileseer.problems.problem_csv import without_defaults
 from tileseer.serve.evaluation import Evaluation

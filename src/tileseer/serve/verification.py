@@ -10,8 +10,8 @@ import numpy as np
 from tileseer.core import seal
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.dataset import tables
-from tileseer.dataset.dataset import Dataset
+from tileseer.data import tables
+from tileseer.data.dataset import Dataset
 from tileseer.learn import model_files
 from tileseer.serve.selector import Selector
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from tileseer.config.operations import VARIANTS
 from tileseer.core import cache
 from tileseer.core.errors import UserError
-from tileseer.kernels.cudnn.engines import RUN_WORKSPACE_BYTES
-from tileseer.kernels.cudnn.library import CUDNN
-from tileseer.kernels.cudnn.versions import package_of_version
-from tileseer.kernels.libraries import library_of_arch
+from tileseer.facts.operations import VARIANTS
 from tileseer.learn import model_files
+from tileseer.libraries.cudnn.engines import RUN_WORKSPACE_BYTES
+from tileseer.libraries.cudnn.library import CUDNN
+from tileseer.libraries.cudnn.versions import package_of_version
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.torch.choices import PYTORCH, Choices, Key

@@ -15,12 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.module_tracker import ModuleTracker
 
-from tileseer.config.operations import VARIANTS, Variant
 from tileseer.core import documents
 from tileseer.core.errors import OF_FOREIGN_CODE, UserError
-from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.cudnn.versions import package_of_version
+from tileseer.facts.hardware import Hardware
+from tileseer.facts.operations import VARIANTS, Variant
 from tileseer.learn import model_files
+from tileseer.libraries.cudnn.versions import package_of_version
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import NO_CANDIDATE, Selector

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from tileseer.kernels.costs.timing import KernelTerms
+from tileseer.libraries.costs.timing import KernelTerms
 from toy_library.rules import RULES
 
 

@@ -1,6 +1,6 @@
 """The C++ text."""
 
-from tileseer.kernels.emitter import Emitter
+from tileseer.libraries.emitter import Emitter
 
 
 class ToyEmitter(Emitter):

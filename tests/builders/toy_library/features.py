@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tileseer.kernels.features import gemm
+from tileseer.libraries.features import gemm
 
 
 def _candidate_columns(candidates, hardware):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tileseer.kernels.gemm_kernel import OPERATION_CHOICES, OPERATION_PARTS, GemmKernel
-from tileseer.kernels.grammar import Part
+from tileseer.libraries.gemm_kernel import OPERATION_CHOICES, OPERATION_PARTS, GemmKernel
+from tileseer.libraries.grammar import Part
 
 
 @dataclass(frozen=True, order=True)

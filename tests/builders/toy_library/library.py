@@ -1,6 +1,6 @@
 """The door."""
 
-from tileseer.kernels.library import Library
+from tileseer.libraries.library import Library
 from toy_library import cost, features
 from toy_library.emit import ToyEmitter
 from toy_library.kernel import ToyKernel

@@ -1,6 +1,6 @@
 """Which kernels there are, and which problems they can run."""
 
-from tileseer.kernels.rules import (
+from tileseer.libraries.rules import (
     ACCESSES,
     OPERATION,
     VECTORS_DIVIDE_RUNS,

@@ -2,8 +2,8 @@
 
 from itertools import product
 
-from tileseer.kernels.enumeration import Count, Sweep, sift
-from tileseer.kernels.rules import broken_rules
+from tileseer.libraries.enumeration import Count, Sweep, sift
+from tileseer.libraries.rules import broken_rules
 from toy_library.kernel import ToyKernel
 from toy_library.rules import RULES
 

@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tileseer.config.operations import DTYPES, VARIANTS
-from tileseer.kernels.cudnn.engines import MEASURED_WORKSPACE_BYTES
+from tileseer.facts.operations import DTYPES, VARIANTS
+from tileseer.libraries.cudnn.engines import MEASURED_WORKSPACE_BYTES
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.abi import ConvKernel, ConvProblem, DriverLibrary
 

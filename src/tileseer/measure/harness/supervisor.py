@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tileseer.config.benchmark import Timing
-from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError, printed
+from tileseer.facts.benchmark import Timing
+from tileseer.facts.operations import VARIANTS
 from tileseer.measure.device import are_times
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.process import MEMORY_MIB, Fault, Worker

@@ -17,7 +17,7 @@ from typing import Any
 
 from tileseer.core.errors import UserError
 from tileseer.core.places import install
-from tileseer.gpus.hardware import target
+from tileseer.facts.hardware import target
 
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 VARIABLES = {

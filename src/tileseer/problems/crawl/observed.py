@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.facts.operations import VARIANTS
 from tileseer.problems.layers import Layer
 from tileseer.problems.problem import DIMS, Problem
 

@@ -1,0 +1,87 @@
+"""What every toolchain takes and gives: units to compile, results, resources."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tileseer.libraries.gemm_kernel import Kernel
+from tileseer.libraries.registry import emitter_of
+
+
+@dataclass(frozen=True)
+class CompileUnit:
+    """One kernel to compile: its config and the text of its header."""
+
+    kernel: Kernel
+    arch: str
+    header: bytes
+    """Empty where ``lack`` says why there is none."""
+    lack: str = ""
+    """Why the kernel library has no form for the kernel; empty if it has one."""
+    splits_k: bool = True
+    """Whether the kernel may run with a split-K above 1."""
+
+    @property
+    def header_file(self) -> str:
+        """Name of the header."""
+        return emitter_of([self.kernel]).header_file(self.kernel)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel occupies. ``None`` is what the source does not know; an estimate knows little."""
+
+    source: str
+    """``estimated`` by a formula, or ``code_object``: read from compiled code."""
+    vgprs: float | None = None
+    """Vector registers a lane, without accumulation registers."""
+    lds_bytes: int | None = None
+    """LDS a block."""
+    occupancy: float | None = None
+    """Blocks resident on one CU."""
+    agprs: int | None = None
+    """Accumulation registers a lane."""
+    sgprs: int | None = None
+    """Scalar registers a wave."""
+    scratch_bytes: int | None = None
+    """Private memory a lane."""
+    vgpr_spills: int | None = None
+    sgpr_spills: int | None = None
+    threads: int | None = None
+    """Threads of a block."""
+    code_bytes: int | None = None
+    instructions: dict[str, int] | None = None
+    """How many of each opcode the code has; loops count once."""
+
+
+@dataclass(frozen=True)
+class CompileResult:
+    """Result of one unit. ``seconds`` and ``peak_mib`` go to the costs file only, which no stage reads."""
+
+    status: str
+    """ok, compile_error, compile_timeout, compile_memory, unsupported_by_ck, resource_limit (no launch fits on this
+    GPU, whatever the problem), or pruned (built, and beyond a limit of ``build``)."""
+    reason: str
+    """Why it is not ``ok``, one line; else empty."""
+    resources: Resources
+    log: str
+    seconds: float
+    """CPU seconds of this kernel's share of its compiler run; 0 if nothing ran."""
+    peak_mib: float = 0.0
+    """Peak resident memory of the compiler run, MiB."""
+    code_hash: str = ""
+    """16 hex digits of the machine code: equal for kernels with identical code; empty if there is none."""
+    error_digest: str = ""
+    """16 hex digits of the error without names and places: equal for kernels that fail alike."""
+    repeatable: bool = True
+    """Whether another run would end so again; not, for instance, if the time or the memory was too short."""
+
+
+class Toolchain(Protocol):
+    """Turns units into kernels."""
+
+    def identity(self) -> str:
+        """Return what a result depends on besides the unit: compiler, version and flags; a part of the kernel id."""
+
+    def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
+        """Compile every unit; a failure is a result, not an exception."""

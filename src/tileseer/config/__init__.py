@@ -1,1 +1,0 @@
-"""The configuration: ``config/config.yaml``, checked and typed, one module a section."""

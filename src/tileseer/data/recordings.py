@@ -1,0 +1,58 @@
+"""Which operations an arch has, and which recordings say something of it besides its own."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tileseer.core.errors import UserError
+from tileseer.data import tables
+from tileseer.facts.config import Config
+from tileseer.facts.hardware import target
+from tileseer.facts.operations import OPERATIONS
+from tileseer.libraries.registry import library_of_arch
+
+
+def recorded_operations(replays: Mapping[str, str], arch: str) -> list[str]:
+    """Return the operations of an arch's recording; a ``UserError`` names one that is missing or damaged."""
+    folder = Path(replays[arch])
+    if not (folder / tables.FILE).exists():
+        raise UserError(
+            f"{folder / tables.FILE}: there is no such file, but replays names it for {arch}; an installed package has "
+            "no recordings: copy config/recorded of the repository into this folder, or give replays another folder"
+        )
+    return tables.read_recording(folder).operations
+
+
+def operations_of(settings: Config, arch: str) -> Sequence[str]:
+    """Return the operations of an arch: those of the settings; of a recording those that it has, or all."""
+    if arch not in settings.replays:
+        if arch not in settings.benchmark.products:
+            known = ", ".join(dict.fromkeys([*settings.benchmark.products, *settings.replays]))
+            raise UserError(
+                f"arch: {arch} has no GPU in benchmark.products that stands for it; give it one, or take one of {known}"
+            )
+        return settings.operations or OPERATIONS
+    recorded = recorded_operations(settings.replays, arch)
+    # An operation that was not recorded stays where nothing else is left: its job says so.
+    requested = settings.operations or recorded
+    return [each for each in requested if each in recorded] or requested
+
+
+def recorded_elsewhere(replays: Mapping[str, str], arch: str, operation: str) -> list[str]:
+    """Return the recorded archs with the GPU target and the kernels of an arch that is not recorded itself."""
+    return [
+        other
+        for other in replays
+        if arch not in replays
+        and Path(replays[other]).is_dir()
+        and (target(other), library_of_arch(other)) == (arch, library_of_arch(arch))
+        and operation in recorded_operations(replays, other)
+    ]
+
+
+def other_dtype(settings: Config, arch: str, operation: str) -> str | None:
+    """Return the operation with the other 16-bit data type, where a library's candidates mean the same in both."""
+    direction, _, dtype = operation.rpartition("_")
+    other = f"{direction}_{dict(bf16='fp16', fp16='bf16').get(dtype)}"
+    replays = settings.replays
+    available = recorded_operations(replays, arch) if arch in replays else operations_of(settings, arch)
+    return other if library_of_arch(arch).offered and other in available else None

@@ -1,0 +1,82 @@
+"""The whole of ``config/config.yaml``."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from tileseer.core.tables import validate_table
+from tileseer.facts.benchmark import BenchmarkSettings, LockSettings
+from tileseer.facts.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
+from tileseer.facts.inputs import ConfigsSettings, ProblemsSettings
+from tileseer.facts.model import ModelSettings
+from tileseer.facts.names import ConfiguredArch
+from tileseer.facts.operations import OPERATION_PATTERN
+from tileseer.facts.section import Section, SourcePath
+
+_OF_THE_MACHINE: dict[str, Any] = {
+    "cache": True, "lock": True, "ck": {"root"}, "cutlass": {"root"}, "compile": {"compiler"}
+}  # fmt: skip
+
+
+class PublishSettings(Section):
+    """What publishing may replace."""
+
+    replace: bool = False
+    """Whether models of measured times may be replaced by models of recorded or simulated times."""
+
+
+class Config(Section):
+    """What the workflow builds, and how."""
+
+    arch: ConfiguredArch = "gfx950"
+    """The arch that a plain ``snakemake`` builds; ``results/models/ARCH`` selects another one."""
+    operations: list[str] | None = Field(None, min_length=1)
+    """Learning tasks: DIRECTION_DTYPE, one model each. By default the three directions in bf16; for a replayed
+    arch, all recorded ones."""
+    arch_specs: SourcePath = "config/arch_specs.json"
+    """The one source of facts about GPU targets."""
+    hardware: SourcePath = "config/hardware.yaml"
+    """Table of GPU products."""
+    replays: dict[str, SourcePath] = Field(
+        {
+            arch: f"config/recorded/{arch}"
+            for arch in ("sm_90", "sm_90_cudnn", "gfx950_mi355x", "gfx942_miopen", "gfx90a_miopen")
+        }
+    )
+    """Recorded archs, each with the folder of its recording. Such an arch is replayed from kernels to times,
+    whatever ``benchmark.device`` is."""
+    configs: ConfigsSettings = ConfigsSettings()
+    problems: ProblemsSettings = ProblemsSettings()
+    ck: CkSettings = CkSettings()
+    cutlass: CutlassSettings = CutlassSettings()
+    compile: CompileSettings = CompileSettings()
+    benchmark: BenchmarkSettings = BenchmarkSettings()
+    lock: LockSettings = LockSettings()
+    cache: CacheSettings = CacheSettings()
+    model: ModelSettings = ModelSettings()
+    publish: PublishSettings = PublishSettings()
+
+    def portable(self) -> dict[str, Any]:
+        """Return the settings without those that only say where things are on a machine."""
+        return self.model_dump(mode="json", exclude=_OF_THE_MACHINE)
+
+    def of_the_machine(self) -> dict[str, Any]:
+        """Return the other settings: they change no result."""
+        return self.model_dump(mode="json", include=_OF_THE_MACHINE)
+
+    @field_validator("operations")
+    @classmethod
+    def _known_and_distinct(cls, operations: list[str] | None) -> list[str] | None:
+        for operation in operations or ():
+            if not re.fullmatch(OPERATION_PATTERN, operation):
+                raise ValueError(f"{operation!r} is no DIRECTION_DTYPE such as forward_bf16")
+        if operations and len(set(operations)) < len(operations):
+            raise ValueError("an operation is listed twice")
+        return operations
+
+
+def check(config: Mapping[str, Any], where: str = "config") -> Config:
+    """Return the typed configuration; a ``UserError`` has one line for each wrong field."""
+    return validate_table(dict(config) if isinstance(config, Mapping) else config, Config, where)

@@ -1,0 +1,99 @@
+"""Settings of the stages that learn: model, validation and serving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from tileseer.core.tables import expected
+from tileseer.facts.section import OnlySet, RelativePath, Section
+
+FeatureSet = Annotated[
+    str, Field(pattern=r"^[a-z][a-z0-9_]*$"), expected("the name of a feature set, such as tileseer")
+]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Learner = Annotated[
+    str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"), expected("package.module:Class, or empty")
+]
+
+
+class TrainingParameters(Section):
+    """How one operation's ranking model is trained."""
+
+    features: FeatureSet = "tileseer"
+    """As ``model.features``."""
+    prior: RelativePath = "auto"
+    """As ``model.prior``."""
+    learner: Learner = ""
+    """As ``model.learner``."""
+    rows_per_problem: int = Field(64, ge=0)
+    """Training rows kept of each problem, 0 for all: the fastest are half of them, the seed draws the rest."""
+    n_estimators: int = Field(600, ge=1)
+    """Trees of the published model."""
+    cv_estimators: int = Field(100, ge=1)
+    """Trees of the models of cross-validation; fewer keep them cheap, and their numbers pessimistic."""
+    num_leaves: int = Field(63, ge=2)
+    """Most leaves of a tree. Few rows: a leaf for 400 of them, but at least 15."""
+    learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
+    """Shrinkage of each tree."""
+    min_child_samples: int = Field(20, ge=1)
+    """Fewest rows in a leaf."""
+    feature_fraction: float = Field(0.5, gt=0, le=1, strict=False)
+    """Share of the features that a tree may use."""
+    folds: int = Field(5, ge=2)
+    """Folds of the cross-validation."""
+    seed: Seed = 1
+    """As ``model.seed``."""
+
+    @property
+    def small(self) -> TrainingParameters:
+        """The settings of the models of cross-validation: few trees."""
+        return self.model_copy(update={"n_estimators": self.cv_estimators})
+
+    @property
+    def prior_folder(self) -> Path | None:
+        """The folder of the model to start from."""
+        return None if self.prior in ("auto", "formula", "none") else Path(self.prior)
+
+    @property
+    def prior_files(self) -> list[str]:
+        """The files of that model; none without it."""
+        folder, names = self.prior_folder, ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet")
+        return [(folder / name).as_posix() for name in names] if folder else []
+
+
+class ModelSettings(Section):
+    """What one operation's ranking model is trained from."""
+
+    features: FeatureSet = "tileseer"
+    """Feature set of docs/generated/features.md: ours (of the family whose kernels are ranked; ``compiled`` where a
+    compiler described their code), or ``reference``, the 97 features of Composable Kernel's predictor, which can then
+    load the model."""
+    prior: RelativePath = "auto"
+    """What training starts from; its trees learn the difference. ``formula``: the simulated device's formula for this
+    GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times if one exists. Otherwise the folder of
+    a trained model of the same direction and features (another arch, data type or device kind)."""
+    learner: Learner = ""
+    """A learner from outside of the checkout, as ``package.module:Class``; empty: ours. Its models are evaluated and
+    reported, not published: they have no C++ header."""
+    seed: Seed = 1
+    """Seed of row sampling, folds and trees."""
+    overrides: Annotated[TrainingParameters, OnlySet] = TrainingParameters()
+    """Single parameters of training, for experts and for small models."""
+
+    @field_validator("overrides")
+    @classmethod
+    def _options_are_no_overrides(cls, overrides: TrainingParameters) -> TrainingParameters:
+        for name in ("features", "prior", "learner", "seed"):
+            if name in overrides.model_fields_set:
+                raise ValueError(f"{name} is a separate option: write model.{name}")
+        return overrides
+
+    @property
+    def parameters(self) -> TrainingParameters:
+        """The parameters of training that the options and overrides lead to."""
+        return self.overrides.model_copy(
+            update={name: getattr(self, name) for name in ("features", "prior", "learner", "seed")}
+        )

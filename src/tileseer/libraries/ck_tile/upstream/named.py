@@ -1,0 +1,245 @@
+"""The rule sets of the reference generator by name.
+
+``default``, ``full`` and its samples ``full-tests`` and ``tiny`` are tables; ``profiler`` and ``tests`` are read from
+a Composable Kernel checkout. A set holds what the reference enumerates; beside each kernel is whether the reference's
+architecture filter would refuse it, and why we would not build it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain, groupby, product
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Self, cast
+
+from tileseer.core.errors import UserError
+from tileseer.core.tables import read_yaml_table
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, Variant
+from tileseer.libraries.ck_tile import depthwise, flags
+from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
+from tileseer.libraries.ck_tile.kernel import LAYOUTS_OF_NDIM, KernelConfig
+from tileseer.libraries.ck_tile.upstream import builder_set, full_set, sampling
+from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules
+from tileseer.libraries.ck_tile.upstream.full_set import Cell
+from tileseer.libraries.ck_tile.upstream.named_tables import DefaultRules, FullRules, SampledSet
+from tileseer.libraries.ck_tile.upstream.reference_filter import (
+    ARCH_RULES,
+    UNTAGGED_CONFIG_RULES,
+    filter_parts,
+    without_broken,
+)
+from tileseer.libraries.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
+from tileseer.libraries.rules import BrokenRule, broken_rules
+
+AnyKernel = KernelConfig | DepthwiseConfig
+KERNEL_KINDS = (KernelConfig, DepthwiseConfig)
+"""Of kernels that a rule set may have, for filter expressions."""
+LISTED_COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
+"""``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``.
+
+``built_as`` is the name with the label of the true layout, under which the kernel is emitted.
+"""
+
+
+@dataclass(frozen=True)
+class RuleTables:
+    """The tables of all named rule sets."""
+
+    default: DefaultRules
+    full: FullRules
+    builder: BuilderRules
+
+    @classmethod
+    def read_folder(cls, folder: Path) -> Self:
+        """Read the files of ``folder`` (config/rule_sets); a ``UserError`` names file, field and value."""
+        default = read_yaml_table(folder / "default.yaml", DefaultRules)
+        full = read_yaml_table(folder / "full.yaml", FullRules)
+        return cls(default, full, read_yaml_table(folder / "builder.yaml", BuilderRules))
+
+
+@dataclass(frozen=True)
+class ListedKernel:
+    """A kernel of a rule set; ``rule`` is the rule of the architecture filter that refuses it, else empty.
+
+    ``flags`` say why the kernel is not built unless that is asked for.
+    """
+
+    kernel: Any
+    rule: str = ""
+    reason: str = ""
+    flags: tuple[BrokenRule, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return str(self.kernel.name)
+
+    def is_built(self, included: Collection[str]) -> bool:
+        """Return whether a build has the kernel when the flags ``included`` are asked for."""
+        return flags.ALL in included or all(flag.name in included for flag in self.flags)
+
+    def record(self, arch: str) -> dict[str, Any]:
+        """Return the columns of a list, ``LISTED_COLUMNS``, then the kind of the kernel and its fields."""
+        return {
+            "kernel": self.name,
+            "arch": arch,
+            "arch_filter": self.rule or "pass",
+            "arch_filter_reason": self.reason,
+            "flags": ",".join(flag.name for flag in self.flags),
+            "flag_reasons": "; ".join(flag.reason for flag in self.flags),
+            "built_as": self.kernel.built_as.name,
+            "family": self.kernel.kind,
+            "fields": asdict(self.kernel),
+        }
+
+
+def list_kernels(
+    kernels: Sequence[AnyKernel], arch: str, specs: ArchSpecs, lossy: Mapping[KernelConfig, str] | None = None
+) -> list[ListedKernel]:
+    """List kernels with the verdict of the filter and their flags, in their order.
+
+    ``lossy`` has the pipelines that an instance file asked for in place of a kernel's.
+    """
+    gemm = [kernel for kernel in kernels if isinstance(kernel, KernelConfig)]
+    refused = iter(broken_rules(ARCH_RULES, filter_parts(gemm, arch, specs)) if gemm else [])
+    flagged = iter(flags.flags_of(gemm, arch, specs))
+    listed = []
+    for kernel in kernels:
+        if isinstance(kernel, DepthwiseConfig):
+            # The architecture filter of the reference does not look at depthwise kernels.
+            rule, reason, own = "", "", []
+            if fault := depthwise.depthwise_fault(kernel):
+                own.append(BrokenRule(flags.DEPTHWISE_FAULT, fault))
+        else:
+            rule, reason = next(iter(next(refused)), ("", ""))
+            own = next(flagged)
+            if lossy and lossy[kernel]:
+                fault = f"the instance file asks for {lossy[kernel]}; the reference makes {kernel.pipeline} of it"
+                own.append(BrokenRule(flags.PIPELINE_REPLACED, fault))
+        listed.append(ListedKernel(kernel, rule, reason, tuple(own)))
+    return listed
+
+
+def checkout(name: str, ck_root: str | Path | None) -> Path:
+    """Return the Composable Kernel checkout that a set is read from."""
+    if not ck_root:
+        raise UserError(
+            f"the rule set {name} is read from a Composable Kernel checkout: give its top folder as ck.root "
+            "(--ck-root DIR)"
+        )
+    return Path(ck_root).expanduser()
+
+
+def kernels_of_fields(
+    fields: dict[str, Any], variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+) -> list[KernelConfig]:
+    """Return the kernel of ``fields`` for each direction, dimensionality and data type."""
+    return [
+        KernelConfig(variant=variant, dtype=dtype, layout=LAYOUTS_OF_NDIM[ndim][0], ndim=ndim, **fields)
+        for variant, ndim, dtype in product(variants, ndims, dtypes)
+    ]
+
+
+class Enumerator:
+    """Enumerates for many requests, each cell of ``full`` once.
+
+    ``ck_root`` is the Composable Kernel checkout that ``profiler`` and ``tests`` are read from.
+    """
+
+    def __init__(self, specs: ArchSpecs, tables: RuleTables, ck_root: str | Path | None = None) -> None:
+        self._specs = specs
+        self._tables = tables
+        self._ck_root = ck_root
+        self._cells: dict[Cell, list[ListedKernel]] = {}
+
+    def enumerate(
+        self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+    ) -> list[ListedKernel]:
+        """Return the kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
+
+        Order and, for the samples, content depend on the request as a whole.
+        """
+        self._check(name, arch, variants, ndims, dtypes)
+        if sample := self._tables.full.samples.get(cast(SampledSet, name)):
+            whole = self.enumerate(sample.of, arch, variants, ndims, dtypes)
+            kernels = [item.kernel for item in whole]
+            every, least = sample.every, sample.at_least or 0
+            ranks = sampling.every_nth(kernels, every) if every else sampling.in_turn(kernels, least)
+            return [whole[rank] for rank in ranks]
+        parts = {"default": self._default, "full": self._full}.get(name, self._builder)
+        # Named twice, by their own name and with ``forward``, the depthwise kernels come once.
+        with_depthwise = (DEPTHWISE,) if name in BUILDER_SETS else (depthwise.VARIANT, DEPTHWISE)
+        first = next((word for word in variants if word in with_depthwise), None)
+        listed: list[ListedKernel] = []
+        for variant in variants:
+            cells = [Cell(arch, variant, *of) for of in product(ndims, dtypes)] if variant != DEPTHWISE else []
+            own = self._depthwise(name, dtypes) if variant == first and depthwise.NDIM in ndims else []
+            listed += parts(name, cells) + list_kernels(own, arch, self._specs)
+        return listed
+
+    def _check(
+        self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+    ) -> None:
+        """Refuse an empty request, unknown words and repeated ones, which would enumerate kernels twice."""
+        request: dict[str, tuple[Sequence[object], Sequence[object]]] = {
+            "rule set": ([name], RULE_SETS),
+            "arch": ([arch], list(self._specs.archs)),
+            "variant": (variants, REQUESTED_VARIANTS),
+            "ndim": (ndims, NDIMS),
+            "dtype": (dtypes, DTYPES),
+        }
+        for what, (values, known) in request.items():
+            words = ", ".join(map(str, known))
+            if not values:
+                raise UserError(f"no {what} is given; use some of {words}")
+            if unknown := [value for value in values if value not in known]:
+                raise UserError(f"unknown {what} {unknown[0]!r}; use one of {words}")
+            if len(set(values)) != len(values):
+                raise UserError(f"a {what} is given twice in {list(values)}")
+
+    def _full(self, name: str, cells: Sequence[Cell]) -> list[ListedKernel]:
+        for cell in cells:
+            if cell not in self._cells:
+                kernels = full_set.gemm_kernels(cell, self._tables.full, self._specs)
+                self._cells[cell] = list_kernels(kernels, cell.arch, self._specs)
+        return [item for cell in cells for item in self._cells[cell]]
+
+    def _builder(self, name: str, cells: Sequence[Cell]) -> list[ListedKernel]:
+        root, listed = checkout(name, self._ck_root), []
+        for cell in cells:
+            kernels = builder_set.gemm_kernels(cell, name, root, self._tables.builder, self._specs)
+            listed += list_kernels(list(kernels), cell.arch, self._specs, kernels)
+        return listed
+
+    def _default(self, name: str, cells: Sequence[Cell]) -> list[ListedKernel]:
+        """List every kernel for every data type, suited or not, data types innermost."""
+        listed = []
+        for _, row in groupby(cells, key=attrgetter("ndim")):
+            every = zip(*(default_kernels(cell, self._tables.default) for cell in row), strict=True)
+            kernels = list(chain.from_iterable(every))
+            kept = without_broken(UNTAGGED_CONFIG_RULES, kernels, cells[0].arch, self._specs)
+            listed += list_kernels(kept, cells[0].arch, self._specs)
+        return listed
+
+    def _depthwise(self, name: str, dtypes: Sequence[str]) -> list[DepthwiseConfig]:
+        if name == "default":
+            return []
+        if name == "full":
+            return full_set.depthwise_kernels(dtypes, self._tables.full)
+        root = checkout(name, self._ck_root)
+        return list(builder_set.depthwise_kernels(dtypes, name, root, self._tables.builder))
+
+
+def default_kernels(cell: Cell, rules: DefaultRules) -> Iterator[KernelConfig]:
+    """Cross the tiles of ``default`` with the pipelines of a direction."""
+    for row in rules.variants.get(cast(Variant, cell.variant), []):
+        for tile, two_stage in product(rules.tiles, row.two_stage):
+            if row.pipeline not in tile.not_with:
+                words = (cell.variant, cell.dtype, rules.layout, cell.ndim, row.pipeline, row.epilogue, "intrawave")
+                m, n, k = tile.tile
+                sizes = (m, n, k * row.tile_k_factor, *tile.wave, *tile.warp_tile, *rules.vectors)
+                options: dict[str, Any] = {"double_smem_buffer": row.double_smem_buffer, "two_stage": two_stage}
+                yield KernelConfig(*words, *sizes, **options)

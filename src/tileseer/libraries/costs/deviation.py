@@ -1,0 +1,133 @@
+"""How a device differs from formulas and from itself: reproducible deviation, crashes, measurement noise.
+
+Everything is drawn from hashes of the content of problem and kernel, so that it does not depend on which other
+pairs are measured or in which order. Even the position of a pair in the measurement session, which sets clock
+drift and warm-up, is drawn so: a resumed or extended run then repeats the rows of an undisturbed one bit by bit.
+"""
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core import content_hash
+from tileseer.facts.operations import DTYPES, VARIANTS
+from tileseer.libraries.costs.coefficients import Coefficients, Deviation, Noise
+from tileseer.libraries.rules import codes
+
+_HASHED_DIMS = (
+    "N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w",
+    "dilation_d", "dilation_h", "dilation_w",
+)  # fmt: skip
+_PAIR_STREAM, _SESSION_STREAM = 12345, np.uint64(0x5851F42D4C957F2D)
+_SEED_STRIDE = 2654435761
+
+
+def problem_ids(problems: pd.DataFrame, variant: str) -> np.ndarray:
+    """Return the content hash of each of P problems, uint64 [P]."""
+    direction = np.full(len(problems), VARIANTS.index(variant))
+    columns = [problems[name].to_numpy() for name in _HASHED_DIMS]
+    return content_hash.rows(*columns, codes(problems["dtype"], DTYPES), direction)
+
+
+def device_bits(name: str) -> np.uint64:
+    """Return bits that tell one product's deviations from another's."""
+    return content_hash.rows(np.array([77]), np.array([content_hash.text(name)]))[0]
+
+
+def pair_bits(device: np.uint64, problem_id: np.ndarray, kernel_id: np.ndarray) -> np.ndarray:
+    """Return bits of n pairs on one device, uint64 [n]; ids are those of this module."""
+    pair = problem_id ^ (kernel_id * content_hash.GOLDEN)
+    first = content_hash.rows(np.array([device]).view(np.int64))[0]
+    return content_hash.mix(pair + first)
+
+
+def crashes(bits: np.ndarray, coefficients: Coefficients) -> np.ndarray:
+    """Tell which pairs crash on every launch, bool [n]."""
+    return (bits >> np.uint64(48)).astype(np.uint16) < round(coefficients.failure_rate * 65536)
+
+
+def kernel_deviation(device: np.uint64, kernel_id: np.ndarray, law: Deviation) -> np.ndarray:
+    """Return the log deviation of each kernel on all problems, float32 [Q]."""
+    columns = np.full(len(kernel_id), device).view(np.int64), kernel_id.view(np.int64)
+    return content_hash.normal(content_hash.rows(*columns)) * np.float32(law.kernel)
+
+
+def kernel_waves(shape: np.ndarray, law: Deviation) -> np.ndarray:
+    """Return the smooth deviation's waves at kernel ``shape`` [features, Q], float32 [waves, Q]."""
+    return _waves(shape, 0, law)
+
+
+def problem_waves(shape: np.ndarray, law: Deviation) -> np.ndarray:
+    """Return the smooth deviation's waves at problem ``shape`` (log2) [features, P], float32 [waves, P]."""
+    return _waves(shape * law.problem_scale, 1, law)
+
+
+def pair_deviation(bits: np.ndarray, waves_product: np.ndarray, law: Deviation) -> np.ndarray:
+    """Return the log deviation of n pairs beyond their kernels', float32 [n].
+
+    ``waves_product``: sum over the waves of kernel's times problem's.
+    """
+    smooth = waves_product * np.float32(law.smooth / np.sqrt(law.waves))
+    return smooth + content_hash.normal(bits) * np.float32(law.pair)
+
+
+def noisy_us(
+    time_us: np.ndarray, bits: np.ndarray, seed: int, repeats: int, law: Noise
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean time (microseconds) and relative standard deviation of ``repeats`` launches, float64 [n] each.
+
+    Third, what a pair without noise would take at the same moments of the session, over its time at the session's
+    begin: the drift, float64 [n].
+    """
+    draw = content_hash.mix(bits + np.uint64((seed * _SEED_STRIDE + _PAIR_STREAM) % 2**64))
+    session = content_hash.mix(draw ^ _SESSION_STREAM)
+    between_launches = np.hypot(np.float32(law.launch_relative), np.float32(law.launch_us) / time_us)
+    between_runs = np.hypot(np.float32(law.run_relative), np.float32(law.run_us) / time_us)
+    spread = np.hypot(between_runs, between_launches * np.float32(1 / np.sqrt(repeats)))
+    change = spread * content_hash.normal(draw)
+    change += _outliers(time_us, content_hash.uniform(draw), repeats, law)
+    drift = _drift(content_hash.uniform(session), seed, law)
+    change += drift
+    tick = law.tick_us / repeats
+    ticks = np.maximum(np.round((time_us * np.exp(change)).astype(np.float64) / tick), round(law.least_us / tick))
+    cv = between_launches * _sample_scatter(content_hash.normal(session), repeats)
+    begin = _drift(np.zeros(1, np.float32), seed, law)
+    return ticks * tick, cv, np.exp((drift - begin).astype(np.float64))
+
+
+def _waves(shape: np.ndarray, side: int, law: Deviation) -> np.ndarray:
+    """Return random cosine features, summed one by one, for a matrix product's bits depend on the row count."""
+    features = len(shape)
+    generator = np.random.default_rng(law.seed)
+    weights = generator.normal(size=(2, features, law.waves)).astype(np.float32)[side] * law.kernel_weight
+    phases = (generator.random((2, law.waves)) * 2 * np.pi)[side]
+    angle = np.repeat(phases[:, None], shape.shape[1], axis=1)
+    for weight, values in zip(weights, shape, strict=True):
+        angle += weight[:, None] * values
+    return (np.sqrt(2.0) * np.cos(angle)).astype(np.float32)
+
+
+def _outliers(time_us: np.ndarray, chance: np.ndarray, repeats: int, law: Noise) -> np.ndarray:
+    """Draw slow runs: now and then an exponential log slowdown with a relative and an absolute part."""
+    slow = chance < law.outlier_rate
+    change = np.zeros_like(time_us)
+    size = -np.log(np.maximum(chance[slow] / np.float32(law.outlier_rate), np.float32(1e-6)))
+    delay = law.outlier_us * np.sqrt(10.0 / repeats) / np.maximum(time_us[slow], np.float32(law.outlier_from_us))
+    change[slow] = size * (np.float32(law.outlier_relative) + delay.astype(np.float32))
+    return change
+
+
+def _drift(position: np.ndarray, seed: int, law: Noise) -> np.ndarray:
+    """Return the slow wave of the clock and the warm-up at ``position`` (0 to 1) in the session, as a log change."""
+    pairs = position * np.float32(law.session_pairs)
+    phase = np.float32(seed % 628 * 0.01)
+    wave = np.sin(pairs * np.float32(2 * np.pi / law.drift_period) + phase)
+    warm = 1 - np.exp(pairs * np.float32(-1 / law.warm_up_pairs))
+    return np.float32(law.clock_drift) * wave + np.float32(law.warm_up) * warm
+
+
+def _sample_scatter(normal: np.ndarray, repeats: int) -> np.ndarray:
+    """Return the ratio of a sample's standard deviation to the true one; Wilson and Hilferty's chi-square quantile."""
+    if repeats < 2:
+        return np.full(len(normal), np.nan)
+    width = 2.0 / (9.0 * (repeats - 1))
+    return np.sqrt(np.maximum(1.0 - width + normal.astype(np.float64) * np.sqrt(width), 0.0) ** 3)

@@ -1,0 +1,21 @@
+"""The door to the library (``kernels.library.Library`` says what the parts are)."""
+
+from tileseer.libraries.cudnn import features
+from tileseer.libraries.cudnn.kernel import Plan
+from tileseer.libraries.library import Library
+from tileseer.libraries.rules import OPERATION, Rules
+
+RULES = Rules((OPERATION,), lambda candidates, wave_size: {}, lambda dims, variant, element_size: {"G": dims["G"]})
+"""cuDNN itself says which plans can run a problem; the rule only compares what a plan is written for."""
+
+CUDNN = Library(
+    "cudnn",
+    "cuDNN",
+    "*_cudnn",
+    Plan,
+    RULES,
+    {"cudnn": features.CUDNN_FEATURES},
+    offered=True,
+    measured_with=("cuda", "config/cudnn.yaml"),
+    use="nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",
+)

@@ -1,0 +1,124 @@
+"""What every library does with the combinations of a rule set: keep the legal ones, list the others with the reason."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar, cast
+
+from pydantic import Field
+
+from tileseer.core.errors import UserError
+from tileseer.core.row_filter import Filter, Vocabulary, parse_filter, vocabulary
+from tileseer.core.tables import StrictModel, read_yaml_table
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.operations import Variant
+from tileseer.libraries.gemm_kernel import Kernel
+from tileseer.libraries.rules import BrokenRule
+from tileseer.problems.operation import Operation
+
+Count = Annotated[int, Field(ge=1)]
+Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
+
+
+class DirectionRows(StrictModel):
+    """What the rows of a direction have in every library's sweeps."""
+
+    split_k: list[Count] = Field([1], min_length=1)
+    """Values of the launch knob split-K that are measured for each kernel."""
+
+
+Rows = TypeVar("Rows", bound=DirectionRows)
+
+
+class NoKernel(UserError):
+    """A rule set has no kernel for an operation on an arch."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A combination of the rule set that is no legal kernel, with the rule that says so."""
+
+    kernel: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """The legal kernels in name order, the refused ones, and the split-K values of each kernel."""
+
+    kernels: list[Any]
+    rejected: list[Rejected]
+    split_k: list[int]
+
+
+class Sweep(StrictModel):
+    """A rule-set file of a library: sizes crossed with options."""
+
+    @classmethod
+    def read_file(cls, path: str | Path) -> Self:
+        """Read a file and check it; a ``UserError`` names file and field."""
+        return read_yaml_table(path, cls)
+
+    @property
+    def named_archs(self) -> Sequence[str]:
+        """Archs that rows of the file are for."""
+        return ()
+
+    def check_operation(self, operation: Operation) -> None:
+        """Raise ``UserError`` if the file has nothing for an operation, as far as that shows without its kernels."""
+
+    def enumerate(
+        self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
+    ) -> Enumeration:
+        """Enumerate the kernels for one arch and operation; none is corrected, illegal ones are refused.
+
+        A kernel with a known defect is refused unless its flag is among ``included``.
+        """
+        raise NotImplementedError
+
+
+def rejected_text(rejected: Iterable[Rejected]) -> str:
+    """Return the refused combinations as tab-separated lines."""
+    return "kernel\trule\treason\n" + "".join(f"{r.kernel}\t{r.rule}\t{r.reason}\n" for r in rejected)
+
+
+def rows_of(variants: Mapping[Variant, Rows], operation: Operation) -> Rows:
+    """Return what a direction is enumerated from; ``UserError`` if there is nothing, or no such split-K."""
+    rows = variants.get(cast(Variant, operation.variant))
+    if rows is None:
+        raise NoKernel(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
+    if operation.variant != "bwd_weight" and rows.split_k != [1]:
+        raise UserError(f"variants.{operation.variant}.split_k is {rows.split_k}; only bwd_weight splits K: write [1]")
+    return rows
+
+
+def sift(
+    kernels: Sequence[Kernel], broken: Iterable[Sequence[BrokenRule]], split_k: Iterable[int], where: str
+) -> Enumeration:
+    """Sort kernels that break no rule from the others; ``broken``: the rules that each breaks."""
+    pairs = sorted(zip(kernels, broken, strict=True), key=lambda pair: pair[0].name)
+    legal = {kernel.name: kernel for kernel, rules in pairs if not rules}
+    rejected = {kernel.name: Rejected(kernel.name, *rules[0]) for kernel, rules in pairs if rules}
+    if not legal:
+        raise NoKernel(f"no kernel of the rule set is legal {where}")
+    return Enumeration(list(legal.values()), list(rejected.values()), sorted(set(split_k)))
+
+
+def parse_kernel_filter(text: str, kinds: Iterable[type[Any]], where: str) -> Filter:
+    """Read an expression over the fields that kernels of any of ``kinds`` have."""
+    fields: Vocabulary = {}
+    for kind in kinds:
+        fields |= vocabulary(kind, kind.choices)
+    return parse_filter(text, fields, where)
+
+
+def filter_kernels(listed: Enumeration, text: str, where: str) -> Enumeration:
+    """Keep the kernels that the expression ``text`` holds for; list the others as refused."""
+    condition = parse_kernel_filter(text, {type(kernel) for kernel in listed.kernels}, where)
+    kept = {kernel.name: kernel for kernel in listed.kernels if condition.keeps(vars(kernel))}
+    if not kept:
+        raise UserError(f"{where}: {text!r} keeps none of {len(listed.kernels)} kernels")
+    out = [Rejected(kernel.name, "filter", condition.text) for kernel in listed.kernels if kernel.name not in kept]
+    rejected = sorted([*listed.rejected, *out], key=lambda row: row.kernel)
+    return Enumeration(list(kept.values()), rejected, listed.split_k)

@@ -1,0 +1,114 @@
+"""The one door to a library of convolution kernels: everything that only this library has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import pandas as pd
+
+from tileseer.core.errors import UserError
+from tileseer.facts.hardware import Hardware
+from tileseer.libraries.costs.coefficients import Coefficients
+from tileseer.libraries.costs.timing import KernelTerms
+from tileseer.libraries.emitter import Emitter
+from tileseer.libraries.enumeration import Sweep
+from tileseer.libraries.features.table import FeatureSet
+from tileseer.libraries.gemm_kernel import Kernel
+from tileseer.libraries.rules import Rules
+from tileseer.libraries.source_tree import SourceTree
+
+Part = TypeVar("Part")
+
+
+class Loss(NamedTuple):
+    """What a GPU loses by models of another one: points of efficiency of its own models less those of borrowed ones."""
+
+    most_ratio: float
+    """Of the compute units of the two GPUs, the larger number over the smaller one."""
+    basis: str
+    mean: float
+    p10: float
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """A library of kernels. What one of them lacks, such as C++ text of kernels that nobody makes here, is None."""
+
+    name: str
+    title: str
+    """Its name in a sentence."""
+    archs: str
+    """Pattern of the names of its archs."""
+    kernel: type[Any]
+    """The subclass of ``Kernel`` that its models know."""
+    rules: Rules
+    features: dict[str, FeatureSet]
+    """By the name that ``model.features`` gives; the first is its own."""
+
+    # What it says itself.
+    layout: str = "NHWC"
+    """That its kernels are for (``problem.LAYOUTS``), or the first of several."""
+    offered: bool = False
+    """Whether the library says for each problem which candidates there are, and which of them it would run itself."""
+    has_networks: bool = True
+    """Whether its times are of problems of which we know the networks."""
+    vendor: str = ""
+    """Last word of the arch whose models have a candidate for every problem: those of the vendor's library."""
+    complete_name: Callable[[str, str], tuple[Kernel, str]] | None = None
+    """(name that others gave, arch) to the kernel, and what the name leaves open, if there are such names."""
+
+    # Kernels that are made here.
+    sweep: type[Sweep] | None = None
+    """The form of its files of rule sets."""
+    rule_set: str = ""
+    """File of config/rule_sets that the kernels of a quick measurement are drawn from."""
+    emitter: type[Emitter] | None = None
+    toolchain: str = ""
+    """What compiles its kernels, a word of compile.toolchain; empty for kernels that nobody makes here."""
+    tree: SourceTree | None = None
+    """The headers that its kernels are compiled against."""
+
+    # Formulas.
+    estimate: Callable[[pd.DataFrame, Hardware, Coefficients], pd.DataFrame] | None = None
+    """(Q candidates, GPU, coefficients) to a row each: ``vgprs``, ``lds_bytes``, ``occupancy``, ``fault``.
+
+    What the formula does not know is NaN.
+    """
+    estimates_registers: bool = False
+    """Whether ``estimate`` knows registers and occupancy."""
+    cost: Callable[[pd.DataFrame, pd.DataFrame, str, Hardware, Coefficients], KernelTerms] | None = None
+    """(P problems of one direction, Q candidates, direction, GPU, coefficients) to the terms of the formula."""
+    in_reference_words: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    """Candidates with the fields that Composable Kernel's predictor reads of its own (``reference_features``)."""
+
+    # Words for users.
+    measured_with: tuple[str, str] | None = None
+    """Kind of GPU and configuration that measure its kernels."""
+    use: str = ""
+    """The way of its kernels from ``{folder}``, which ``tileseer ship`` wrote, into a program."""
+    naming: str = ""
+    """How another program finds the candidate of a name, a sentence of the page of models."""
+    borrowed: tuple[Loss, ...] = ()
+    """What the models of a sibling GPU cost, by rising distance in compute units (``benchmarks/solver_transfer.py``,
+    ``benchmarks/solver_batches.py``); beyond the last one nothing is lent. Empty where nothing is known."""
+
+    @property
+    def prefix(self) -> str:
+        """How its kernels' names begin."""
+        return str(self.kernel.parts[0].form)
+
+    @property
+    def feature_set(self) -> str:
+        """Name of its own feature set."""
+        return next(iter(self.features))
+
+    def made_here(self, part: Part | None) -> Part:
+        """Return a part that kernels made here have; ``UserError`` if those of this library are only recorded."""
+        if part is None:
+            raise UserError(
+                f"the kernels of {self.name} are not made or timed here; replay a recording: give its arch and folder "
+                "under replays"
+            )
+        return part

@@ -1,0 +1,64 @@
+"""Kernel names as users and other programs write them, completed to whole kernels."""
+
+import re
+from dataclasses import dataclass, field
+
+from tileseer.core.errors import UserError
+from tileseer.libraries import registry
+from tileseer.libraries.gemm_kernel import Kernel
+from tileseer.libraries.grammar import COUNT, check_length
+from tileseer.problems.operation import Operation
+
+_SPLIT_LAUNCH = re.compile(rf"(?P<name>.+)@splitk(?P<split_k>{COUNT})", re.ASCII)
+
+CHANNEL_MULTIPLE = "channel_multiple"
+"""Word of ``Named.assumed``."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a name means."""
+
+    text: str = field(compare=False)
+    """The name as it was given."""
+    kernel: Kernel
+    split_k: int
+    assumed: str
+    """What the name leaves open or says otherwise, as ``field=value`` words; empty for a complete name."""
+
+    @property
+    def channel_multiple(self) -> int:
+        """To which multiple the channels of a group are padded before the kernel runs; 1: they are not."""
+        words = dict(word.split("=", 1) for word in self.assumed.split())
+        return int(words.get(CHANNEL_MULTIPLE, 1))
+
+
+def split_launch(text: str) -> tuple[str, int]:
+    """Split a candidate's name into that of its kernel and its split-K: 1 without ``@splitkN``."""
+    launch = _SPLIT_LAUNCH.fullmatch(text)
+    return (launch["name"], int(launch["split_k"])) if launch else (text, 1)
+
+
+def read_kernel_name(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:
+    """Return the kernel that ``text`` means on ``arch``, ``@splitkN`` for a split reduction; ``UserError`` if none.
+
+    The ending of a header, source or library file is ignored. Where the ``operation`` and ``ndim`` of the problem are
+    known, a name may leave them out, if the library has such names.
+    """
+    check_length(text)
+    name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
+    name, split_k = split_launch(name)
+    library = registry.library_of_arch(arch)
+    if any(name.startswith(other.prefix) for other in registry.LIBRARIES if other is not library):
+        raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {library.prefix}")
+    kind = library.kernel
+    if kind.short and name in kind.short_names:
+        if operation is None:
+            example = kind("forward", "fp16", 2, **{kind.short: name}).name
+            raise UserError(
+                f"{kind.short} {name!r} may be of any direction and data type: give the problems columns direction and "
+                f"dtype, or write the whole name, for example {example}"
+            )
+        name = kind(operation.variant, operation.dtype, ndim, **{kind.short: name}).name
+    kernel, assumed = library.complete_name(name, arch) if library.complete_name else (kind.parse(name), "")
+    return Named(text, kernel, split_k, assumed)

@@ -1,0 +1,79 @@
+"""The libraries of kernels; an arch and a kernel's name both tell the library."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core.errors import UserError, shown
+from tileseer.facts.hardware import Hardware, target
+from tileseer.facts.names import arch_hint
+from tileseer.libraries.ck_tile.library import CK_TILE
+from tileseer.libraries.cudnn.library import CUDNN
+from tileseer.libraries.cutlass.library import CUTLASS
+from tileseer.libraries.emitter import Emitter
+from tileseer.libraries.gemm_kernel import Kernel
+from tileseer.libraries.library import Library
+from tileseer.libraries.miopen.library import MIOPEN
+from tileseer.libraries.source_tree import SourceTree
+
+LIBRARIES: tuple[Library, ...] = (CK_TILE, CUTLASS, MIOPEN, CUDNN)
+"""Of several whose pattern an arch has, the last one has its kernels."""
+
+
+def library_of_arch(arch: str) -> Library:
+    """Return the library whose kernels run on an arch; ``UserError`` if there is none."""
+    for library in reversed(LIBRARIES):
+        if fnmatchcase(arch, library.archs):
+            return library
+    raise UserError(f"no kernels for the arch {shown(arch)}; {arch_hint(arch)}")
+
+
+def vendor_arch(arch: str) -> str | None:
+    """Return the arch of the same GPU whose models have a candidate for every problem; None if there is no other."""
+    vendor = library_of_arch(arch).vendor
+    return f"{target(arch)}_{vendor}" if vendor else None
+
+
+def library_of_kernels(names: Sequence[str]) -> Library:
+    """Return the library of kernel names, of which there is at least one; ``UserError`` for several or unknown ones."""
+    if not len(names):
+        raise ValueError("there is no kernel name to tell the library by")
+    for library in LIBRARIES:
+        if all(name.startswith(library.prefix) for name in names):
+            return library
+    prefixes = ", ".join(library.prefix for library in LIBRARIES)
+    raise UserError(f"kernels of one library at a time, with names that begin with one of {prefixes}; see {names[0]!r}")
+
+
+def tree_of_toolchain(toolchain: str) -> SourceTree:
+    """Return the headers that kernels of a toolchain are compiled against."""
+    return next(one.tree for one in LIBRARIES if one.tree is not None and one.toolchain == toolchain)
+
+
+def emitter_of(kernels: Sequence[Kernel]) -> type[Emitter]:
+    """Return what writes the C++ text of kernels, all of one library."""
+    library = library_of_kernels([kernel.name for kernel in kernels])
+    return library.made_here(library.emitter)
+
+
+def parse_kernels(names: Sequence[str]) -> list[Kernel]:
+    """Return the kernels of names, all of one library."""
+    parse = library_of_kernels(names).kernel.parse if len(names) else None
+    return [parse(name) for name in names] if parse else []
+
+
+def check_support(
+    problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, hardware: Hardware | None = None
+) -> np.ndarray:
+    """Return the verdict of each of P problems with each of Q candidates (kernel, its fields, split_k), uint8 [P, Q].
+
+    0 is supported, else 1 + the index of the first rule of the library's that fails. Without ``hardware``, waves have
+    64 lanes.
+    """
+    if candidates.empty:
+        return np.zeros((len(problems), 0), np.uint8)
+    rules = library_of_kernels(candidates["kernel"].tolist()).rules
+    verdicts, classes = rules.check_classes(problems, candidates, variant, hardware)
+    return np.take(verdicts, classes, axis=1)

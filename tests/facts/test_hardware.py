@@ -1,0 +1,78 @@
+"""The hardware table: complete, and refusing mistakes by name."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tileseer.core.errors import UserError
+from tileseer.facts import hardware
+
+CONFIG = Path(__file__).parents[2] / "config"
+TABLE = CONFIG / "hardware.yaml"
+
+
+def edited(tmp_path, edit):
+    content = yaml.safe_load(TABLE.read_text())
+    edit(content["products"])
+    path = tmp_path / "hardware.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("product", "arch", "peak"),
+    [("gfx950_mi355x", "gfx950", 2517), ("gfx90a_mi250x_gcd", "gfx90a", 191), ("gfx1201_9070xt", "gfx1201", 195)],
+)
+def test_products_reach_their_published_peak(product, arch, peak):
+    gpu = hardware.read_hardware(TABLE, product)
+    assert (gpu.name, gpu.arch) == (product, arch)
+    assert gpu.peak_tflops_16bit == pytest.approx(peak, rel=5e-3)
+
+
+def test_only_the_fitted_floor_is_called_fitted():
+    basis = [(p, f, basis) for p, gpu in hardware.read_products(TABLE).items() for f, basis in gpu.basis.items()]
+    assert [row for row in basis if row[2] == "F"] == [("gfx950_mi355x", "launch_floor_us", "F")]
+
+
+def drop(field):
+    return lambda products: products["gfx942_mi300x"].pop(field)
+
+
+def change(field, value):
+    return lambda products: products["gfx942_mi300x"].__setitem__(field, value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (drop("xcds"), "gfx942_mi300x.*xcds"),
+        (change("compute_units", 0), "gfx942_mi300x.*compute_units.*0"),
+        (change("clock_ghz", float("nan")), "gfx942_mi300x.*clock_ghz.*nan"),
+        (change("cu_count", 304), "gfx942_mi300x.*cu_count: unknown field"),
+        (change("name", "MI300X"), "gfx942_mi300x.*name"),
+        (change("basis", {"default": "S", "turbo": "A"}), "gfx942_mi300x.*turbo"),
+        (change("basis", {"xcds": "S"}), "gfx942_mi300x.*default"),
+        (lambda products: products.clear(), "products"),
+    ],
+)
+def test_mistakes_are_named_with_file_product_field_and_value(tmp_path, edit, named):
+    path = edited(tmp_path, edit)
+    with pytest.raises(UserError, match=named) as caught:
+        hardware.read_products(path)
+    assert str(path) in str(caught.value)
+
+
+def test_products_of_one_arch_have_the_same_compute_unit():
+    fields = ("simds_per_cu", "wave_size", "matrix_flops_16bit", "matrix_flops_fp32", "short_k_rate",
+              "lds_bytes_per_clock")  # fmt: skip
+    for product in hardware.read_products(TABLE).values():
+        first = hardware.product_of_arch(TABLE, product.arch)
+        assert [getattr(first, field) for field in fields] == [getattr(product, field) for field in fields]
+
+
+def test_an_unknown_product_or_arch_is_refused():
+    with pytest.raises(UserError, match=r"'gfx950_mi999'.*gfx950_mi355x"):
+        hardware.read_hardware(TABLE, "gfx950_mi999")
+    with pytest.raises(UserError, match="no product has the arch gfx1; add one"):
+        hardware.product_of_arch(TABLE, "gfx1")
