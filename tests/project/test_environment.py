@@ -81,7 +81,7 @@ IMPORT_NAMES = {
 }
 """Packages that are imported under another name; the others have - for _."""
 # What a subcommand needs beyond the core: the extra that brings it.
-EXTRA_OF_COMMAND = {"crawl": "crawl", "torch-report": "torch", "verify": "emulate"}
+EXTRA_OF_COMMAND = {"crawl": "crawl", "verify": "emulate"}
 # Taken where it is installed; without cuDNN its plans are not measured.
 OPTIONAL = {"cudnn"}
 
@@ -109,7 +109,7 @@ IMPORTS = grimp.build_graph("tileseer", "amdgpu_emulator", exclude_type_checking
 
 @pytest.mark.parametrize("command", sorted(main.COMMANDS))
 def test_a_command_needs_only_what_pip_install_brings(command):
-    module = ROOT / f"src/tileseer/cli/{command.replace('-', '_')}.py"
+    module = ROOT / f"src/tileseer/cli/{command}.py"
     names = {f"tileseer.cli.{module.stem}"} | IMPORTS.find_upstream_modules(f"tileseer.cli.{module.stem}")
     paths = [ROOT / "src" / name.replace(".", "/") for name in names]
     used = third_party(path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in paths)

@@ -38,7 +38,6 @@ ELSEWHERE = {
     "tileseer select results/models/sm_90": "workflow/test_replay.py",
     "tileseer tune results/models/gfx942_miopen": "serve/test_driver_tuning.py",
     "tileseer export miopen": "serve/test_miopen_export.py",
-    "tileseer torch-report": "pytorch/test_torch_report.py",
     "tileseer crawl --torch": "problems/test_crawl_of_own_model.py",
     "tileseer crawl --onnx": "problems/test_crawl_of_own_model.py",
 }

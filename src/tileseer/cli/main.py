@@ -26,10 +26,9 @@ COMMANDS = {
     "select": "rank the kernels of a published model for one convolution",
     "ship": "choose the fewest kernels that lose little, with their price, and write their sources",
     "tune": "time the short list of each problem once, and remember the fastest beside the model",
-    "torch-report": "predict what a model's cuDNN plans gain for a PyTorch network, without a GPU",
     "verify": "check that models, datasets, recordings or results are intact, or that kernels compute correctly",
 }
-"""Subcommand to the line that ``--help`` shows; the module is ``tileseer.cli.NAME``, with - as _.
+"""Subcommand to the line that ``--help`` shows; the module is ``tileseer.cli.NAME``.
 
 A module has ``configure(parser)``, ``run(args)`` and ``EXAMPLES``, calls that the help text ends with. One with
 ``TAKES_MORE`` gets the words that its parser does not know as a second argument."""
@@ -72,7 +71,7 @@ def parser(complete: Collection[str]) -> argparse.ArgumentParser:
 
 def module(name: str) -> ModuleType:
     """Return the module of a subcommand."""
-    return importlib.import_module(f"tileseer.cli.{name.replace('-', '_')}")
+    return importlib.import_module(f"tileseer.cli.{name}")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,10 @@ class Chooser:
         self.model, self.verify, self.extension = model, verify, extension
         self._warned: set[str] = set()
         self._compared = False
-        self.index = check_cudnn(model, model_files.parse_index(model))
+        self.index = model_files.parse_index(model)
+        if library_of_arch(self.index.arch) is not CUDNN:
+            arch = self.index.arch
+            raise UserError(f"{model}: its models are of {arch}, not of cuDNN's plans, such as sm_90_cudnn")
         self.version = f"cudnn {extension.version()}"
         digest = cache.key((model / model_files.INDEX).read_bytes())[:16]
         identity = f"model {digest}, verify {verify}, {self.version}, torch {torch.__version__}"
@@ -186,10 +189,3 @@ class Chooser:
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(f"tileseer: {text}", stacklevel=2)
-
-
-def check_cudnn(models: Path, index: model_files.Index) -> model_files.Index:
-    """Return the index of a model directory; ``UserError`` where its models are not of cuDNN's plans."""
-    if library_of_arch(index.arch) is not CUDNN:
-        raise UserError(f"{models}: its models are of {index.arch}, not of cuDNN's plans, such as sm_90_cudnn")
-    return index
