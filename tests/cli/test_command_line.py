@@ -119,7 +119,6 @@ MISTAKES = (
     ("selct", "invalid choice: 'selct' (choose from "),
     ("export miopn", "; see tileseer export --help"),
     ("provenance a --histry", "unknown argument --histry; see tileseer --help"),
-    ("provenance a.txt --history", "history.jsonl: it has no publication of a.txt; run tileseer run"),
     ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
     ("select nowhere --problem N=8", "nowhere: has no models (no index.json); make some: tileseer run"),
     ("select a.txt --problem N=8", "a.txt: has no models (no index.json)"),

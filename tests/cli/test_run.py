@@ -1,7 +1,5 @@
-"""What ``tileseer run`` shows of the records of Snakemake, and what the history of publications says."""
+"""What ``tileseer run`` shows of the records of Snakemake."""
 
-import hashlib
-import json
 import logging
 import os
 import re
@@ -12,7 +10,6 @@ import pytest
 
 import snakemake_logger_plugin_tileseer as plugin
 from tileseer.cli import main, run_summary
-from tileseer.serve import publication
 
 snakemake_common = pytest.importorskip("snakemake_interface_logger_plugins.common")
 Event = snakemake_common.LogEvent
@@ -156,41 +153,6 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
     assert "0 of 1 jobs done" in printed and "train: 20 of 80 trees, 10 a second" in printed
 
 
-def published(mean, config="c" * 64):
-    figures = publication.PublishedFigures(
-        n_problems=10, mean=mean, median=99.0, p10=90.0, without_model=80.0, best_possible=97.0
-    )
-    return publication.Published(
-        time="2026-01-02T03:04:05Z", arch="gfx950", device_kind="simulated", commit="abcdef0123456", changed_files=0,
-        config_sha256=config, data_sha256={"forward_bf16": "d" * 64}, operations={"forward_bf16": figures},
-        models_sha256=hashlib.sha256(str(mean).encode()).hexdigest(),
-    )  # fmt: skip
-
-
-def test_history_is_a_table_with_what_changed(tmp_path, capsys):
-    models = tmp_path / "models/gfx950"
-    models.mkdir(parents=True)
-    (models / "index.json").write_text("the models on disk")
-    on_disk = {"models_sha256": publication.digest_of_models(models)}
-    lines = [published(94.0).model_copy(update=on_disk), published(95.5)]
-    (tmp_path / "history.jsonl").write_text("".join(line.model_dump_json() + "\n" for line in lines))
-    assert main.main(["provenance", str(models), "--history"]) == 0
-    first, second = capsys.readouterr().out.splitlines()[1:]
-    assert first.split()[2:] == ["abcdef012", "cccccccc", "yes", "forward_bf16", "94.00"]
-    assert second.split()[4:] == ["forward_bf16", "95.50", "(+1.50)"]
-    main.main(["provenance", str(models), "--history", "--json"])
-    assert len(json.loads(capsys.readouterr().out)["published"]) == 2
-
-
-def test_the_end_of_a_run_says_what_changed_since_the_publication_before():
-    first, second = published(94.0), published(95.5, config="e" * 64)
-    said = publication.changes_since_last([first, second, second], second.models_sha256)
-    assert said == "2026-01-02, commit abcdef012: forward_bf16 94.00 -> 95.50 %; changed: config"
-    assert publication.changes_since_last([second], second.models_sha256) is None
-    # The last publication may be of other models.
-    assert publication.changes_since_last([second, first], second.models_sha256) is None
-
-
 @pytest.mark.parametrize(("arch", "visible", "command"), [
     ("gfx950", {"hip": "gfx950"}, "tileseer run results/models/gfx950 --configfile config/hip.yaml"),
     ("gfx950", {"hip": "gfx942"}, None),
@@ -205,14 +167,3 @@ def test_a_gpu_that_was_not_measured_is_named_with_the_command(monkeypatch, arch
     monkeypatch.setattr(run_summary, "boards", boards)
     for kind, expected in (("recorded", command), ("measured", None)):
         assert run_summary.unused_gpu(SimpleNamespace(arch=arch, device_kind=kind)) == expected
-
-
-@pytest.mark.parametrize("foreign", [b"{", b"null", b"{}", b"\xff\0", b"[" * 100_000, b'{"time": "2026'])
-def test_the_history_shows_all_lines_but_those_that_are_none(foreign, tmp_path, capsys):
-    lines = [published(mean).model_dump_json().encode() for mean in (94.0, 95.5)]
-    (tmp_path / "history.jsonl").write_bytes(lines[0] + b"\n" + foreign + b"\n" + lines[1] + b"\n" + lines[0][:40])
-    assert main.main(["provenance", str(tmp_path / "models/gfx950"), "--history"]) == 0
-    shown = capsys.readouterr()
-    assert [line.split()[5] for line in shown.out.splitlines()[1:]] == ["94.00", "95.50"]
-    warning = "history.jsonl, line 2 and 1 more: this is no publication and is skipped\n"
-    assert shown.err.startswith("warning: ") and shown.err.endswith(warning)

@@ -9,7 +9,6 @@ import shutil
 import signal
 import time
 from importlib.metadata import version
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -77,20 +76,19 @@ def test_publishing_again_gives_the_same_bytes_in_any_order(both, models, tmp_pa
     assert [p.name for p in models.parent.iterdir()] == ["gfx950"]
 
 
-def test_provenance_and_history_are_of_the_models_on_disk(both, tmp_path, monkeypatch):
+def test_provenance_is_of_the_models_on_disk(both, tmp_path, monkeypatch):
     trainings, evaluations, servings = (list(map(str, paths)) for paths in both)
     (tmp_path / "hardware.yaml").write_text("1")
     dataset(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
     words = ["--training", *trainings, "--evaluation", *evaluations, "--serving", *servings, "--arch", "gfx950"]
     words += ["--operations", "forward_bf16", "--made-from", "data/problems.parquet", "--files", "hardware.yaml"]
-    words += ["--template", str(PAGE), "--models", "models", "--history", "history.jsonl", "--workflow", "."]
+    words += ["--template", str(PAGE), "--models", "models", "--workflow", "."]
     for seed, content in enumerate("121"):
         (tmp_path / "hardware.yaml").write_text(content)
         assert main_of("publish")([*words, "--settings", json.dumps({"model": {"seed": seed % 2}})]) == 0
         kept = read_provenance(tmp_path / "models")
         assert kept.files["hardware.yaml"] == hashlib.sha256(content.encode()).hexdigest()
-        assert len(publication.read_history(tmp_path / "history.jsonl")) == seed + 1
 
 
 def test_files_are_text_or_arrow_and_name_no_place(models, tmp_path):
@@ -338,32 +336,3 @@ def test_a_publication_that_fails_leaves_what_was_published(forward, weight, tmp
     with pytest.raises(OSError, match="gfx950"):
         publish(models, weight)
     assert content(models) == before and [path.name for path in tmp_path.iterdir()] == ["gfx950"]
-
-
-@pytest.mark.parametrize("before", [None, "", "torn", "{}\ntorn", "{}\n"])
-def test_the_history_grows_by_whole_lines(forward, tmp_path, capsys, before):
-    path = tmp_path / "history.jsonl"
-    if before is not None:
-        path.write_text(before)
-    models = tmp_path / "gfx950"
-    publish(models, forward)
-    for _ in range(2):
-        publication.append_publication(path, models, PROVENANCE.model_copy(update={"operations": {}}))
-    first, entry = publication.read_history(path)
-    assert first.models_sha256 == entry.models_sha256 == publication.digest_of_models(models) != ""
-    assert path.read_text().startswith(before or "") and path.read_text().endswith(entry.model_dump_json() + "\n")
-    assert ("is skipped" in capsys.readouterr().err) == bool(before)
-
-
-@pytest.mark.parametrize("hostile", ["folder", "fifo", "read-only disk"])
-def test_a_history_that_cannot_be_written_is_a_warning(forward, tmp_path, capsys, monkeypatch, hostile):
-    path = tmp_path / "history.jsonl"
-    publish(tmp_path / "gfx950", forward)
-    if hostile == "folder":
-        path.mkdir()
-    elif hostile == "fifo":
-        os.mkfifo(path)
-    else:
-        path = Path("/proc/history.jsonl")
-    publication.append_publication(path, tmp_path / "gfx950", PROVENANCE)
-    assert "this publication is not in the history" in capsys.readouterr().err

@@ -252,8 +252,8 @@ def contents(path: Path) -> object:
         return None
     if "benchmark" in path.parts and path.suffix == ".json":
         return {key: value for key, value in json.loads(path.read_text()).items() if key != "malformed_lines"}
-    if path.name.endswith((".costs.parquet", ".quarantine.tsv")) or path.name == "history.jsonl":
-        # CPU seconds and memory, lines that do not count, times: read by no later stage.
+    if path.name.endswith((".costs.parquet", ".quarantine.tsv")):
+        # CPU seconds and memory, lines that do not count: read by no later stage.
         return True
     return path.read_bytes()
 

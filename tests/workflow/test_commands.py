@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -38,7 +37,6 @@ def test_every_script_explains_itself(script, capsys):
 
 
 def test_run_shows_a_line_per_job_and_ends_with_what_is_on_disk(copy):
-    (copy.folder / "results/history.jsonl").unlink()
     run = tileseer(copy, "run", "results/models/gfx950", "-R", "dataset")
     assert run.returncode == 0, run.stderr
     lines = [line for line in run.stderr.splitlines() if line.startswith("[")]
@@ -46,13 +44,9 @@ def test_run_shows_a_line_per_job_and_ends_with_what_is_on_disk(copy):
     said = run.stdout.splitlines()
     heads = [line.split(":")[0] for line in said if not line.startswith(" ")]
     assert heads == ["models", "report", "picks", "verdict", "next"]
-    assert said[0].startswith("models:   results/models/gfx950 (simulated times of gfx950_mi355x, published 20")
+    assert said[0].startswith("models:   results/models/gfx950 (simulated times of gfx950_mi355x)")
     assert "in the simulation" in run.stdout and "Simulated: a formula made these times" in said[-3]
     assert said[-1].strip() == "tileseer run results/models/gfx950 --configfile config/hip.yaml"
-    (row,) = tileseer(copy, "provenance", "results/models/gfx950", "--history").stdout.splitlines()[1:]
-    path = "results/models/gfx950/grouped_conv_forward_bf16_gfx950/evaluation.json"
-    mean = json.loads(copy.read(path))["first"]["mean"]
-    assert row.endswith(f"  yes      forward_bf16 {mean:.2f}")
     again = tileseer(copy, *words("tileseer run"))
     assert again.returncode == 0 and "Nothing to be done" in again.stderr
 

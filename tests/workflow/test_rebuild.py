@@ -30,7 +30,7 @@ def pairs(workflow):
 
 def contents(workflow):
     paths = [path for path in (workflow.folder / "results").rglob("[!.]*") if path.is_file()]
-    kept = [path for path in paths if path.name not in ("history.jsonl", "provenance.json", "index.json")]
+    kept = [path for path in paths if path.name not in ("provenance.json", "index.json")]
     return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
 
 

@@ -26,7 +26,6 @@ rule publish:
         training=folders_of("training"),
         serving=folders_of("serving"),
         operations=operations_of,
-        history="results/history.jsonl",
         workflow=HERE,
         compiler=json.dumps(COMPILED_BY, sort_keys=True),
     shell:
@@ -34,5 +33,5 @@ rule publish:
         " --arch {wildcards.arch} --operations {params.operations}"
         " --training {params.training} --serving {params.serving} --evaluation {input.evaluation}"
         " --made-from {input.made_from} --files {input.tables:q} --template {input.template:q} --compiler {params.compiler:q}"
-        " --workflow {params.workflow:q} --history {params.history} --settings {params.settings:q}"
+        " --workflow {params.workflow:q} --settings {params.settings:q}"
         " --models {output.models} > {log} 2>&1"

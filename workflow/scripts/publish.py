@@ -9,7 +9,7 @@ def main(
     training: list[Path], evaluation: list[Path], serving: list[Path], template: Path, models: Path,
     settings: Settings,
     arch: str = "", operations: list[str] = (), made_from: list[Path] = (), compiler: str = "{}",
-    workflow: Path | None = None, files: list[Path] = (), history: Path | None = None,
+    workflow: Path | None = None, files: list[Path] = (),
 ) -> str:  # fmt: skip
     """Publish the trained and evaluated models of one arch as the directory that a client loads.
 
@@ -20,7 +20,6 @@ def main(
     made_from: tables that the models were made from, as many for each operation, its dataset first
     compiler: what compiled the kernels as JSON, for the provenance
     files: what stages read and none made, for the provenance
-    history: file that each publication is appended to
     """
     from tileseer.facts.config import PublishSettings
     from tileseer.serve import provenance, publication
@@ -30,8 +29,6 @@ def main(
     about = arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
     made = provenance.collect_provenance(*about) if made_from else None
     index = publication.publish_models(training, evaluation, serving, models, made, page=template, replace=replace)
-    if history and made:
-        publication.append_publication(history, models, made)
     kept = [name for name, entry in index.operations.items() if entry.provenance]
     published = [name for name in index.operations if name not in kept]
     before = f"; from before: {', '.join(kept)}" if kept else ""

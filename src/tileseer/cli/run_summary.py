@@ -10,7 +10,6 @@ from tileseer.facts.hardware import target
 from tileseer.learn import model_files
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.harness.telemetry import boards
-from tileseer.serve import publication
 from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.model_page import figures_of, read_evaluations
 from tileseer.serve.verdict import meaning_of_times, measuring_command, next_step, verdict_words
@@ -39,16 +38,11 @@ def lines_of(arch: str, call: str) -> Iterator[str]:
         return
     index = model_files.read_index(models)
     evaluations = read_evaluations(models, index)
-    digest = publication.digest_of_models(models)
-    published = [one for one in publication.read_history(Path("results/history.jsonl")) if one.arch == index.arch]
-    last = next((f", published {one.time}" for one in reversed(published) if one.models_sha256 == digest), "")
-    yield f"models:   {models} ({index.device_kind} times of {index.device}{last})"
+    yield f"models:   {models} ({index.device_kind} times of {index.device})"
     yield f"report:   {shown}"
     if evaluations:
         yield "picks:    efficiency, % of the fastest candidate, and speed relative to what runs without the model"
         yield from (f"          {line}" for line in options.table_lines(list(map(_figures, evaluations.values()))))
-    if since := publication.changes_since_last(published, digest):
-        yield f"since:    {since}"
     for name, one in evaluations.items():
         yield f"verdict:  {name}: {verdict_words(one)}"
     yield f"          {meaning_of_times(index.device_kind, index.device)}"

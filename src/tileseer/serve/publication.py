@@ -1,78 +1,19 @@
-"""Publishing: training, validation and serving become one model directory, and ``results/history.jsonl`` a line longer.
+"""Publishing: training, validation and serving become one model directory."""
 
-The history has times, so nothing is made from it and no hash covers it.
-"""
-
-import errno
-import hashlib
-import json
-import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Self, cast
-
-from pydantic import ValidationError
+from typing import Any
 
 from tileseer.core import documents, seal
 from tileseer.core.atomic import building
-from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
 from tileseer.core.tables import validate_table
 from tileseer.learn import model_files
 from tileseer.learn.model_files import INDEX, PAGE, PROVENANCE, SERVING, SPEC, Entry, Index
 from tileseer.learn.model_schema import OF_A_DEVICE, Origin, same_origin
-from tileseer.serve.evaluation import Evaluation
-from tileseer.serve.model_page import model_page, read_evaluations
+from tileseer.serve.model_page import model_page
 from tileseer.serve.provenance import Provenance
-
-
-class PublishedFigures(Document):
-    """How good the picks of one operation are, efficiencies in percent."""
-
-    n_problems: int
-    without_candidate: int = 0
-    """More layers that no candidate can run."""
-    mean: float
-    median: float
-    p10: float
-    min: float | None = None
-    without_model: float
-    """Mean of the best choice that needs no model, such as one fixed kernel."""
-    best_possible: float
-    """Mean of a perfect model, or where that is unknown of a perfect selector."""
-
-    @classmethod
-    def of(cls, evaluation: Evaluation) -> Self:
-        """Return the figures of an evaluation."""
-        return cls(
-            n_problems=evaluation.layers,
-            without_candidate=evaluation.without_candidate,
-            **evaluation.first.model_dump(),
-            without_model=evaluation.best_baseline.efficiency.mean,
-            best_possible=evaluation.possible.mean,
-        )
-
-
-class Published(Document):
-    """One publication, a line of the history."""
-
-    time: str
-    """UTC, to the second."""
-    arch: str
-    device_kind: str
-    commit: str | None
-    changed_files: int
-    """Files that differ from the commit."""
-    config_sha256: str
-    data_sha256: dict[str, str]
-    """Of each operation's dataset."""
-    operations: dict[str, PublishedFigures]
-    models_sha256: str = ""
-    """Of the index of the directory, which has the hashes of all files: it tells which publication is on disk."""
-
 
 KEPT_KIND = "measured"
 """Models of such times are replaced by others of their kind only."""
@@ -209,99 +150,3 @@ def _copy(source: Path, names: Sequence[str], folder: Path, fix: str) -> None:
         if name.endswith(".json"):
             documents.read_json(source / name)  # whatever is wrong with it is told before it is published
         shutil.copyfile(source / name, folder / name)
-
-
-def append_publication(path: Path, models: Path, provenance: Provenance) -> None:
-    """Append the publication of ``models`` to the history.
-
-    What is wrong with the history is a warning: it never stops a publication.
-    """
-    config = json.dumps(provenance.config, sort_keys=True).encode()
-    index = model_files.parse_index(models)
-    evaluations = read_evaluations(models, index)
-    entry = Published(
-        time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        arch=index.arch,
-        device_kind=index.device_kind,
-        commit=provenance.source.commit,
-        changed_files=len(provenance.source.uncommitted or ()),
-        config_sha256=hashlib.sha256(config).hexdigest(),
-        data_sha256={name: next(iter(made.inputs.values())) for name, made in provenance.operations.items()},
-        operations={
-            name: PublishedFigures.of(evaluations[name]) for name in provenance.operations if name in evaluations
-        },
-        models_sha256=digest_of_models(models),
-    )
-    try:
-        _append_line(path, entry.model_dump_json().encode())
-    except OSError as error:
-        print(f"warning: {path}: this publication is not in the history: {error}", file=sys.stderr, flush=True)
-
-
-def digest_of_models(models: Path) -> str:
-    """Return the SHA-256 of the index of a model directory; empty without one."""
-    path = models / INDEX
-    return seal.file_digest(path) if path.is_file() else ""
-
-
-def _append_line(path: Path, line: bytes) -> None:
-    """Append a line, on a new line even after one that was torn, and wait until it is on the disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _open_history(path, "ab+") as stream:
-        if stream.seek(0, os.SEEK_END):
-            stream.seek(-1, os.SEEK_END)
-            line = (b"" if stream.read() == b"\n" else b"\n") + line
-        stream.write(line + b"\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _open_history(path: Path, mode: str) -> BinaryIO:
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "this is no file; remove it", str(path))
-    return cast(BinaryIO, path.open(mode))
-
-
-def read_history(path: Path) -> list[Published]:
-    """Return all publications, oldest first; a warning names lines that are none, such as one that a kill tore."""
-    publications, others = [], []
-    try:
-        with _open_history(path, "rb") as stream:
-            lines = stream.read().split(b"\n")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        print(f"warning: the history cannot be read: {error}", file=sys.stderr, flush=True)
-        return []
-    for number, line in enumerate(lines, 1):
-        try:
-            publications.append(Published.model_validate_json(line))
-        except ValidationError:
-            others += [number] if line.strip() else []
-    if others:
-        numbers = f"line {others[0]}" + (f" and {len(others) - 1} more" if others[1:] else "")
-        print(f"warning: {path}, {numbers}: this is no publication and is skipped", file=sys.stderr, flush=True)
-    return publications
-
-
-def changes_since_last(publications: Sequence[Published], models_sha256: str) -> str | None:
-    """Say whose mean differs from that of the last publication of other models, and what else; None without any.
-
-    The last publication is of ``models_sha256``, else None too.
-    """
-    others = [one for one in publications if one.models_sha256 != models_sha256]
-    if not others or publications[-1].models_sha256 != models_sha256:
-        return None
-    before, last = others[-1], publications[-1]
-    old, new = ({name: f"{one.mean:.2f}" for name, one in made.operations.items()} for made in (before, last))
-    means = [f"{name} {old.get(name, 'none')} -> {mean} %" for name, mean in new.items() if old.get(name) != mean]
-    if not means:
-        return None
-    pairs = {
-        "commit": (before.commit, last.commit),
-        "config": (before.config_sha256, last.config_sha256),
-        "data": (before.data_sha256, last.data_sha256),
-    }
-    changed = ", ".join(name for name, (earlier, now) in pairs.items() if earlier != now)
-    since = f"{before.time[:10]}, commit {(before.commit or 'unknown')[:9]}: {', '.join(means)}"
-    return f"{since}; changed: {changed}" if changed else since
