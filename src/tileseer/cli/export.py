@@ -11,7 +11,6 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS
 from tileseer.problems.problem_lists import read_problem_lists
 from tileseer.serve import miopen_export
-from tileseer.serve.borrowing import borrow
 from tileseer.serve.miopen_export import Settings
 
 EXAMPLES = (
@@ -25,7 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="FORMAT")
     own = actions.add_parser("miopen", help="a user find-db, which MIOpen reads: for PyTorch on ROCm without code")
     options.add_models(own)
-    options.add_like(own)
     meaning = "CSV of layers or problems, lines of MIOpenDriver, or a log with such lines (MIOPEN_ENABLE_LOGGING_CMD=1)"
     own.add_argument("--problems", nargs="+", required=True, type=Path, metavar="FILE", help=meaning)
     meaning = "user find-db that your MIOpen wrote below ~/.config/miopen: the output has its name and its records"
@@ -47,23 +45,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file and print how MIOpen finds it; return 1 if the models add nothing to it."""
-    if args.like and args.tuned:
-        raise UserError("--tuned: solvers were timed on the GPU whose models --like borrows; leave one of the two out")
-    units = FileName.parse(args.user).gpu.compute_units
+    FileName.parse(args.user)  # another name is refused even where there is no such file
     if not args.user.is_file():
         raise UserError(
             f"--user {args.user}: there is no such file; run one convolution, and your MIOpen writes it below "
             "~/.config/miopen"
         )
-    models, borrowed = borrow(args.models, args.like, units) if args.like else (args.models, None)
-    index = model_files.read_index(models)
+    index = model_files.read_index(args.models)
     # MIOpenDriver takes tensors whose layout a line leaves open as NCHW.
     listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations], LAYOUTS[0])
     layout = (args.layout or "").replace("D", "")
     settings = Settings(
-        args.user, args.build, args.system, args.measured, layout, args.workspace << 30, args.tuned, args.top, borrowed
+        args.user, args.build, args.system, args.measured, layout, args.workspace << 30, args.tuned, args.top
     )
-    export = miopen_export.export_models(models, list(listed.problems), settings)
+    export = miopen_export.export_models(args.models, list(listed.problems), settings)
     path = miopen_export.write_export(args.output, args.user.name, export)
     notes = listed.notes
     if not args.system:
@@ -71,7 +66,6 @@ def run(args: argparse.Namespace) -> int:
     content = {
         "file": path,
         "arch": index.arch,
-        "borrowed": borrowed and borrowed.record(),
         "taken": export.taken,
         "problems": len(listed.problems),
         "kept": export.kept,
@@ -83,7 +77,6 @@ def run(args: argparse.Namespace) -> int:
     }
     lines = [
         f"{path}: {content['written']:,} records with {export.entries:,} solvers, behind {export.kept:,} of --user",
-        *(borrowed.lines if borrowed else ()),
         *dict.fromkeys(line for taken in export.taken.values() for line in options.taken_lines(taken)),
         *(f"left out {count:,}: {reason}" for reason, count in export.left_out.most_common()),
         *(f"refused {count:,} lines: {reason}" for reason, count in listed.refused.most_common()),

@@ -17,7 +17,7 @@ from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.problems import driver_lines
 from tileseer.problems.problem import DIMS, EXAMPLE, LAYOUTS, Problem
 
-JSON_FORMAT = 2
+JSON_FORMAT = 3
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "dilation_d")
 _HELP_COLUMNS = 100
@@ -54,15 +54,6 @@ def add_tables(parser: argparse._ActionsContainer) -> None:
 def add_models(parser: argparse.ArgumentParser) -> None:
     """Declare the directory of published models."""
     parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json, of one arch")
-
-
-def add_like(parser: argparse._ActionsContainer) -> None:
-    """Declare ``--like``."""
-    meaning = (
-        "borrow the models of this arch, of a GPU of the same generation; the last word of MODEL_DIR then names your "
-        "GPU, which has no models: .../gfx942_80_miopen"
-    )
-    parser.add_argument("--like", metavar="ARCH", help=meaning)
 
 
 def add_problem(parser: argparse.ArgumentParser) -> None:

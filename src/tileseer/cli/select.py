@@ -17,7 +17,6 @@ EXAMPLES = (
     f"tileseer select results/models/gfx950 --problem {EXAMPLE} --top 3",
     "tileseer select results/models/gfx950 --variant forward --dtype bf16 --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
     f"tileseer select results/models/sm_90 --problem {EXAMPLE} --device 'NVIDIA H100 80GB HBM3'",
-    f"tileseer select results/models/gfx950_mi350x --like gfx950 --problem {EXAMPLE}",
 )
 FORMS = {"rank": "{}", "predicted_time": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"}
 """The columns of the table, each with the form of its cells."""
@@ -28,7 +27,6 @@ TUNED = ("candidate", "time_ms", "timed", "device", "device_kind")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_models(parser)
-    options.add_like(parser)
     options.add_problem(parser)
     options.add_layout(parser)
     parser.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
@@ -41,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the ranking and where the model's times came from; return 1 if nothing supports the problem."""
     problem = options.problem(args)
-    selector = Selector.read(args.models, f"{problem.variant}_{problem.dtype}", device=args.device, like=args.like)
+    selector = Selector.read(args.models, f"{problem.variant}_{problem.dtype}", device=args.device)
     ranked = selector.rank(problem)
     if not ranked:
         print("\n".join(_ways_out(args.models, selector)), file=sys.stderr)
@@ -53,7 +51,6 @@ def run(args: argparse.Namespace) -> int:
         dims["layout"] = problem.layout
     if args.left_out:
         print(f"warning: --problem has no {', '.join(args.left_out)}: taken as 1", file=sys.stderr)
-    borrowed = selector.borrowed
     (evidence,) = selector.evidence_of([problem])
     efficiency = selector.evidence_efficiency(evidence)
     content = {
@@ -64,10 +61,8 @@ def run(args: argparse.Namespace) -> int:
         "fastest_measured": fastest,
         "candidates": shown,
     }
-    content["borrowed"] = borrowed and borrowed.record()
     content["tuned"] = None if tuned is None else {name: getattr(tuned, name) for name in TUNED}
     lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
-    lines += borrowed.lines if borrowed else []
     lines.append(f"problem: {options.word_of(problem)}" + (f", layout {problem.layout}" if problem.layout else ""))
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
@@ -75,8 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if tuned is not None:
         lines.append("tuned on {device} ({device_kind}), best of {timed}: {candidate}".format(**content["tuned"]))
     if fastest is not None:
-        where = f"{origin['device_kind']}, {origin['device']}" if borrowed else origin["device_kind"]
-        lines.append(f"fastest measured on exactly this problem ({where}): {fastest}")
+        lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {fastest}")
     lines.append(options.evidence_line(evidence, efficiency))
     lines += options.table_lines([{name: form.format(row[name]) for name, form in FORMS.items()} for row in shown])
     by_kernel = {row["kernel"]: row["aliases"] for row in shown if row["aliases"]}

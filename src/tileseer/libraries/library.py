@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -20,16 +20,6 @@ from tileseer.libraries.rules import Rules
 from tileseer.libraries.source_tree import SourceTree
 
 Part = TypeVar("Part")
-
-
-class Loss(NamedTuple):
-    """What a GPU loses by models of another one: points of efficiency of its own models less those of borrowed ones."""
-
-    most_ratio: float
-    """Of the compute units of the two GPUs, the larger number over the smaller one."""
-    basis: str
-    mean: float
-    p10: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +80,6 @@ class Library:
     """The way of its kernels from ``{folder}``, which ``tileseer ship`` wrote, into a program."""
     naming: str = ""
     """How another program finds the candidate of a name, a sentence of the page of models."""
-    borrowed: tuple[Loss, ...] = ()
-    """What the models of a sibling GPU cost, by rising distance in compute units (``benchmarks/solver_transfer.py``,
-    ``benchmarks/solver_batches.py``); beyond the last one nothing is lent. Empty where nothing is known."""
 
     @property
     def prefix(self) -> str:

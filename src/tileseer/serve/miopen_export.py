@@ -31,7 +31,6 @@ from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS, Problem, problem_frame
-from tileseer.serve.borrowing import Borrowed
 from tileseer.serve.selector import Ranked, Selector
 
 LETTER_OF_DIRECTION = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
@@ -72,8 +71,6 @@ class Settings:
     """Only the solvers that ``tileseer tune`` timed on this GPU, with their times."""
     top: int = 4
     """Most solvers of a key."""
-    borrowed: Borrowed | None = None
-    """The GPU that the export is for, if the models are of another one."""
 
 
 @dataclass
@@ -90,17 +87,15 @@ class Export:
 
 
 def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
-    """Raise a ``UserError`` unless the files are of the GPU, own or borrowing, and ``user`` of the build."""
+    """Raise a ``UserError`` unless the files are of the model's GPU, and ``user`` of the build."""
     name = FileName.parse(settings.user)
-    gpu, own = target(settings.borrowed.by if settings.borrowed else arch), name.gpu
+    gpu, own = target(arch), name.gpu
     if own.arch != gpu:
-        who = f"{settings.borrowed.by} is" if settings.borrowed else "the model is of"
-        raise UserError(f"--user {settings.user}: is of {own.arch}, but {who} {gpu}")
-    if not settings.borrowed and own.compute_units != hardware.compute_units:
+        raise UserError(f"--user {settings.user}: is of {own.arch}, but the model is of {gpu}")
+    if own.compute_units != hardware.compute_units:
         raise UserError(
             f"--user {settings.user}: is of a GPU with {own.compute_units} compute units, but the model is of "
-            f"{hardware.name} with {hardware.compute_units}; to borrow it, give .../{gpu}_{own.compute_units}_miopen "
-            f"--like {arch}"
+            f"{hardware.name} with {hardware.compute_units}: give a model of your GPU's times (tileseer import find-db)"
         )
     if int(name.build.partition("_")[0]) < OLDEST_RELEASE:
         raise UserError(
@@ -223,7 +218,7 @@ class _Writer:
                     kept[key] = one
                 elif not self._settings.measured and key in self._system.records:
                     export.left_out["measured in the system's database"] += 1
-                elif not (self._settings.measured or self._settings.borrowed) and self._selector.fastest_measured(one):
+                elif not self._settings.measured and self._selector.fastest_measured(one):
                     export.left_out["measured in the recording of the model"] += 1
                 else:
                     kept[key] = one

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -29,9 +29,6 @@ from tileseer.problems.problem_rows import wrong_rows
 from tileseer.serve import tuned as tuned_choices
 from tileseer.serve.serving_files import KNOWN_PROBLEMS, Cut, Kernels, Serving
 from tileseer.serve.tuned import Choice
-
-if TYPE_CHECKING:
-    from tileseer.serve.borrowing import Borrowed
 
 NO_CANDIDATE = -1
 SIMULATED = "simulated"
@@ -84,38 +81,22 @@ class Selector:
         """Names, in the order of ``candidates.parquet``."""
         self.kernels: list[str] = model.pool["kernel"].tolist()
         """Those of the candidates' kernels."""
-        self.borrowed: Borrowed | None = None
-        """Of which GPU the model is, if it is used for another one."""
         self._row = {name: row for row, name in enumerate(self.candidates)}
         dims = zip(*(known[name].to_pylist() for name in model.columns), strict=True)
         self._measured = dict(zip(dims, known["row"].to_pylist(), strict=True))
         self._tuned: dict[tuple[int, ...], Choice] = {}
 
     @classmethod
-    def read(
-        cls,
-        models: Path | str,
-        operation: str,
-        arch: str | None = None,
-        device: str | None = None,
-        like: str | None = None,
-    ) -> Self:
+    def read(cls, models: Path | str, operation: str, arch: str | None = None, device: str | None = None) -> Self:
         """Read one operation of a model directory; ``UserError`` unless every file has the hash of the index.
 
         ``arch``: the arch that the models have to be for; None: any. Choices that were tuned (``serve.tuned``) are
         read with it: those of ``device``, by the name that its driver reports, or of the model's own product.
-        ``like``: the arch of the GPU's sibling, whose models ``models`` borrows (``serve.borrowing``).
         """
         models = Path(models)
-        source, borrowed = models, None
-        if like is not None:
-            from tileseer.serve.borrowing import borrow
-
-            source, borrowed = borrow(models, like)
         selector = model_files.of_one_version(
-            source, lambda: cls._read_folder(model_files.operation_folder(source, operation, arch))
+            models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
         )
-        selector.borrowed = borrowed
         for layout in ("", *LAYOUTS):
             path = tuned_choices.tuned_path(models, operation, layout)
             selector.use_tuned(tuned_choices.usable_choices(path), device, layout)
@@ -141,9 +122,8 @@ class Selector:
         are for models of simulated times alone. What was measured goes first, then what was recorded.
         """
         simulated = self.spec.device_kind == SIMULATED
-        product = self.borrowed.by if self.borrowed else self.spec.device
         for choice in sorted(choices, key=lambda choice: -DEVICE_KINDS.index(choice.device_kind)):
-            own = choice.device == device if device else tuned_choices.is_device(choice.device, product)
+            own = choice.device == device if device else tuned_choices.is_device(choice.device, self.spec.device)
             if own and (choice.device_kind != SIMULATED or simulated) and choice.candidate in self._row:
                 code = LAYOUTS.index(layout) if layout else self._default_layout
                 key = (*choice.dims, code)[: len(self.model.columns)]
