@@ -76,7 +76,6 @@ def test_the_page_has_the_json_of_every_call():
 
 CHEAP = {
     "doctor": "doctor",
-    "bench": "bench --quick --kernels 1",
     "explain config": "explain config --variant forward --dtype bf16 --tile-k 24 --arch gfx950",
     "verify": "verify config/recorded/sm_90",
 }
@@ -125,11 +124,8 @@ MISTAKES = (
     ("select nowhere --top 0", "argument --top: '0' is no whole number from 1"),
     ("provenance a.txt", "a.txt: has no models (no index.json)"),
     ("score --model m --problems p.csv --out x.txt", "--out: x.txt has to end in .parquet or .csv"),
-    ("bench --quick --kernels 0", "argument --kernels: '0' is no whole number from 1"),
-    ("bench --quick --kernels many", "argument --kernels: 'many' is no whole number from 1"),
-    ("bench --quick --product gfx942_mi300x", "--product: gfx942_mi300x is a gfx942, but --arch is gfx950"),
-    ("bench --quick --arch gfx908", "benchmark.products has no product for gfx908; add --product"),
-    ("bench --problem N=8,Q=3", "unknown field 'Q'"),
+    ("select nowhere --top many", "argument --top: 'many' is no whole number from 1"),
+    ("select nowhere --problem N=8,Q=3", "unknown field 'Q'"),
     ("verify", "the following arguments are required: PATH; see tileseer verify --help"),
     ("verify nowhere", "nowhere: there is no such file or folder"),
     ("codegen --arch gfx95 --output out", "unknown arch 'gfx95'; use one of gfx1100,"),
@@ -149,9 +145,3 @@ def test_a_mistake_is_one_line(call, message, tmp_path, capsys, monkeypatch):
     assert status == 2 and printed.out == ""
     assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
     assert message in printed.err
-
-
-def test_the_product_of_the_simulated_device_follows_the_arch(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert main.main(["bench", "--quick", "--arch", "gfx942", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["device"] == "gfx942_mi300x, SIMULATED"

@@ -45,7 +45,6 @@ COMMANDS = {
     f"{ROOT}/workflow/templates --output new/emitted",
     "select": f"select {MODELS} --variant forward --dtype bf16 --problem N=2,C=64,K=64,Hi=14,Wi=14",
     "verify": f"verify {MODELS}",
-    "bench": "bench --quick --kernels 2",
 }
 """Commands that write, and some that must not."""
 INPUTS = {
@@ -54,7 +53,6 @@ INPUTS = {
     "codegen": ("config/arch_specs.json", "config/rule_sets/full.yaml"),
     "select": (f"{MODELS}/index.json", f"{FOLDER}/candidates.parquet"),
     "verify": (f"{MODELS}/index.json",),
-    "bench": ("config/arch_specs.json", "config/hardware.yaml", "config/simulated_device.yaml"),
 }
 EXPENSIVE = {"model", "validation", "serving", "report"}
 """Stages whose work takes long: they get damage that is certain to be refused."""

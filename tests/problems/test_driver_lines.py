@@ -1,11 +1,11 @@
 """Lines of other programs say the same problem, there and back."""
 
-import json
+import argparse
 import random
 
 import pytest
 
-from tileseer.cli import main
+from tileseer.cli import options
 from tileseer.core.errors import UserError
 from tileseer.facts.operations import VARIANTS
 from tileseer.problems import driver_lines
@@ -156,13 +156,12 @@ def test_what_is_wrong_with_a_line_is_told(line, told):
         driver_lines.parse_line(line)
 
 
-def test_a_command_takes_a_line_and_prints_the_lines_of_the_others(capsys):
+def test_an_option_takes_a_line_and_prints_the_lines_of_the_others(capsys):
     line = driver_lines.lines_of(Problem.from_dims("bwd_data", "bf16", N=8, C=64, K=64, Hi=14, Wi=14))["ckProfiler"]
-    assert main.main(["bench", "--problem", line, "--kernels", "1", "--json", "--replay"]) == 0
-    printed = capsys.readouterr()
-    told = json.loads(printed.out)
-    assert (told["variant"], told["dtype"], told["problem"]["Hi"]) == ("bwd_data", "bf16", 14)
-    replay = printed.err[printed.err.index("replay:") :].splitlines()
+    parser = argparse.ArgumentParser()
+    options.add_problem(parser)
+    told = options.problem(parser.parse_args(["--problem", line, "--replay"]))
+    assert (told.variant, told.dtype, told.Hi) == ("bwd_data", "bf16", 14)
+    replay = capsys.readouterr().err.splitlines()
     assert replay[2] == line and replay[1].startswith("MIOpenDriver convbfp16 ") and replay[1].endswith(" -F 2")
-    assert main.main(["bench", "--problem", line, "--variant", "forward", "--kernels", "1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["variant"] == "forward"
+    assert options.problem(parser.parse_args(["--problem", line, "--variant", "forward"])).variant == "forward"

@@ -18,7 +18,6 @@ import pytest
 from published_models import evaluation
 from stages_by_hand import main_of
 
-from tileseer.cli.main import main
 from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
 from tileseer.data.provenance import Recording
@@ -513,11 +512,11 @@ def test_the_best_of_each_shape_is_the_fastest_that_ran_with_the_pick_and_the_li
         if ((found.problem == number) & ran).any()
     ]
     assert sorted(row["TFLOPS"] for row in rows) == sorted(fastest) and fastest
+    labels = measured.labels(found.candidates)
     for row in rows:
-        name = re.search(r"--candidate (\S+)", row["replay"].text)[1]
-        at = (found.tflops == row["TFLOPS"]) & (found.candidates["candidate"].to_numpy()[found.candidate] == name)
+        same = [all(getattr(label, part) == row[part] for part in measured.LABEL) for label in labels.itertuples()]
+        at = (found.tflops == row["TFLOPS"]) & np.array(same)[found.candidate]
         assert found.latency_ms[at] * 1e3 == pytest.approx([row["µs"]])
-        assert all(str(row[part]) in name for part in ("pipeline", "tile", "waves"))
         assert row["of the roofline, %"] > 0
     assert [row for row in rows if row["pick"] == "the best" and row["pick, %"] == 100.0]
     (other,) = [row for row in rows if row["pick, %"] == 81.25]
@@ -531,24 +530,6 @@ def test_of_many_layers_those_with_the_worst_picks_are_listed(shown, monkeypatch
     (table,) = kernels.best(shown)
     (row,) = [row for row in as_rows(table) if row["operation"] == "forward_bf16"]
     assert row["pick, %"] == 81.25 and "with the worst picks, 1 of an operation" in table.caption
-
-
-def test_the_replay_line_measures_the_same_time_again(shown, capsys):
-    """The sample's times are those of the simulated device with the seed that ``tileseer bench`` takes."""
-    one = shown.operations[-1]
-    labels = {row.candidate: row for row in measured.records(one.measured.candidates)}
-    shapes = measured.records(one.measured.shapes)
-    shape = next((shape for shape in shapes if "@splitk" in shape.candidate), shapes[0])
-    line = kernels.replay(one, labels[shape.candidate], shape.problem)
-    program, *words = line.split()
-    assert program == "tileseer" and main([*words, "--json", "--config", str(ROOT / "config")]) == 0
-    told = json.loads(capsys.readouterr().out)
-    (row,) = told["kernels"]
-    assert row["kernel"] == shape.candidate and row["median_ms"] == pytest.approx(shape.latency_ms, rel=1e-9)
-    recorded = evaluated(shown, device_kind="recorded").operations[0]
-    label = labels[shape.candidate]
-    assert "--driver driver.so --module kernels.so" in kernels.replay(recorded, label, shape.problem)
-    assert kernels.replay(recorded, label._replace(tile=""), shape.problem) == ""
 
 
 def test_labels_leave_out_what_all_names_share_and_tell_candidates_apart():

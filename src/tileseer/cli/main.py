@@ -12,7 +12,6 @@ from tileseer.cli import options
 from tileseer.core.errors import reports_user_errors
 
 COMMANDS = {
-    "bench": "measure a few kernels on one convolution",
     "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",

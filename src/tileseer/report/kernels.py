@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.facts.hardware import target
 from tileseer.problems.problem_csv import without_defaults
 from tileseer.report import tables
 from tileseer.report.measured import LABEL, classes, records, short
@@ -97,8 +96,7 @@ def _best(result: OperationResult, results: Results) -> Iterable[Row]:
             "pick, %": pick.efficiency if pick else "",
         }
         library = {"cuDNN, µs": result.library_us.get(shape.problem_key, "")} if has_library else {}
-        line = replay(result, label, shape.problem)
-        yield cells | library | ({"replay": Copied(line, "Copy")} if line else {})
+        yield cells | library
 
 
 def _listed(result: OperationResult) -> pd.DataFrame:
@@ -106,21 +104,6 @@ def _listed(result: OperationResult) -> pd.DataFrame:
     shapes, picks = result.measured.shapes, result.evaluation.picks
     efficiency = [picks[key].efficiency if key in picks else np.inf for key in shapes["problem_key"]]
     return shapes.iloc[np.argsort(efficiency, kind="stable")[:MOST_LAYERS]]
-
-
-def replay(result: OperationResult, label: Any, problem: str) -> str:
-    """Return a command that measures one candidate on one problem again; empty for kernels that no driver can run."""
-    if not label.tile:
-        return ""
-    report = result.evaluation
-    variant, _, dtype = report.operation.rpartition("_")
-    device = (
-        f"--arch {target(report.arch)} --product {report.device}"
-        if report.device_kind == "simulated"
-        else "--driver driver.so --module kernels.so"
-    )
-    dims = without_defaults(problem).replace(" ", ",")
-    return f"tileseer bench {device} --variant {variant} --dtype {dtype} --candidate {label.candidate} --problem {dims}"
 
 
 def _label(row: Any) -> dict[str, Cell]:

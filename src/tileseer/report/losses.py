@@ -5,7 +5,6 @@ from functools import partial
 
 from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.problems.problem_csv import without_defaults
-from tileseer.report import kernels, tables
 from tileseer.report.measured import records, short
 from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Row, each_operation, together
@@ -136,12 +135,10 @@ def worst(result: OperationResult) -> Iterable[Row]:
     labels = {row.candidate: row for row in records(result.measured.candidates)}
     for pick in result.evaluation.worst:
         names = {name: short(labels[name]) if name in labels else name for name in (pick.pick, pick.best)}
-        line = kernels.replay(result, labels[pick.best], pick.problem) if pick.best in labels else ""
         yield {
             "layer": f"{pick.network}: {pick.layer}", "efficiency, %": pick.efficiency, "pick": names[pick.pick],
             "best": names[pick.best], "problem": without_defaults(pick.problem),
             "features that favoured the pick": _reasons(pick),
-            **({"replay the best": tables.Copied(line, "Copy")} if line else {}),
         }  # fmt: skip
 
 
