@@ -20,24 +20,12 @@ from stages_by_hand import main_of
 
 from tileseer.core import atomic, parquet
 from tileseer.core.atomic import write_text
-from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.serve import publication
-from tileseer.serve.provenance import PROVENANCE_FORMAT, Provenance, read_earlier_provenance, read_provenance
+from tileseer.serve.provenance import read_provenance
 from tileseer.serve.selector import Selector
 
-PROVENANCE = Provenance(
-    format=PROVENANCE_FORMAT,
-    arch="gfx950",
-    tileseer="1",
-    source=Source(commit=None, uncommitted=None),
-    python="3",
-    packages={},
-    config={},
-    compiler={},
-    operations={},
-)
 KILLS, READS = 12, 30
 FORWARD, WEIGHT = "forward_bf16", "bwd_weight_bf16"
 
@@ -211,8 +199,8 @@ def other(forward, tmp_path_factory):
     return training, report, other_version(serving, tmp_path_factory.mktemp("other") / serving.name)
 
 
-def publish(models, *parts, provenance=None):
-    return publication.publish_models(*map(list, zip(*parts, strict=True)), models, provenance, page=PAGE)
+def publish(models, *parts):
+    return publication.publish_models(*map(list, zip(*parts, strict=True)), models, page=PAGE)
 
 
 def in_a_process(action):
@@ -260,33 +248,12 @@ def test_kills_of_publications_beside_readers(forward, other, tmp_path, monkeypa
     read_often(models, 1)
 
 
-def test_a_run_of_one_operation_leaves_the_others_as_they_are(forward, weight, other, tmp_path):
-    models = tmp_path / "gfx950"
-    first, second, third = (PROVENANCE.model_copy(update={"tileseer": version}) for version in "123")
-    publish(models, forward, weight, provenance=first)
-    before = content(models)
-    folder = f"grouped_conv_{WEIGHT}_gfx950"
-    for provenance in (second, third):
-        index = publish(models, other, provenance=provenance)
-        assert set(index.operations) == {FORWARD, WEIGHT}
-        after = content(models)
-        assert {name: after[name] for name in before if name.startswith(folder)} == {
-            name: data for name, data in before.items() if name.startswith(folder)
-        }
-        assert index.operations[WEIGHT].provenance == f"{folder}/provenance.json"
-        assert read_earlier_provenance(models) == {WEIGHT: first}
-        assert read_provenance(models) == read_provenance(models, FORWARD) == provenance
-        Selector.read(models, WEIGHT)
-    publish(models, forward, weight, provenance=first)
-    assert content(models) == before
-
-
-def test_another_device_replaces_all(forward, weight, tmp_path):
+def test_a_directory_has_the_operations_of_its_last_publication(forward, weight, tmp_path):
     models = tmp_path / "gfx950"
     publish(models, forward, weight)
-    path = models / model_files.INDEX
-    path.write_text(path.read_text().replace('"simulated"', '"recorded"'))
     assert set(publish(models, forward).operations) == {FORWARD}
+    assert [path.name for path in models.iterdir() if path.is_dir()] == [f"grouped_conv_{FORWARD}_gfx950"]
+    read_often(models, 1)
 
 
 @pytest.mark.parametrize("name", ["index.json", f"grouped_conv_{FORWARD}_gfx950/serving.json"])
@@ -302,26 +269,6 @@ def test_a_damaged_file_is_written_again(forward, weight, tmp_path, name, damage
         model_files.read_index(models)
     publish(models, forward, weight)
     assert content(models) == before
-
-
-@pytest.mark.parametrize("name", ["index.json", "provenance.json", f"grouped_conv_{WEIGHT}_gfx950/serving.json"])
-@pytest.mark.parametrize("damage", [b"nonsense", None], ids=["foreign", "missing"])
-def test_damage_that_a_run_of_other_operations_cannot_mend_is_named(forward, weight, tmp_path, name, damage):
-    models = tmp_path / "gfx950"
-    publish(models, forward, weight, provenance=PROVENANCE)
-    (models / name).unlink()
-    if damage is not None:
-        (models / name).write_bytes(damage)
-    before = content(models)
-    with pytest.raises(UserError) as refused:
-        publish(models, forward)
-    said = str(refused.value)
-    assert str(models) in said and name in said and content(models) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["gfx950"]
-    # What the message proposes works.
-    shutil.rmtree(models / f"grouped_conv_{WEIGHT}_gfx950")
-    assert set(publish(models, forward).operations) == {FORWARD}
-    read_often(models, 1)
 
 
 def test_a_publication_that_fails_leaves_what_was_published(forward, weight, tmp_path, monkeypatch):

@@ -29,7 +29,4 @@ def main(
     about = arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
     made = provenance.collect_provenance(*about) if made_from else None
     index = publication.publish_models(training, evaluation, serving, models, made, page=template, replace=replace)
-    kept = [name for name, entry in index.operations.items() if entry.provenance]
-    published = [name for name in index.operations if name not in kept]
-    before = f"; from before: {', '.join(kept)}" if kept else ""
-    return f"{', '.join(published)} published in {models} ({index.device_kind} times){before}"
+    return f"{', '.join(index.operations)} published in {models} ({index.device_kind} times)"

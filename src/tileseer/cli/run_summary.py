@@ -40,18 +40,16 @@ def lines_of(arch: str, call: str) -> Iterator[str]:
     evaluations = read_evaluations(models, index)
     yield f"models:   {models} ({index.device_kind} times of {index.device})"
     yield f"report:   {shown}"
-    if evaluations:
-        yield "picks:    efficiency, % of the fastest candidate, and speed relative to what runs without the model"
-        yield from (f"          {line}" for line in options.table_lines(list(map(_figures, evaluations.values()))))
+    yield "picks:    efficiency, % of the fastest candidate, and speed relative to what runs without the model"
+    yield from (f"          {line}" for line in options.table_lines(list(map(_figures, evaluations.values()))))
     for name, one in evaluations.items():
         yield f"verdict:  {name}: {verdict_words(one)}"
     yield f"          {meaning_of_times(index.device_kind, index.device)}"
     if gpu := unused_gpu(index):
         yield f"your GPU: this machine has a GPU of this arch, which these models were not measured on: {gpu}"
-    if evaluations:
-        text, command = next_step(arch, evaluations.values(), call)
-        yield f"next:     {text}:"
-        yield f"          {command}"
+    text, command = next_step(arch, evaluations.values(), call)
+    yield f"next:     {text}:"
+    yield f"          {command}"
 
 
 def _figures(one: Evaluation) -> dict[str, str]:

@@ -120,7 +120,7 @@ def _pool(args: argparse.Namespace, model: Model, operation: str, emitter: Emitt
     dataset = results / "datasets" / arch / operation
     if not dataset.is_dir() and (args.models / model_files.PROVENANCE).is_file():
         # That of a recording is where the models say.
-        made = read_provenance(args.models, operation).operations[operation]
+        made = read_provenance(args.models).operations[operation]
         dataset = next(results.parent / path for path in made.inputs if path.endswith("/pairs.parquet")).parent
     if not dataset.is_dir():
         raise UserError(

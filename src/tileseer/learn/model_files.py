@@ -11,7 +11,6 @@
         selector.hpp  known_problems.parquet  kernels.json  serving.json
         evaluation.json  resource_estimates.json  out_of_fold.parquet
 
-An operation that a later publication of others left as it was has the ``provenance.json`` of its own one in its folder.
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """
 
@@ -65,11 +64,9 @@ Content = TypeVar("Content")
 
 
 class Entry(Document):
-    """The model of one operation; the patterns keep a directory from naming files outside it."""
+    """The model of one operation; the pattern keeps a directory from naming files outside it."""
 
     folder: Annotated[str, StringConstraints(pattern=r"^grouped_conv_[a-z0-9_]+$")]
-    provenance: Annotated[str, StringConstraints(pattern=r"^grouped_conv_[a-z0-9_]+/provenance\.json$")] | None = None
-    """File that says what made it; None: that of the directory."""
 
 
 class Index(Document):

@@ -16,11 +16,9 @@ from tileseer.serve.verdict import meaning_of_times, speed_of, verdict_words
 
 
 def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
-    """Return how good the models of a directory are, by operation; those of earlier releases have no evaluation."""
-    files = {name: f"{entry.folder}/{EVALUATION}" for name, entry in index.operations.items()}
-    return {
-        name: documents.read_document(models / file, Evaluation) for name, file in files.items() if file in index.sha256
-    }
+    """Return how good the models of a directory are, by operation."""
+    folders = {name: models / entry.folder for name, entry in index.operations.items()}
+    return {name: documents.read_document(folder / EVALUATION, Evaluation) for name, folder in folders.items()}
 
 
 def model_page(models: Path, index: Index, template: Path, recordings: Mapping[str, Recording | None]) -> str:

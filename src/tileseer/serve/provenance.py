@@ -133,22 +133,15 @@ def _made(*tables: Path) -> Made:
     )
 
 
-def read_provenance(models: Path, operation: str | None = None) -> Provenance:
-    """Return what made the models that were published last, or that of one operation, after checking all hashes."""
+def read_provenance(models: Path) -> Provenance:
+    """Return what made the models of a directory, after checking all hashes."""
 
     def read() -> Provenance:
-        index = model_files.read_index(models)
-        name = (index.operations[operation].provenance if operation else None) or model_files.PROVENANCE
-        if name not in index.sha256:
+        name = model_files.PROVENANCE
+        if name not in model_files.read_index(models).sha256:
             raise UserError(
                 f"{models / name}: there is no such file, so the origin of the models is missing; publish them again"
             )
         return documents.read_document(models / name, Provenance)
 
     return model_files.of_one_version(models, read)
-
-
-def read_earlier_provenance(models: Path) -> dict[str, Provenance]:
-    """Return what made the operations that were published earlier than the others of a directory."""
-    entries = model_files.read_index(models).operations
-    return {name: read_provenance(models, name) for name, entry in entries.items() if entry.provenance}

@@ -1,11 +1,10 @@
 """Publishing: training, validation and serving become one model directory."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from tileseer.core import documents, seal
+from tileseer.core import documents
 from tileseer.core.atomic import building
 from tileseer.core.errors import UserError
 from tileseer.core.tables import validate_table
@@ -49,10 +48,9 @@ def publish_models(
     """Write the model directory ``output`` from training folders, evaluations and serving folders; return the
     index.
 
-    The directory is built beside its place and changes places with it. Other operations of the device that were
-    published before stay in it. ``page`` is the template of its ``README.md``; ``replace``: models of a GPU's times may
-    be replaced by others. ``UserError`` unless there is one of each for every operation, and all are of one arch,
-    device and device kind; then what was published stays as it is.
+    The directory is built beside its place and changes places with what was published there. ``page`` is the template
+    of its ``README.md``; ``replace``: models of a GPU's times may be replaced by others. ``UserError`` unless there is
+    one of each for every operation, and all are of one arch, device and device kind; then what was published stays.
     """
     kinds = ((trainings, SPEC), (evaluations, ""), (servings, SERVING))
     trained, evaluated, served = (_by_operation([path / name for path in paths]) for paths, name in kinds)
@@ -65,68 +63,27 @@ def publish_models(
     for file, origin in others:
         same_origin(file, origin, first, first_file, "one directory holds the models of one device")
     refuse_replacement(output, first.arch, first.device_kind, replace)
+    recordings = {name: one.measurements.recording for name, one in provenance.operations.items()} if provenance else {}
+    index = Index(
+        format=model_files.FORMAT,
+        tileseer=model_files.READERS,
+        **first.model_dump(include=set(OF_A_DEVICE)),
+        operations={name: Entry(folder=f"grouped_conv_{name}_{first.arch}") for name in sorted(trained)},
+        sha256={},
+    )
     with building(output) as made:
-        operations = {name: Entry(folder=f"grouped_conv_{name}_{first.arch}") for name in sorted(trained)}
-        for name, entry in operations.items():
+        for name, entry in index.operations.items():
             (made / entry.folder).mkdir()
             _copy(trained[name][0].parent, model_files.TRAINING_FILES, made / entry.folder, f"train {name} again")
             _copy(served[name][0].parent, model_files.SERVING_FILES, made / entry.folder, f"serve {name} again")
             shutil.copyfile(evaluated[name][0], made / entry.folder / model_files.EVALUATION)
         if provenance is not None:
             documents.write_document(made / PROVENANCE, provenance)
-        device = first.model_dump(include=set(OF_A_DEVICE))
-        operations = dict(sorted((operations | _keep_others(output, made, operations, device)).items()))
-        index = _index(made, device, operations)
-        recordings = (
-            {name: one.measurements.recording for name, one in provenance.operations.items()} if provenance else {}
-        )
         (made / PAGE).write_text(model_page(made, index, page, recordings), encoding="utf-8")
-        index = _index(made, device, operations)
+        index = index.model_copy(update={"sha256": model_files.file_digests(made)})
         documents.write_document(made / INDEX, index)
         model_files.read_index(made)
     return index
-
-
-def _index(made: Path, device: Mapping[str, Any], operations: Mapping[str, Entry]) -> Index:
-    own, files = dict(operations), model_files.file_digests(made)
-    return Index(format=model_files.FORMAT, tileseer=model_files.READERS, **device, operations=own, sha256=files)
-
-
-def _keep_others(output: Path, made: Path, new: Mapping[str, Entry], device: Mapping[str, str]) -> dict[str, Entry]:
-    """Copy the other operations of a device that are published at ``output``, each with its own provenance."""
-    folders = {entry.folder for entry in new.values()}
-    if not {path.name for path in output.glob("grouped_conv_*") if path.is_dir()} - folders:
-        return {}
-    try:
-        published = model_files.parse_index(output)
-    except UserError as error:
-        raise UserError(f"{error}; publish all operations again, or remove {output}") from error
-    if published.model_dump(include=set(OF_A_DEVICE)) != device:
-        return {}
-    kept = {}
-    for name, entry in published.operations.items():
-        # A user who does not want an operation any more removes its folder.
-        if name not in new and (output / entry.folder).is_dir():
-            own = [file for file in published.sha256 if Path(file).parent == Path(entry.folder)]
-            copies = dict(zip(own, own, strict=True))
-            if entry.provenance is None and PROVENANCE in published.sha256:
-                entry = entry.model_copy(update={"provenance": f"{entry.folder}/{PROVENANCE}"})
-                copies[PROVENANCE] = str(entry.provenance)
-            fix = f"add {name} to operations and publish it again, or remove {output / entry.folder}"
-            for file, copy in copies.items():
-                _copy_published(output / file, made / copy, published.sha256[file], fix)
-            kept[name] = entry
-    return kept
-
-
-def _copy_published(source: Path, copy: Path, digest: str, fix: str) -> None:
-    copy.parent.mkdir(exist_ok=True)
-    try:
-        shutil.copyfile(source, copy)
-    except FileNotFoundError as error:
-        raise UserError(f"{source}: the file is missing, which index.json lists; {fix}") from error
-    if seal.file_digest(copy) != digest:
-        raise UserError(f"{source}: the content does not match index.json; {fix}")
 
 
 def _by_operation(files: Sequence[Path]) -> dict[str, tuple[Path, Origin]]:

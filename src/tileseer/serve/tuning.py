@@ -143,7 +143,7 @@ def _session(selector: Selector, where: Where, models: Path) -> Session:
     session = Session(
         arch=spec.arch,
         operation=spec.operation,
-        options=_options(models, spec.operation, backend),
+        options=_options(models, backend),
         hardware_table=where.hardware_table,
         product=spec.device,
         coefficients=where.coefficients,
@@ -165,10 +165,10 @@ def _session(selector: Selector, where: Where, models: Path) -> Session:
     return replace(session, driver=driver, modules={name: modules[chunk_of(name, len(modules))] for name in names})
 
 
-def _options(models: Path, operation: str, backend: str) -> Settings:
+def _options(models: Path, backend: str) -> Settings:
     """Return how the model's own times were measured, on another device; the defaults where nothing says so."""
     is_written = (models / model_files.PROVENANCE).exists()
-    config = read_provenance(models, operation).config if is_written else {}
+    config = read_provenance(models).config if is_written else {}
     own = BenchmarkSettings.of(config, "benchmark")
     return {"benchmark": own.model_dump(exclude_unset=True) | {"device": backend}, "lock": config.get("lock") or {}}
 
