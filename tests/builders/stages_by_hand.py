@@ -80,12 +80,6 @@ STAGES = (
         ("config/ck_api.yaml",), ("made/configs.parquet",), ("made/headers.tar",),
     ),
     Stage(
-        "sources",
-        "--arch gfx950 --configs made/configs.parquet --bundles made/headers.tar --templates {root}/workflow/templates "
-        "--api config/ck_api.yaml --folder made/sources",
-        ("config/ck_api.yaml",), ("made/configs.parquet", "made/headers.tar"), ("made/sources",),
-    ),
-    Stage(
         "compile",
         f"--arch gfx950 --chunk 0 --configs made/configs.parquet --headers made/headers.tar {PRODUCT} "
         "--coefficients config/simulated_device.yaml --native {root}/workflow/native --build made/build.parquet "

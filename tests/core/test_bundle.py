@@ -31,13 +31,6 @@ def test_round_trip(tmp_path_factory, files):
     assert bundle.read_bundle(path) == files
 
 
-def test_unpack_writes_the_files(tmp_path):
-    bundle.write_bundle(tmp_path / "x.tar", FILES)
-    bundle.unpack_bundles([tmp_path / "x.tar"], tmp_path / "folder")
-    assert (tmp_path / "folder/wrappers/a.hpp").read_bytes() == b"\x00\xff"
-    assert (tmp_path / "folder/a.cpp").read_text() == "ä"
-
-
 def test_damaged_bundle_is_named(tmp_path):
     path = tmp_path / "x.tar"
     bundle.write_bundle(path, {"a": b"x" * 3000})

@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 from stages_by_hand import ROOT, STAGES
 
 from tileseer.cli import main
-from tileseer.core import parquet
+from tileseer.core import bundle, parquet
 
 FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MODELS = "made/models"
@@ -75,7 +75,8 @@ def world(tmp_path_factory):
             Path("config/rule_sets").mkdir(exist_ok=True)
             shutil.copy(ROOT / "config/rule_sets" / name, f"config/rule_sets/{name}")
         shutil.copy(ROOT / "config/config.yaml", "config")
-        names = [file.stem for file in Path("made/sources").glob("grouped_conv_fwd*_2d_*.cpp")]
+        files = map(Path, bundle.read_bundle("made/headers.tar"))
+        names = [file.stem for file in files if file.match("grouped_conv_fwd*_2d_*.cpp")]
         Path("kernels.txt").write_text("\n".join(names) + "\n")
         yield folder
 

@@ -19,16 +19,6 @@ def test_snakemake_report_holds_our_report(copy):
     assert (copy.folder / "out.zip").stat().st_size > 10_000
 
 
-def test_the_sources_of_an_operation_can_be_unpacked(copy):
-    run = copy.make("results/sources/gfx950/forward_bf16")
-    assert run.jobs == {"sources": 1}
-    folder = copy.folder / "results/sources/gfx950/forward_bf16"
-    kernels = [path.stem for path in folder.glob("grouped_conv_fwd_*.hpp")]
-    included = (folder / "include_all_grouped_conv_fwd_kernels.hpp").read_text()
-    assert kernels and all(f'"{kernel}.hpp"' in included for kernel in kernels)
-    assert all((folder / f"dispatcher_wrappers/dispatcher_wrapper_{kernel}.hpp").is_file() for kernel in kernels)
-
-
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_script_explains_itself(script, capsys):
     with pytest.raises(SystemExit) as ended:

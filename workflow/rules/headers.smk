@@ -29,27 +29,3 @@ rule headers:
         " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
         " --configs {input.configs} --api {input.api:q} --level {params.level}"
         " --templates {params.templates:q} --bundle {output.bundle} > {log} 2>&1"
-
-
-# For people and their builds: all C++ of an operation in a folder of its own, registration included.
-rule sources:
-    input:
-        configs="results/configs/{arch}/{operation}.parquet",
-        bundles=each_chunk("results/headers/{arch}/{operation}/{chunk}.tar"),
-        api=API,
-        templates=[local(path) for path in EMITTED_WITH],
-    output:
-        folder=directory("results/sources/{arch}/{operation}"),
-    log:
-        "logs/{arch}/{operation}/sources.log",
-    conda:
-        "../../envs/tileseer.yaml"
-    params:
-        code=code("sources"),
-        templates=lambda wildcards: TEMPLATES,
-        level=CK_LEVEL,
-    shell:
-        f"python {SCRIPTS}/sources.py"
-        " --arch {wildcards.arch} --operation {wildcards.operation}"
-        " --configs {input.configs} --bundles {input.bundles} --api {input.api:q} --level {params.level}"
-        " --templates {params.templates:q} --folder {output.folder} > {log} 2>&1"

@@ -2,10 +2,10 @@
 
 import io
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from tileseer.core.atomic import replacing, write_bytes
+from tileseer.core.atomic import replacing
 from tileseer.core.errors import UserError
 
 
@@ -31,10 +31,3 @@ def read_bundle(path: str | Path) -> dict[str, bytes]:
             return {name: stream.read() for name, stream in sorted(streams.items()) if stream}
     except (tarfile.TarError, EOFError) as error:
         raise UserError(f"{path}: this is no readable bundle ({error}); delete it and run again") from error
-
-
-def unpack_bundles(paths: Sequence[str | Path], folder: str | Path) -> None:
-    """Write the files of bundles below ``folder``, each atomically, after all bundles are read."""
-    files = [item for path in paths for item in read_bundle(path).items()]
-    for name, content in files:
-        write_bytes(Path(folder) / name, content)

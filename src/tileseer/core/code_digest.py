@@ -38,7 +38,6 @@ STAGES = {
     "problems": Stage("problems", ("problems",)),
     "configs": Stage("libraries", ("configs", "ck")),
     "headers": Stage("libraries"),
-    "sources": Stage("libraries"),
     "compile": Stage("build", COMPILING),
     "libraries": Stage("build", COMPILING),
     "aliases": Stage("measure"),
