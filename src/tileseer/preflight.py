@@ -27,7 +27,6 @@ from tileseer.learn.learner import class_of
 from tileseer.libraries import rule_sets
 from tileseer.libraries.ck_tile.flags import check_flags
 from tileseer.libraries.costs.coefficients import load_coefficients
-from tileseer.libraries.enumeration import parse_kernel_filter
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import refuse_unless_emulated
 from tileseer.measure.harness.telemetry import refuse_other_gpus
@@ -179,8 +178,6 @@ def _check_kernels(faults: _Faults, settings: Config, named_sets: Path, specs: A
     field = "configs.rule_set"
     faults.first(partial(rule_sets.check_rule_set, configs.rule_set, named_sets, arch, operations, specs), field)
     faults.first(partial(rule_sets.instance_files, configs.rule_set, named_sets, settings.ck.root), field)
-    if configs.filter:
-        faults.first(partial(parse_kernel_filter, configs.filter, [library_of_arch(arch).kernel], "configs.filter"))
 
 
 def _check_toolchain(faults: _Faults, settings: Config, ck_api: Path) -> None:

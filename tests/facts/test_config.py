@@ -44,7 +44,7 @@ def test_the_overlays_fit_each_other(names):
 def test_the_smallest_run_has_ten_kernels_and_problems(arch):
     asked = yaml.safe_load((ROOT / "config/smoke.yaml").read_text())
     specs, tables = ArchSpecs.load(ROOT / "config/arch_specs.json"), ROOT / "config/rule_sets"
-    rule_set = RuleSet((tables / "sweep.yaml").as_posix(), tables, None, specs)
+    rule_set = RuleSet((ROOT / asked["configs"]["rule_set"]).as_posix(), tables, None, specs)
     pool = rule_set.enumerate_kernels(arch, Operation.parse(asked["operations"][0]), check(asked).configs)
     assert len(pool.kernels) == 10
     assert len((ROOT / asked["problems"]["validation"]).read_text().splitlines()) == 1 + asked["problems"]["design"]

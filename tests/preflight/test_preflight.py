@@ -40,8 +40,6 @@ def test_the_shipped_configurations_have_no_fault():
 
 
 WRONG = {
-    "configs.filter": ({"configs": {"filter": "tilem > 1"}}, "configs.filter: 'tilem > 1', character 1: there is no"),
-    "problems.filter": ({"problems": {"filter": "G = 1"}}, "problems.filter: 'G = 1', character 3: this is no"),
     "rule set": (
         {"configs": {"rule_set": "config/rule_sets/sweeep.yaml"}},
         "configs.rule_set: config/rule_sets/sweeep.yaml: there is no such file; is it config/rule_sets/sweep.yaml?",
@@ -102,12 +100,12 @@ def test_all_faults_are_one_list():
     lines = faults(
         arch_specs="nowhere.json",
         benchmark={"products": {"gfx950_mi355x": "gfx950_mi355x"}},
-        problems={"filter": "Q > 1", "validation": "nowhere.csv"},
-        configs={"filter": "tilem > 1", "rule_set": "no.yaml"},
+        problems={"validation": "nowhere.csv"},
+        configs={"include_flagged": ["slow"], "rule_set": "no.yaml"},
     )  # fmt: skip
     expected = {
         "arch_specs: nowhere.json:", "benchmark.products: there is no entry",
-        "problems.filter: 'Q > 1'", "problems.validation: nowhere.csv:", "configs.filter: 'tilem > 1'",
+        "problems.validation: nowhere.csv:", "configs.include_flagged: unknown flag 'slow'",
         "configs.rule_set: no.yaml:",
     }  # fmt: skip
     assert {start for start in expected for line in lines if line.startswith(start)} == expected

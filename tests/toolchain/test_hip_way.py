@@ -58,7 +58,7 @@ def workflow(hip, tmp_path):
     train, judge = "config/problems/train.csv", "config/problems/judge.csv"
     own = yaml.safe_load((made.folder / "config/config.yaml").read_text())
     made.configure(
-        configs={"rule_set": "config/rule_sets/pool.yaml", "filter": "ndim == 2", "chunks": 1},
+        configs={"rule_set": "config/rule_sets/pool.yaml", "ndims": [2], "chunks": 1},
         problems=own["problems"] | {"networks": train, "training": [train], "validation": judge},
         compile={"toolchain": "hipcc", "compiler": str(compiler)},
         ck={"root": str(hip.tree.include.parent)},

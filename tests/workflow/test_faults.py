@@ -163,11 +163,11 @@ def test_an_arch_that_cannot_be_built_says_why(copy):
 
 def test_what_the_configuration_names_is_checked_before_the_first_job(copy):
     before = {path: path.read_bytes() for path in (copy.folder / "results").rglob("*") if path.is_file()}
-    small = {"rule_set": "config/rule_sets/small.yaml", "chunks": 3}
-    copy.configure(configs=small | {"filter": "tilem > 1"}, hardware="config/hardwre.yaml")
+    configs = {"rule_set": "config/rule_sets/small.yaml", "chunks": 3, "include_flagged": ["slow"]}
+    copy.configure(configs=configs, hardware="config/hardwre.yaml")
     copy.edit("config/problems/small.csv", "layer0,1,", "layer0,many,")
     lines = [line for line in copy.refuse().splitlines() if line.startswith("error: ")]
-    starts = ("hardware: config/hardwre.yaml:", "config/problems/small.csv, line 2:", "configs.filter:")
+    starts = ("hardware: config/hardwre.yaml:", "config/problems/small.csv, line 2:", "configs.include_flagged:")
     assert all(line.startswith(f"error: {start}") for line, start in zip(lines, starts, strict=True)), lines
     assert {path: path.read_bytes() for path in before} == before
 

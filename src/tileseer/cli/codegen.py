@@ -16,7 +16,6 @@ from tileseer.libraries.ck_tile.flags import check_flags
 from tileseer.libraries.ck_tile.library import CK_TILE
 from tileseer.libraries.ck_tile.upstream import counts, emitted_folder, request
 from tileseer.libraries.ck_tile.upstream.named import (
-    KERNEL_KINDS,
     LISTED_COLUMNS,
     Enumerator,
     ListedKernel,
@@ -26,7 +25,6 @@ from tileseer.libraries.ck_tile.upstream.named import (
 )
 from tileseer.libraries.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
 from tileseer.libraries.emitter import Emitter
-from tileseer.libraries.enumeration import parse_kernel_filter
 from tileseer.libraries.registry import library_of_arch
 from tileseer.libraries.rule_sets import RuleSet
 
@@ -71,8 +69,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     types = ("--datatype", "--dtype")
     which.add_argument(*types, dest="datatype", nargs="+", choices=DTYPES, help="data types (default: all three)")
     which.add_argument("--arch-filtered", action="store_true", help="only those that the reference's filter passes")
-    meaning = "only kernels for which it is true, for example 'tile_m >= 64 and pipeline in (mem, compv3)'"
-    which.add_argument("--filter", metavar="EXPRESSION", help=meaning)
     meaning = "emit kernels with these flags as well; all for every flag"
     which.add_argument("--include-flagged", nargs="+", default=[], metavar="FLAG", help=meaning)
 
@@ -138,7 +134,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UserError("--counts counts whole rule sets, whatever the level: leave out --ck-api")
     if args.counts:
         fields = [request.option_of(field) for field in request.given_fields(args)]
-        if fields or args.variant or args.ndim or args.datatype or args.filter is not None or args.arch_filtered:
+        if fields or args.variant or args.ndim or args.datatype or args.arch_filtered:
             raise UserError("--counts counts every cell of rule sets: leave out all options of single kernels")
         return
     if not args.arch:
@@ -172,12 +168,7 @@ def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel
     else:
         name, folder = args.rule_set or DEFAULT_RULE_SET, find_file(args.config / "rule_sets")
         kernels = RuleSet(name, folder, args.ck_root, specs).list_kernels(arch, *requested)
-    kernels = [kernel for kernel in kernels if not (kernel.rule and args.arch_filtered)]
-    if args.filter is None:
-        return kernels
-    kinds = {type(kernel.kernel) for kernel in kernels} - set(KERNEL_KINDS)
-    condition = parse_kernel_filter(args.filter, kinds or KERNEL_KINDS, "--filter")
-    return [kernel for kernel in kernels if condition.keeps(vars(kernel.kernel))]
+    return [kernel for kernel in kernels if not (kernel.rule and args.arch_filtered)]
 
 
 def _count(args: argparse.Namespace) -> int:

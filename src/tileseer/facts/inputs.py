@@ -23,9 +23,6 @@ class ConfigsSettings(Section):
     include_flagged: list[str] = Field(["half_zero_output"])
     """Flags of defective kernels that are built anyway; ``all`` for every flag. The kernels of ``half_zero_output`` are
     wrong for some shapes: a device that checks results bars those that turn out so."""
-    filter: str = Field("")
-    """Expression over the fields of a kernel; kernels for which it is true are candidates, for example
-    ``tile_m >= 64 and pipeline in (mem, compv3)``. Empty: all."""
     ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
     """Dimensionalities of the convolutions that one operation covers."""
     chunks: int = Field(1, ge=1, le=4096)
@@ -50,9 +47,6 @@ class ProblemsSettings(Section):
     validation_problems: int = Field(800, ge=0)
     """Largest number of validation problems, from whole runs of networks; with fewer than three eighths of it the
     workflow stops. 0: all problems of the table, however few."""
-    filter: str = Field("")
-    """Expression over the fields of a problem; problems for which it is true are used, for example
-    ``G == 1 and N <= 8``. It is applied after problems are drawn. Empty: all."""
     seed: int = Field(20261121, ge=0)
     """Seed of the drawn problems."""
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Self, TypeVar, cast
 from pydantic import Field
 
 from tileseer.core.errors import UserError
-from tileseer.core.row_filter import Filter, Vocabulary, parse_filter, vocabulary
 from tileseer.core.tables import StrictModel, read_yaml_table
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import Variant
@@ -103,22 +102,3 @@ def sift(
     if not legal:
         raise NoKernel(f"no kernel of the rule set is legal {where}")
     return Enumeration(list(legal.values()), list(rejected.values()), sorted(set(split_k)))
-
-
-def parse_kernel_filter(text: str, kinds: Iterable[type[Any]], where: str) -> Filter:
-    """Read an expression over the fields that kernels of any of ``kinds`` have."""
-    fields: Vocabulary = {}
-    for kind in kinds:
-        fields |= vocabulary(kind, kind.choices)
-    return parse_filter(text, fields, where)
-
-
-def filter_kernels(listed: Enumeration, text: str, where: str) -> Enumeration:
-    """Keep the kernels that the expression ``text`` holds for; list the others as refused."""
-    condition = parse_kernel_filter(text, {type(kernel) for kernel in listed.kernels}, where)
-    kept = {kernel.name: kernel for kernel in listed.kernels if condition.keeps(vars(kernel))}
-    if not kept:
-        raise UserError(f"{where}: {text!r} keeps none of {len(listed.kernels)} kernels")
-    out = [Rejected(kernel.name, "filter", condition.text) for kernel in listed.kernels if kernel.name not in kept]
-    rejected = sorted([*listed.rejected, *out], key=lambda row: row.kernel)
-    return Enumeration(list(kept.values()), rejected, listed.split_k)

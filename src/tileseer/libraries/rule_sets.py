@@ -20,7 +20,7 @@ from tileseer.libraries import registry
 from tileseer.libraries.ck_tile import flags
 from tileseer.libraries.ck_tile.library import CK_TILE
 from tileseer.libraries.ck_tile.upstream.named import Enumerator, ListedKernel, RuleTables, checkout, list_kernels
-from tileseer.libraries.enumeration import Enumeration, NoKernel, Sweep, filter_kernels, sift
+from tileseer.libraries.enumeration import Enumeration, NoKernel, Sweep, sift
 from tileseer.libraries.registry import library_of_arch
 from tileseer.libraries.rules import BrokenRule
 from tileseer.problems.operation import Operation
@@ -126,13 +126,12 @@ class RuleSet:
         return list_kernels(kernels, arch, self.specs) if library is CK_TILE else [ListedKernel(one) for one in kernels]
 
     def enumerate_kernels(self, arch: str, operation: Operation, settings: ConfigsSettings) -> Enumeration:
-        """Return the legal kernels for one operation that the settings keep, and the refused ones with the reason."""
+        """Return the legal kernels for one operation, and the refused ones with the reason."""
         try:
-            enumeration = self._enumerate(arch, operation, settings.ndims, settings.include_flagged)
+            return self._enumerate(arch, operation, settings.ndims, settings.include_flagged)
         except UserError as error:
             # A fault of the table names its file already.
             raise UserError(str(error) if self.name in str(error) else f"{self.name}: {error}") from None
-        return filter_kernels(enumeration, settings.filter, "configs.filter") if settings.filter else enumeration
 
     def _enumerate(
         self, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str]

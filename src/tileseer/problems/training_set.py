@@ -6,18 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from tileseer.core.errors import UserError
-from tileseer.core.row_filter import Filter, parse_filter, vocabulary
 from tileseer.facts.inputs import ProblemsSettings
-from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.problems import design, layers, problem_sets
 from tileseer.problems.layers import NetworkRun
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import LAYOUTS, Problem
 from tileseer.problems.problem_table import ProblemEntry
-
-_VOCABULARY = vocabulary(Problem, {"variant": VARIANTS, "dtype": DTYPES, "layout": LAYOUTS})
-FILTER_FIELDS = {name: words for name, words in _VOCABULARY.items() if name != "layout"}
-"""What a filter of problems may read; the kernels that are measured here have one layout."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +29,17 @@ def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Seq
     """Read the tables that ``settings`` name and choose the problems of ``operation``.
 
     Layers that a user lists under ``training`` are trained on, and validation gives them up; everything that is drawn
-    gives way to validation. A run of which ``problems.filter`` leaves out a layer is no whole network any more, and not
-    among the runs. ``UserError`` if validation has too few.
+    gives way to validation. A run of which a layer is trained on is no whole network any more, and not among the runs.
+    ``UserError`` if validation has too few.
     """
     tables = {name: layers.read_layers(Path(name)) for name in dict.fromkeys((settings.networks, settings.validation))}
     for name, table in tables.items():
         layers.assert_splits(table, name)
-    condition = _condition(settings)
-
-    def kept_by_filter(entry: ProblemEntry) -> bool:
-        return condition is None or condition.keeps(vars(entry.problem))
-
     own, generated = _listed(settings, operation, ndims)
     taken = {entry.problem.layer_family for entry in own}
     runs = problem_sets.sample_runs(tables[settings.validation], settings, operation, ndims)
     judged = problem_sets.problems_of_layers([layer for run in runs for layer in run.layers], operation, ndims)
-    validation = [e for e in judged if e.problem.layer_family not in taken and kept_by_filter(e)]
+    validation = [e for e in judged if e.problem.layer_family not in taken]
     if len(validation) < settings.min_validation:
         raise UserError(
             f"{settings.validation}: {len(validation)} problems for {operation}, fewer than the "
@@ -64,7 +52,7 @@ def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Seq
     some = problem_sets.sample_layers(train, operation, settings.training_layers, settings.seed)
     drawn = [ProblemEntry(problem, "design", "") for problem in filling]
     drawn += problem_sets.problems_of_layers(some, operation, ndims)
-    training = {entry.problem.key: entry for entry in (*own, *generated, *drawn) if kept_by_filter(entry)}
+    training = {entry.problem.key: entry for entry in (*own, *generated, *drawn)}
     rest = problem_sets.hold_out(list(training.values()), validation)
     return ProblemSplit(
         rest,
@@ -79,7 +67,6 @@ def checks(settings: ProblemsSettings) -> Iterator[Callable[[], object]]:
     for name in dict.fromkeys((settings.networks, settings.validation)):
         yield partial(layers.check_layers, Path(name))
     yield from (partial(_check_listed, Path(name)) for name in settings.training)
-    yield partial(_condition, settings)
 
 
 def _check_listed(path: Path) -> None:
@@ -87,10 +74,6 @@ def _check_listed(path: Path) -> None:
         layers.read_layers(path)
     else:
         problem_sets.check_generator(path)
-
-
-def _condition(settings: ProblemsSettings) -> Filter | None:
-    return parse_filter(settings.filter, FILTER_FIELDS, "problems.filter") if settings.filter else None
 
 
 def _is_table(path: Path) -> bool:

@@ -1,1 +1,1 @@
-"""Comparison with the upstream generator of CK Tile kernels: named rule sets, filters, counts."""
+"""Comparison with the upstream generator of CK Tile kernels: named rule sets, its filter, counts."""

@@ -35,8 +35,6 @@ from tileseer.libraries.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUES
 from tileseer.libraries.rules import BrokenRule, broken_rules
 
 AnyKernel = KernelConfig | DepthwiseConfig
-KERNEL_KINDS = (KernelConfig, DepthwiseConfig)
-"""Of kernels that a rule set may have, for filter expressions."""
 LISTED_COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
 """``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``.
 

@@ -24,32 +24,20 @@ def settings(tmp_path, monkeypatch):
     return {"networks": "mine.csv", "validation": "mine.csv", "design": 0, "training_layers": 10}
 
 
-def collect(settings, text):
-    every = ProblemsSettings(**settings, filter=text, validation_problems=0)
-    return training_set.choose_problems(every, Operation("forward", "bf16"), (2, 3))
-
-
-def test_training_and_validation_keep_what_the_expression_holds_for(settings):
-    every = collect(settings, "")
-    kept = collect(settings, "N <= 4 and C <= 64")
-
-    def wanted(entries):
-        return [e for e in entries if e.problem.N <= 4 and e.problem.C <= 64]
-
-    assert kept.training == wanted(every.training) != []
-    assert kept.validation == wanted(every.validation) != []
-    assert len(every.validation) > len(kept.validation) and len(every.training) > len(kept.training)
-    # The run has layers that are left out: it is no whole network any more.
-    assert every.runs and not kept.runs
-
-
-def test_a_wrong_expression_names_the_setting(settings):
-    with pytest.raises(UserError, match=r"problems.filter: 'N <= four', character 6: there is no field or word four"):
-        collect(settings, "N <= four")
+def chosen(settings, **changes):
+    return training_set.choose_problems(ProblemsSettings(**settings, **changes), Operation("forward", "bf16"), (2, 3))
 
 
 def test_too_few_problems_to_judge_on_are_told_with_the_way_out(settings):
-    few = ProblemsSettings(**settings)
     with pytest.raises(UserError, match=r"fewer than the 300 that problems\.validation_problems: 800 needs; .* to 0"):
-        training_set.choose_problems(few, Operation("forward", "bf16"), (2, 3))
-    assert len(collect(settings, "").validation) == 3
+        chosen(settings)
+    assert len(chosen(settings, validation_problems=0).validation) == 3
+
+
+def test_a_run_with_a_layer_that_a_user_trains_on_is_no_whole_network(settings, tmp_path):
+    assert chosen(settings, validation_problems=0).runs
+    layer = ("train", {"N": 4, "C": 128, "K": 8})
+    (tmp_path / "own.csv").write_text(table({"train": "own"}, [layer]))
+    split = chosen(settings, validation_problems=0, training=["own.csv"])
+    assert len(split.validation) == 2 and not split.runs
+    assert layer[1].items() <= vars(split.training[0].problem).items()
