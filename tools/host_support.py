@@ -29,9 +29,9 @@ from tileseer.libraries.ck_tile.kernel import KernelConfig, parse
 from tileseer.libraries.ck_tile.rules import RULES
 from tileseer.libraries.registry import check_support, tree_of_toolchain
 from tileseer.problems import problem, problem_sets
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem
+from tileseer.problems.shapes import implicit_gemm
 
 API = Path("config/ck_api.yaml")
 PROBLEMS = Path("config/problems/training.yaml")

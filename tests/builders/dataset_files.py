@@ -11,7 +11,7 @@ from tileseer.data.tables import KERNELS, PAIRS, TABLES, read_recording, read_ta
 from tileseer.libraries.candidates import RESOURCES
 from tileseer.measure.device import STATUSES
 from tileseer.problems import problem_table
-from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.shapes import implicit_gemm
 
 NOISE = 0.01
 BUILT = {"build_status": "ok", "build_reason": "", "error_digest": "", "code_hash": "", "resources_from": "estimated"}

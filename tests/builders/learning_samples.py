@@ -23,8 +23,8 @@ from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import problem
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import Problem
+from tileseer.problems.shapes import implicit_gemm
 
 CONFIG = Path(__file__).parents[2] / "config"
 SMALL = TrainingParameters(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8)

@@ -27,7 +27,7 @@ def edited(tmp_path, edit):
 def test_products_reach_their_published_peak(product, arch, peak):
     gpu = hardware.read_hardware(TABLE, product)
     assert (gpu.name, gpu.arch) == (product, arch)
-    assert gpu.peak_tflops_16bit == pytest.approx(peak, rel=5e-3)
+    assert gpu.peak_tflops("bf16") == pytest.approx(peak, rel=5e-3)
 
 
 def test_only_the_fitted_floor_is_called_fitted():

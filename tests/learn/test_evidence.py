@@ -7,8 +7,7 @@ import pytest
 
 from tileseer.learn import evidence
 from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceBounds
-from tileseer.problems.problem import Problem, problem_frame
-from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.problems.problem import Problem, columns_of_frame, problem_frame
 
 BOUNDS = EvidenceBounds(inside=0.5, edge=1.5)
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}

@@ -26,6 +26,7 @@ from tileseer.libraries.cudnn.features import CUDNN_FEATURES
 from tileseer.libraries.cudnn.kernel import Plan
 from tileseer.libraries.names import read_kernel_name
 from tileseer.measure.device import STATUSES
+from tileseer.problems import kinds
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve import serving as stage
 from tileseer.serve.selector import NO_CANDIDATE, Selector
@@ -80,13 +81,13 @@ def trained(measured):
     settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), measured[0])
     assert (settings.features, settings.prior) == ("cudnn", "none")
     found = samples.train(measured[0], H200, settings)
-    assert len(found.model.spec.own_margins) == len(own_choice.MARGIN_KINDS)
+    assert len(found.model.spec.own_margins) == len(kinds.MARGIN_KINDS)
     return replace(found, model=with_margin(found.model, 0.03))
 
 
 def with_margin(model, margin):
     """The same model with another margin for all groupings."""
-    return replace(model, spec=model.spec.model_copy(update={"own_margins": [margin] * len(own_choice.MARGIN_KINDS)}))
+    return replace(model, spec=model.spec.model_copy(update={"own_margins": [margin] * len(kinds.MARGIN_KINDS)}))
 
 
 def test_a_dataset_has_what_the_library_offered(measured):
@@ -120,16 +121,16 @@ def test_each_kind_has_the_margin_that_gains_most_where_nothing_is_harmed(measur
     sure, inside = np.full((len(data.problems), len(data.candidates)), -np.inf), np.ones(len(data.problems), bool)
     ok = data.status == 0
     sure[data.problem[ok], data.candidate[ok]] = np.log(data.tflops[ok])
-    assert own_choice.margins(data, sure, own, inside) == [0.0] * len(own_choice.MARGIN_KINDS)
+    assert own_choice.margins(data, sure, own, inside) == [0.0] * len(kinds.MARGIN_KINDS)
     # Who names the worst plan of grouped problems first, by far, is believed of the others alone.
-    kind, grouped = own_choice.margin_kind(data.problems), own_choice.MARGIN_KINDS.index("grouped")
+    kind, grouped = kinds.margin_kind(data.problems), kinds.MARGIN_KINDS.index("grouped")
     wrong = np.where((kind == grouped)[:, None] & np.isfinite(sure), -sure, sure)
     found = own_choice.margins(data, wrong, own, inside)
     assert found[grouped] == own_choice.NEVER and sum(found) == own_choice.NEVER
     # A plan that never ran is not picked, whatever its score.
     barred = np.flatnonzero(np.bincount(data.candidate[ok], minlength=len(data.candidates)) == 0)
     sure[:, barred] = 1000.0
-    assert len(barred) and own_choice.margins(data, sure, own, inside) == [0.0] * len(own_choice.MARGIN_KINDS)
+    assert len(barred) and own_choice.margins(data, sure, own, inside) == [0.0] * len(kinds.MARGIN_KINDS)
     # One pick that is six percent slower than the own choice has to be kept, whatever the others gain.
     one = np.flatnonzero((kind == 0) & (own != own_choice.NONE))[0]
     slow = np.flatnonzero((data.problem == one) & ok & (data.tflops < data.tflops[ok].max() * 0.9))
@@ -141,7 +142,7 @@ def test_each_kind_has_the_margin_that_gains_most_where_nothing_is_harmed(measur
     assert own_choice.margins(data, believed, own, inside)[0] == 0.0
     # Of few layers nothing can be said.
     monkeypatch.setattr(own_choice, "LEAST_LAYERS", len(data.problems) + 1)
-    assert own_choice.margins(data, sure, own, inside) == [own_choice.NEVER] * len(own_choice.MARGIN_KINDS)
+    assert own_choice.margins(data, sure, own, inside) == [own_choice.NEVER] * len(kinds.MARGIN_KINDS)
 
 
 def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):

@@ -591,4 +591,4 @@ def test_failures_noise_and_drift_are_one_line_an_operation(shown):
 def test_the_roof_is_the_product_s(shown):
     product = learning_samples.product()
     panel = figures.roofline(shown)[0]
-    assert f"roofline is {product.peak_tflops_16bit:,.0f} TFLOPS and {product.hbm_tb_per_s:g} TB/s" in panel.words
+    assert f"roofline is {product.peak_tflops('bf16'):,.0f} TFLOPS and {product.hbm_tb_per_s:g} TB/s" in panel.words

@@ -15,10 +15,10 @@ from tileseer.learn import baselines, model_files, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
 from tileseer.problems import problem
+from tileseer.problems.kinds import layer_kinds
 from tileseer.problems.problem import Problem
 from tileseer.serve import publication
 from tileseer.serve.evaluation import Evaluation, LayerEvaluation, evaluate, evaluate_picks
-from tileseer.serve.layer_kinds import layer_kinds
 from tileseer.serve.model_page import model_page
 from tileseer.serve.selector import Selector
 from tileseer.serve.verdict import faults, next_step, verdict_words

@@ -11,8 +11,7 @@ from tileseer.cli import main
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.libraries.miopen.solvers import SOLVERS
-from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_frame
-from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.problems.problem import DIMS, Problem, columns_of_frame, problem_frame, problems_of_frame
 from tileseer.serve.selector import Selector, ndims
 
 ARCH, OPERATION = "gfx90a_miopen", "forward_fp32"

@@ -21,8 +21,8 @@ from tileseer.libraries.ck_tile import kernel as kernels
 from tileseer.libraries.ck_tile.kernel import parse
 from tileseer.libraries.registry import check_support
 from tileseer.problems import problem, problem_sets
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
+from tileseer.problems.shapes import implicit_gemm
 
 ROOT = Path(__file__).parents[2]
 PLAIN = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"

@@ -18,8 +18,8 @@ from tileseer.libraries import candidates as candidate_tables
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import STATUSES, DeviceKind
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import problems_of_frame
+from tileseer.problems.shapes import implicit_gemm
 
 OK = STATUSES.index("ok")
 OF_CANDIDATES = ("kernel", "kernel_id", "resources_from", *candidate_tables.RESOURCES, *CODE)

@@ -68,15 +68,10 @@ class Hardware(tables.StrictModel):
         """Local data share of a compute unit, bytes."""
         return self.lds_kib * 1024
 
-    @property
-    def peak_tflops_16bit(self) -> float:
-        """Dense fp16/bf16 matrix peak of the device, TFLOPS."""
-        return self.compute_units * self.matrix_flops_16bit * self.clock_ghz / 1000
-
-    @property
-    def peak_tflops_fp32(self) -> float:
-        """Dense fp32 matrix peak of the device, TFLOPS."""
-        return self.compute_units * self.matrix_flops_fp32 * self.clock_ghz / 1000
+    def peak_tflops(self, dtype: str) -> float:
+        """Return the dense matrix peak of the device for a data type, TFLOPS."""
+        rate = self.matrix_flops_fp32 if dtype == "fp32" else self.matrix_flops_16bit
+        return self.compute_units * rate * self.clock_ghz / 1000
 
 
 class _File(tables.StrictModel):

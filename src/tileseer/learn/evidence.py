@@ -18,9 +18,9 @@ import numpy as np
 from tileseer.core.documents import Document
 from tileseer.data.dataset import Dataset
 from tileseer.learn.cross_validation import LAYER_FOLDS, deal
-from tileseer.learn.own_choice import grouping
-from tileseer.problems.implicit_gemm import tensor_elements
-from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.problems.kinds import evidence_kind
+from tileseer.problems.problem import columns_of_frame
+from tileseer.problems.shapes import tensor_elements
 
 EvidenceClass = Literal["inside", "edge", "outside"]
 EVIDENCE_CLASSES: tuple[EvidenceClass, ...] = get_args(EvidenceClass)
@@ -74,7 +74,7 @@ class Evidence:
     def of(cls, columns: Columns, compared: np.ndarray, bounds: EvidenceBounds) -> Self:
         """Return the evidence of problems, on which ``compared`` candidates ran (int [P])."""
         rows = np.flatnonzero(compared >= LEAST_COMPARED)
-        return cls(rows, kinds_of(columns)[rows], places_of(columns)[rows], bounds)
+        return cls(rows, evidence_kind(columns)[rows], places_of(columns)[rows], bounds)
 
     def nearest(self, columns: Columns, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the measured problems of the same kind that are nearest to each of n, the nearest first.
@@ -82,7 +82,7 @@ class Evidence:
         Their rows, int64 [n, count], and the squares of their distances in steps: -1 and ``FAR`` where there are fewer.
         Of equal distances the earlier row goes first.
         """
-        kinds, places = kinds_of(columns), places_of(columns)
+        kinds, places = evidence_kind(columns), places_of(columns)
         found, away = np.full((len(kinds), count), -1), np.full((len(kinds), count), FAR)
         for kind in np.unique(kinds):
             measured, rows = np.flatnonzero(self.kinds == kind), np.flatnonzero(kinds == kind)
@@ -114,12 +114,6 @@ def _squared_distances(places: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.asarray((own**2).sum(axis=1)[:, None] + (far**2).sum(axis=1) - 2 * own @ far.T)
 
 
-def kind_of(columns: Columns) -> Any:
-    """Return the number of a problem's kind: of dimensionality, layout and grouping."""
-    group = grouping(columns["G"], columns["C"])
-    return (group * 2 + columns["layout"]) * 2 + (columns["ndim"] - 2)
-
-
 def sizes_of(columns: Columns) -> list[Any]:
     """Return the sizes by which problems of one kind are compared, positive whole numbers; elements, the last one."""
     c = columns
@@ -128,11 +122,6 @@ def sizes_of(columns: Columns) -> list[Any]:
     images = [c[name] for name in ("Di", "Hi", "Wi", "Z", "Y", "X")]
     largest = np.maximum(np.maximum(inputs, outputs), filters)
     return [c["N"], c["C"] // c["G"], c["K"] // c["G"], c["G"], *images, *steps, largest]
-
-
-def kinds_of(columns: Columns) -> np.ndarray:
-    """Return the kind of each problem, int64 [P]."""
-    return np.asarray(kind_of(columns), np.int64)
 
 
 def places_of(columns: Columns) -> np.ndarray:

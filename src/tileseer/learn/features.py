@@ -15,7 +15,7 @@ from tileseer.libraries import registry
 from tileseer.libraries.features.table import CODE_FEATURES, Columns, FeatureSet
 from tileseer.libraries.reference_features import REFERENCE
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.problems.problem import columns_of_frame
 
 CODE_COLUMNS = tuple(feature.name for feature in CODE_FEATURES)
 """Columns of candidates that only a compiler knows."""

@@ -17,7 +17,7 @@ from tileseer.learn.trees import UNIT
 from tileseer.libraries.costs import timing
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
-from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.shapes import implicit_gemm
 
 LEAST_OCCUPANCY = 0.1
 """Resident blocks of a kernel of which the formula thinks that none fits."""

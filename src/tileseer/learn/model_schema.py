@@ -111,7 +111,7 @@ class FeatureSpec(Document):
     """Library that offers the candidates, and its version: of another one the model knows nothing."""
     own_margins: list[float] | None = None
     """Lead in score with which a candidate replaces the choice of the library that offers it, for each of
-    ``own_choice.MARGIN_KINDS``."""
+    ``kinds.MARGIN_KINDS``."""
     layouts: list[str] | None = None
     """Of the problems (``problem.LAYOUTS``, ``DEEP_LAYOUTS``); None: that of the library's kernels."""
     source: str | None = None

@@ -4,14 +4,11 @@ A library such as cuDNN lists its candidates for a problem, in its own order. No
 own choice is the first of the list that runs. A model replaces it only where it is sure to gain.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-import pandas as pd
 
 from tileseer.data.dataset import Dataset
 from tileseer.measure.device import STATUSES
+from tileseer.problems.kinds import MARGIN_KINDS, margin_kind
 
 NONE = -1
 """No candidate."""
@@ -28,23 +25,6 @@ NEVER = 100.0
 """A lead that no score has."""
 MARGINS = (*np.linspace(0.0, 2.0, 201).round(6).tolist(), NEVER)
 """Among these is the least lead in score, a logarithm of time, with which a candidate replaces the own choice."""
-CHANNELS_OF_FEW = 16
-"""A layer of fewer channels, or kernels, has few."""
-MARGIN_KINDS = ("dense", "depthwise", "grouped", "few channels", "matrix product")
-"""Kinds of problems, each with a margin of its own. The last two are dense: few channels, or an image of one pixel."""
-
-
-def grouping(groups: np.ndarray, channels: np.ndarray) -> np.ndarray:
-    """Return 0 for problems without groups, 1 for those with one channel a group, 2 for others, int [P]."""
-    return np.where(groups == 1, 0, np.where(groups == channels, 1, 2))
-
-
-def margin_kind(problems: Mapping[str, Any] | pd.DataFrame) -> np.ndarray:
-    """Return the place in ``MARGIN_KINDS`` of problems, by the columns of their dimensions, int [P]."""
-    p = {name: np.asarray(problems[name]) for name in ("G", "C", "K", "Di", "Hi", "Wi")}
-    one_pixel = np.maximum(np.maximum(p["Di"], p["Hi"]), p["Wi"]) == 1
-    dense = np.where(np.minimum(p["C"], p["K"]) < CHANNELS_OF_FEW, 3, np.where(one_pixel, 4, 0))
-    return np.where(p["G"] == 1, dense, grouping(p["G"], p["C"]))
 
 
 def library_choices(dataset: Dataset) -> np.ndarray | None:

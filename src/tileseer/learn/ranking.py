@@ -17,6 +17,7 @@ from tileseer.learn import own_choice
 from tileseer.learn.cross_validation import NO_FOLD
 from tileseer.learn.evidence import INSIDE, calibrated_bounds, held_out_classes
 from tileseer.learn.model import Model
+from tileseer.problems.kinds import margin_kind
 from tileseer.problems.problem import DIMS
 
 
@@ -179,7 +180,7 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.nd
         return score_ranking(dataset, scores, offered, picks=picks)
     fold = np.where(dataset.held_out, 0, NO_FOLD)
     inside = held_out_classes(dataset, rows, fold, calibrated_bounds(dataset)) == INSIDE
-    margins = np.array(model.spec.own_margins)[own_choice.margin_kind(problems.iloc[rows])]
+    margins = np.array(model.spec.own_margins)[margin_kind(problems.iloc[rows])]
     margins = np.where(inside, margins, own_choice.NEVER)
     kept = own_choice.kept(scores[rows], own[rows], margins)
     # A model that does not know the own choice cannot rank the others beside it.

@@ -19,8 +19,8 @@ from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries.gemm_kernel import Kernel, field_types
-from tileseer.problems.implicit_gemm import element_bytes
-from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.problems.problem import columns_of_frame
+from tileseer.problems.shapes import element_bytes
 
 MAX_THREADS = 1024
 """Of a block."""
@@ -261,5 +261,5 @@ ACCESSES = ("access_a", "access_b", "access_c")
 
 
 def channel_runs_of(gemm: Columns) -> dict[str, np.ndarray]:
-    """Return what ``VECTORS_DIVIDE_RUNS`` reads of ``implicit_gemm.gemm_columns``."""
+    """Return what ``VECTORS_DIVIDE_RUNS`` reads of ``shapes.gemm_columns``."""
     return {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}

@@ -17,8 +17,8 @@ from tileseer.measure.device import STATUSES, Device, Times
 from tileseer.measure.journal import SCHEMA, Journal, MeasuredBy, journals_in, pair_text, read_journal
 from tileseer.measure.session import Session
 from tileseer.problems import problem_table
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS
+from tileseer.problems.shapes import implicit_gemm
 
 PAIRS_BETWEEN_WRITES = 65536
 """Pairs measured between two writes to the journal, at most: what an interruption can cost."""

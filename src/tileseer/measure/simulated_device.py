@@ -20,7 +20,7 @@ from tileseer.libraries.costs import deviation, timing
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import STATUSES, Times, are_times
-from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.shapes import implicit_gemm
 
 PAIR_OVERHEAD_S = 0.01
 """Assumed time of a pair on a real GPU besides its timed launches; it counts against a budget only."""
@@ -32,7 +32,7 @@ CODE_OF_TIMES = (
     "tileseer/libraries/costs",
     *(f"tileseer/libraries/*/{module}.py" for module in ("cost", "kernel", "pipelines", "resources")),
     "tileseer/measure/simulated_device.py",
-    "tileseer/problems/implicit_gemm.py",
+    "tileseer/problems/shapes.py",
 )
 """Code that a stored time depends on, of every library; a rule decides only which pairs are asked for."""
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tileseer.core.errors import UserError
+from tileseer.problems.kinds import GROUPINGS, grouping
 from tileseer.problems.layers import Layer
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, Problem, problem_within
+from tileseer.problems.problem import DIMS, Problem, ndim_of, problem_within
 
 EDGE_PERCENTILES = (5, 95)
 MAX_GFLOP = 1500.0
@@ -61,12 +62,10 @@ class LayerKind:
 def kind_of(dims: Sequence[int]) -> LayerKind:
     """Return the kind of the convolution with these 19 dimensions."""
     d = dict(zip(DIMS, dims, strict=True))
-    grouping = "dense" if d["G"] == 1 else "depthwise" if d["G"] == d["C"] else "grouped"
-    depth = (d["Di"], d["Z"], d["stride_d"], d["dilation_d"], d["pad_d"])
     return LayerKind(
-        grouping,
+        GROUPINGS[grouping(d)],
         flat=d["Hi"] == 1 and d["Wi"] > 1,
-        deep=depth != (1, 1, 1, 1, 0),
+        deep=ndim_of(d) == 3,
         filter=(d["Z"], d["Y"], d["X"]),
         stride=tuple(d[f"stride_{axis}"] for axis in "dhw"),
         pad=tuple(d[f"pad_{axis}"] for axis in "dhw"),

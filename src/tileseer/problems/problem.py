@@ -7,15 +7,17 @@ exactly when their keys are equal.
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
 
 from tileseer.core.errors import UserError
 from tileseer.facts.operations import DTYPES, VARIANTS
+from tileseer.problems import shapes
 from tileseer.problems.operation import Operation
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ class Problem:
         for axis, extent in zip("DHW", self.output, strict=True):
             if extent < 1:
                 return f"the output extent along {axis} is {extent}: the dilated filter is larger than the padded input"
-        for what, count in counted(self.__dict__).items():
+        for what, count in shapes.counted_in_32_bits(vars(self)).items():
             if count > INT32_MAX:
                 return f"it is too large, since {what} is {count}, and kernels count that in 32 bits, up to {INT32_MAX}"
         return ""
@@ -106,21 +108,18 @@ class Problem:
 
     @property
     def output(self) -> tuple[int, int, int]:
-        """Output extents (Do, Ho, Wo): floor((i + 2 p - dilation (f - 1) - 1) / stride) + 1 per axis."""
-        do, ho, wo = _output(self.__dict__)
-        return do, ho, wo
+        """Output extents (Do, Ho, Wo)."""
+        return shapes.output_extents(vars(self))
 
     @property
     def flop(self) -> int:
-        """Useful FLOP in any direction: 2 N K Do Ho Wo (C/G) Z Y X."""
-        return 2 * self.N * self.K * math.prod(self.output) * (self.C // self.G) * self.Z * self.Y * self.X
+        """Useful FLOP in any direction."""
+        return int(shapes.useful_flop(vars(self)))
 
     @property
     def largest_tensor(self) -> int:
         """Elements of the largest of input, filter and output."""
-        image = self.N * self.C * self.Di * self.Hi * self.Wi
-        filters = self.K * (self.C // self.G) * self.Z * self.Y * self.X
-        return max(image, filters, self.N * self.K * math.prod(self.output))
+        return max(shapes.tensor_elements(vars(self)))
 
     @property
     def key(self) -> str:
@@ -155,36 +154,9 @@ class Problem:
         return replace(self, layout=own) if own != self.layout else self
 
 
-_AXIS_FIELDS = [
-    (image, extent, *(f"{name}_{axis}" for name in ("stride", "pad", "dilation")))
-    for axis, image, extent in zip("dhw", ("Di", "Hi", "Wi"), "ZYX", strict=True)
-]
-
-
 def ndim_of(dims: Mapping[str, int]) -> int:
     """Return the spatial dimensions of a convolution: 3 when one of its depth fields says so, else 2."""
     return 2 if (dims["Di"], dims["Z"], dims["stride_d"], dims["dilation_d"], dims["pad_d"]) == (1, 1, 1, 1, 0) else 3
-
-
-def _output(dims: Mapping[str, Any]) -> Iterator[Any]:
-    for image, extent, stride, pad, dilation in _AXIS_FIELDS:
-        yield (dims[image] + 2 * dims[pad] - dims[dilation] * (dims[extent] - 1) - 1) // dims[stride] + 1
-
-
-def counted(dims: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what kernels count in 32 bits of a convolution, by formula: numbers of one problem, or float64 columns.
-
-    The padded input, the rows of the matrix products, one image of input and output, and the filter.
-    """
-    inputs, outputs = dims["Di"] * dims["Hi"] * dims["Wi"], math.prod(_output(dims))
-    return {
-        **{f"{image} + 2 {pad}": dims[image] + 2 * dims[pad] for image, _, _, pad, _ in _AXIS_FIELDS},
-        "N Di Hi Wi": dims["N"] * inputs,
-        "N Do Ho Wo": dims["N"] * outputs,
-        "C Di Hi Wi": dims["C"] * inputs,
-        "K Do Ho Wo": dims["K"] * outputs,
-        "K (C/G) Z Y X": dims["K"] * (dims["C"] // dims["G"]) * dims["Z"] * dims["Y"] * dims["X"],
-    }
 
 
 def problem_within(
@@ -233,3 +205,36 @@ def problems_of_frame(table: pd.DataFrame) -> list[Problem]:
     """Return the problems of ``table`` (columns ``FIELDS``), in its order."""
     columns = [table[name].tolist() for name in (*FIELDS, *(["layout"] if "layout" in table else []))]
     return [Problem(*values) for values in zip(*columns, strict=True)]
+
+
+def columns_of_frame(problems: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return what features and rules read of P problems, int64 [P] each: ``ndim``, the dimensions, and ``layout``.
+
+    The layout is its place in ``LAYOUTS``, 0 also where the table has none.
+    """
+    names = ("ndim", *DIMS)
+    # At once: of one problem, pandas takes longer for each column than all that follows.
+    columns = dict(zip(names, np.ascontiguousarray(problems[[*names]].to_numpy(np.int64).T), strict=True))
+    last = problems["layout"].to_numpy(object) == LAYOUTS[1] if "layout" in problems else np.zeros(len(problems))
+    return columns | {"layout": last.astype(np.int64)}
+
+
+_LEAST = np.array([0 if name.startswith("pad") else 1 for name in DIMS])
+
+
+def wrong_rows(values: np.ndarray) -> np.ndarray:
+    """Return the rows that ``Problem`` refuses, bool [n]; ``values`` are integers [n, 19] in the order of ``DIMS``."""
+    wrong = np.any((values < _LEAST) | (values > INT32_MAX), axis=1)
+    # Not of rows that are wrong already, which may have no stride. Of one problem, Python's integers are quicker.
+    rows = np.flatnonzero(~wrong)
+    columns = values[rows[0]].tolist() if len(rows) == 1 else values[rows].T.astype(np.int64)
+    dims = dict(zip(DIMS, columns, strict=True))
+    found = (dims["C"] % dims["G"] != 0) | (dims["K"] % dims["G"] != 0)
+    for extent in shapes.output_extents(dims):
+        found = found | (extent < 1)
+    # Products of floats do not overflow.
+    wide = dims if len(rows) == 1 else {name: column.astype(np.float64) for name, column in dims.items()}
+    for count in shapes.counted_in_32_bits(wide).values():
+        found = found | (count > INT32_MAX)
+    wrong[rows] = found
+    return wrong

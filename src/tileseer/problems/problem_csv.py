@@ -8,8 +8,7 @@ import pandas as pd
 
 from tileseer.core.csv_files import FIRST_LINE
 from tileseer.core.errors import UserError, shown
-from tileseer.problems.problem import DIMS, INT32_MAX, Problem
-from tileseer.problems.problem_rows import wrong_rows
+from tileseer.problems.problem import DIMS, INT32_MAX, Problem, wrong_rows
 
 REQUIRED_DIMS = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEFAULT_DIMS = {name: 0 if name.startswith("pad") else 1 for name in DIMS if name not in REQUIRED_DIMS}

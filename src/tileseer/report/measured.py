@@ -17,8 +17,8 @@ from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware
 from tileseer.learn.ranking import dims_text, has_validation_split
 from tileseer.measure.device import STATUSES, list_failures
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS
+from tileseer.problems.shapes import implicit_gemm
 
 DRIFT = 0.01
 """A pair was measured on a drifted device if the sentinel's time had changed by more than this share."""
@@ -67,7 +67,7 @@ def measured_of(measurements: Dataset, hardware: Hardware) -> Measured:
     if not len(rows):
         raise UserError(f"{measurements.operation}: no validation problem has a measured time")
     dtype = str(measurements.problems["dtype"].iloc[0])
-    peak = hardware.peak_tflops_fp32 if dtype == "fp32" else hardware.peak_tflops_16bit
+    peak = hardware.peak_tflops(dtype)
     candidates = measurements.candidates
     return Measured(
         shapes=_shapes(measurements, rows, speed, peak, hardware.hbm_tb_per_s),
@@ -145,7 +145,7 @@ def _shapes(measurements: Dataset, rows: np.ndarray, speed: np.ndarray, peak: fl
     tflops = speed.max(axis=1)
     dims = problems[list(DIMS)].to_numpy()
     flops = gemm["flops"].to_numpy(np.float64)
-    intensity = flops / (gemm["bytes_read"].to_numpy(np.float64) + gemm["bytes_written"].to_numpy(np.float64))
+    intensity = flops / gemm["unique_bytes"].to_numpy()
     return pd.DataFrame(
         {
             "problem_key": problems["problem_key"].astype(str),

@@ -32,11 +32,12 @@ from tileseer.learn.model import Model, OutsideModel
 from tileseer.learn.model_schema import Contribution, Origin, Summary
 from tileseer.learn.ranking import Scored, dims_text
 from tileseer.libraries.costs.coefficients import Coefficients
-from tileseer.problems.implicit_gemm import implicit_gemm
-from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.problems.kinds import layer_kinds
+from tileseer.problems.problem import columns_of_frame
+from tileseer.problems.shapes import implicit_gemm, roofline_us
 from tileseer.serve.drift import Drift, drift_of
 from tileseer.serve.harm import Harm, harm_by_kind
-from tileseer.serve.layer_kinds import KindPart, bound_of, layer_kinds, parts_by_kind
+from tileseer.serve.layer_kinds import KindPart, bound_of, parts_by_kind
 from tileseer.serve.selector import Selector
 
 SERVED = "layers of networks that no model was trained on; picks of the served model"
@@ -401,20 +402,12 @@ def best_us(dataset: Dataset) -> np.ndarray:
     return np.divide(flops * 1e-6, tflops, out=np.full(len(flops), np.nan), where=tflops > 0)
 
 
-def _roofline_us(problems: pd.DataFrame, gpu: Hardware) -> pd.Series:
-    """Return the microseconds that problems of one operation take at least."""
-    gemm = implicit_gemm(problems, str(problems["variant"].iloc[0]))
-    peak = gpu.peak_tflops_fp32 if problems["dtype"].iloc[0] == "fp32" else gpu.peak_tflops_16bit
-    moved = gemm["bytes_read"] + gemm["bytes_written"]
-    return pd.Series(np.maximum(gemm["flops"] / peak, moved / gpu.hbm_tb_per_s) * 1e-6, index=problems.index)
-
-
 def _estimated_us(missing: pd.DataFrame, evaluated: pd.DataFrame, gpu: Hardware, libraries: pd.DataFrame) -> pd.Series:
     """Return microseconds of problems that nothing runs: a library's time, else by the others' roofline share."""
     if missing.empty:
         return pd.Series(dtype=float)
-    slowdown = (evaluated["best_us"] / _roofline_us(evaluated, gpu)).median()
-    estimate = _roofline_us(missing, gpu) * slowdown
+    slowdown = (evaluated["best_us"] / roofline_us(evaluated, gpu)).median()
+    estimate = pd.Series(roofline_us(missing, gpu) * slowdown, index=missing.index)
     return libraries.reindex(missing.index).min(axis=1).fillna(estimate) if len(libraries.columns) else estimate
 
 

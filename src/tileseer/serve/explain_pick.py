@@ -16,8 +16,7 @@ from tileseer.learn.model import Model, read_out_of_fold, read_table
 from tileseer.learn.model_schema import Origin, same_origin
 from tileseer.libraries.registry import check_support, library_of_arch
 from tileseer.measure.device import STATUSES
-from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame, problems_of_rows
-from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.problems.problem import DIMS, LAYOUTS, Problem, columns_of_frame, problem_frame, problems_of_rows
 from tileseer.serve import serving_files
 from tileseer.serve.selector import Ranked, Selector
 

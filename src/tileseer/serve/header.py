@@ -12,15 +12,15 @@ from tileseer.core.errors import UserError
 from tileseer.core.templates import fill_cpp_template
 from tileseer.facts.operations import ELEMENT_BYTES
 from tileseer.learn import trees
-from tileseer.learn.evidence import LEAST_COMPARED, NEAR_PROBLEMS, STEPS_OF_AN_OCTAVE, EvidenceBounds, kind_of, sizes_of
+from tileseer.learn.evidence import LEAST_COMPARED, NEAR_PROBLEMS, STEPS_OF_AN_OCTAVE, EvidenceBounds, sizes_of
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
-from tileseer.learn.own_choice import CHANNELS_OF_FEW
 from tileseer.learn.trees import UNIT, Tree
 from tileseer.libraries.costs.timing import PROBLEM_TERMS
 from tileseer.libraries.features.table import Columns
 from tileseer.libraries.registry import library_of_arch
 from tileseer.libraries.rules import signature
+from tileseer.problems.kinds import CHANNELS_OF_FEW, evidence_kind
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
 from tileseer.serve.selector import Selector
@@ -306,7 +306,7 @@ def _evidence(model: Model, bounds: EvidenceBounds) -> dict[str, object]:
     sizes = [writer.problem(size) for size in sizes_of(inputs)]
     inside, edge = bounds.squares
     return {
-        "evidence_kind": writer.problem(kind_of(inputs)),
+        "evidence_kind": writer.problem(evidence_kind(inputs)),
         "evidence_sizes": sizes,
         "evidence_once": writer.once,
         "evidence_steps": STEPS_OF_AN_OCTAVE,

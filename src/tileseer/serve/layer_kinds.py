@@ -8,13 +8,7 @@ import pandas as pd
 from tileseer.core.documents import Document
 from tileseer.learn import efficiency
 from tileseer.learn.model_schema import Summary
-from tileseer.learn.own_choice import CHANNELS_OF_FEW
 from tileseer.learn.ranking import Scored
-from tileseer.problems.implicit_gemm import implicit_gemm
-from tileseer.problems.problem import DIMS, LAYOUTS
-
-FLOP_OF_SMALL = 5e7
-"""A layer of less useful work is small: a GPU needs less than a microsecond for its arithmetic."""
 
 
 class WorstChoice(Document):
@@ -41,27 +35,6 @@ class KindPart(Document):
     """Of the fastest candidates of all layers, percent."""
     worst_choice: WorstChoice | None = None
     """None where every pick is the fastest."""
-
-
-def layer_kinds(problems: pd.DataFrame) -> np.ndarray:
-    """Return the kind of each layer: the first that fits of NHWC (beside NCHW), depthwise, grouped, and so on."""
-    p = {name: problems[name].to_numpy() for name in DIMS}
-    taps = p["Z"] * p["Y"] * p["X"]
-    flop = implicit_gemm(problems, problems["variant"].iloc[0])["flops"].to_numpy()
-    last = problems["layout"].to_numpy() == LAYOUTS[1] if "layout" in problems else np.zeros(len(problems), bool)
-    kinds = {
-        LAYOUTS[1]: last & ~last.all(),
-        "depthwise": (p["G"] == p["C"]) & (p["G"] > 1),
-        "grouped": p["G"] > 1,
-        "dilated": (p["dilation_d"] > 1) | (p["dilation_h"] > 1) | (p["dilation_w"] > 1),
-        "first layers": p["C"] < CHANNELS_OF_FEW,
-        "few outputs": p["K"] < CHANNELS_OF_FEW,
-        "small": flop < FLOP_OF_SMALL,
-        "strided": (p["stride_d"] > 1) | (p["stride_h"] > 1) | (p["stride_w"] > 1),
-        "1x1": taps == 1,
-        "3x3": (p["Y"] == 3) & (p["X"] == 3) & (p["Z"] == 1),
-    }
-    return np.select(list(kinds.values()), list(kinds), default="larger filters")
 
 
 def bound_of(possible: np.ndarray, picked: np.ndarray) -> Summary:

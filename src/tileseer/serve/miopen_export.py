@@ -28,9 +28,8 @@ from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.miopen.solvers import algorithm_word
 from tileseer.libraries.miopen.workspace import workspace
 from tileseer.libraries.registry import library_of_arch
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import LAYOUTS, Problem, problem_frame
+from tileseer.problems.problem import LAYOUTS, Problem
 from tileseer.serve.selector import Ranked, Selector
 
 LETTER_OF_DIRECTION = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
@@ -229,8 +228,7 @@ class _Writer:
 
         The fastest is promised their median speed.
         """
-        flops = implicit_gemm(problem_frame([problem]), problem.variant)["flops"].iloc[0]
-        fastest = flops / np.median(self._flops_per_ms[[row for row in near if row >= 0]])
+        fastest = problem.flop / np.median(self._flops_per_ms[[row for row in near if row >= 0]])
         entries, before = list[Entry](), 0.0
         for place, row in enumerate(ranked):
             if len(entries) == self._settings.top or (place and _is_fallback(row)):

@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
-from tileseer.learn import model_files, own_choice
+from tileseer.learn import model_files
 from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceBounds, EvidenceClass
 from tileseer.learn.model import Model
 from tileseer.libraries import candidates
 from tileseer.measure.device import DEVICE_KINDS
-from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
-from tileseer.problems.problem_rows import wrong_rows
+from tileseer.problems.kinds import margin_kind
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem, wrong_rows
 from tileseer.serve import tuned as tuned_choices
 from tileseer.serve.serving_files import KNOWN_PROBLEMS, Cut, Kernels, Serving
 from tileseer.serve.tuned import Choice
@@ -301,7 +301,7 @@ class Selector:
         rows = np.array([self._row[name] for name in names if name in self._row], np.int64)
         score = self._scores(self._frame(self.dims_of(problem)), rows)
         best = int(score.argmax())
-        margin = self.spec.own_margins[int(own_choice.margin_kind(vars(problem)))]
+        margin = self.spec.own_margins[int(margin_kind(vars(problem)))]
         sure = score[best] - score[0] > margin
         return int(rows[best]) if sure else NO_CANDIDATE
 

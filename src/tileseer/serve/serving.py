@@ -23,7 +23,7 @@ from tileseer.learn.model_schema import Origin
 from tileseer.libraries import candidates
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
-from tileseer.problems.problem_rows import columns_of_frame
+from tileseer.problems.problem import columns_of_frame
 from tileseer.serve import header, kernel_set, serving_files
 from tileseer.serve.cuts import calibrated_cuts
 from tileseer.serve.selector import Selector

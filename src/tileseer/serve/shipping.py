@@ -25,8 +25,8 @@ from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
 from tileseer.libraries.registry import library_of_arch
 from tileseer.problems import layers
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import DIMS
+from tileseer.problems.shapes import implicit_gemm
 from tileseer.serve import kernel_set
 
 WELL_COVERED_WITHIN = 0.05

@@ -35,9 +35,9 @@ from tileseer.measure.harness.cudnn_plans import LIBRARY
 from tileseer.measure.harness.supervisor import problem_numbers
 from tileseer.measure.journal import Journal
 from tileseer.measure.session import Session
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem, problem_frame
+from tileseer.problems.shapes import implicit_gemm
 from tileseer.serve.provenance import read_provenance
 from tileseer.serve.selector import NO_CANDIDATE, SIMULATED, Ranked, Selector
 from tileseer.serve.tuned import Choice, read_choices, remember, tuned_path

@@ -9,7 +9,7 @@ from tileseer.libraries.rules import (
     channel_runs_of,
     gemm_kernel_columns,
 )
-from tileseer.problems import implicit_gemm
+from tileseer.problems import shapes
 from toy_library.kernel import ToyKernel
 
 SMALL = Rule("small", "a tile of {area} elements; at most 8192", ("kernel",), lambda k: k["area"] <= 8192)
@@ -22,7 +22,7 @@ def _read_of_kernels(candidates, wave_size):
 
 
 def _read_of_problems(dims, variant, element_size):
-    return {"G": dims["G"]} | channel_runs_of(implicit_gemm.gemm_columns(dims, variant, element_size))
+    return {"G": dims["G"]} | channel_runs_of(shapes.gemm_columns(dims, variant, element_size))
 
 
 RULES = Rules((SMALL, OPERATION, VECTORS_DIVIDE_RUNS), _read_of_kernels, _read_of_problems, ACCESSES)

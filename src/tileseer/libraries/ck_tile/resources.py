@@ -13,7 +13,7 @@ from tileseer.libraries.ck_tile.pipelines import TWO_BLOCK_PIPELINES, double_lds
 from tileseer.libraries.costs.coefficients import Coefficients, PipelineCosts
 from tileseer.libraries.gemm_kernel import SIZES
 from tileseer.libraries.rules import capped_vectors
-from tileseer.problems.implicit_gemm import element_bytes
+from tileseer.problems.shapes import element_bytes
 
 ACCUMULATOR_BYTES = 4
 

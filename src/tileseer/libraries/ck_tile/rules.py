@@ -19,7 +19,7 @@ from tileseer.libraries.rules import (
     gemm_arch_columns,
     gemm_kernel_columns,
 )
-from tileseer.problems.implicit_gemm import channel_runs, element_bytes, gemm_columns
+from tileseer.problems.shapes import channel_runs, element_bytes, gemm_columns
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 LARGEST_TENSOR = 2**31

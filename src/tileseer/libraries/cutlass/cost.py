@@ -14,7 +14,7 @@ from tileseer.libraries.ck_tile import cost as nearest
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.costs.timing import KernelTerms
 from tileseer.libraries.cutlass.kernel import shared_bytes
-from tileseer.problems.implicit_gemm import element_bytes
+from tileseer.problems.shapes import element_bytes
 
 INSTRUCTION = 16
 """Rows and columns of the matrix instruction that is assumed. That of the templates has 8 columns, for which the

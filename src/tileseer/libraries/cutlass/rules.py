@@ -21,7 +21,7 @@ from tileseer.libraries.rules import (
     gemm_arch_columns,
     gemm_kernel_columns,
 )
-from tileseer.problems import implicit_gemm
+from tileseer.problems import shapes
 
 
 def _gradient_has_form(k: Columns) -> np.ndarray:
@@ -137,7 +137,7 @@ def _read_of_arch(k: Columns, arch: str, specs: ArchSpecs) -> dict[str, np.ndarr
 
 
 def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
-    gemm = implicit_gemm.gemm_columns(dims, variant, element_size)
+    gemm = shapes.gemm_columns(dims, variant, element_size)
     columns = {"G": dims["G"], "group_k": dims["K"] // dims["G"]}
     columns |= channel_runs_of(gemm) | {"stride1": gemm["stride1"], "gemm_k": gemm["gemm_k"]}
     columns["dilated"] = _largest(dims, "dilation_d", "dilation_h", "dilation_w") > 1

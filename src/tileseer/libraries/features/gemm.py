@@ -13,10 +13,10 @@ from tileseer.facts.hardware import Hardware
 from tileseer.facts.operations import ELEMENT_BYTES
 from tileseer.libraries.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
 from tileseer.libraries.rules import capped_vectors
-from tileseer.problems import implicit_gemm
-from tileseer.problems.implicit_gemm import element_bytes
+from tileseer.problems import shapes
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
+from tileseer.problems.shapes import element_bytes
 
 LEAST_OCCUPANCY = np.float32(0.1)
 """Resident blocks of a kernel of which the estimate says that none fits, or says nothing."""
@@ -157,15 +157,14 @@ PAIR = (
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
     """Return what problem and pair features are made of, float64 [P] by name.
 
-    ``dims`` are the 19 dimensions, int64 [P] each. Plain arithmetic, as ``implicit_gemm.gemm_columns``.
+    ``dims`` are the 19 dimensions, int64 [P] each. Plain arithmetic, as ``shapes.gemm_columns``.
     """
-    gemm = implicit_gemm.gemm_columns(dims, operation.variant, ELEMENT_BYTES[operation.dtype])
+    gemm = shapes.gemm_columns(dims, operation.variant, ELEMENT_BYTES[operation.dtype])
     columns = {name: dims[name].astype(np.float64) for name in DIMS}
     columns |= {name: values.astype(np.float64) for name, values in gemm.items()}
-    peak = hardware.peak_tflops_fp32 if operation.dtype == "fp32" else hardware.peak_tflops_16bit
+    peak = hardware.peak_tflops(operation.dtype)
     constants = {"balance": peak / hardware.hbm_tb_per_s, "compute_units": hardware.compute_units}
     columns |= {name: np.ones_like(columns["N"]) * float(value) for name, value in constants.items()}
-    columns["unique_bytes"] = columns["bytes_read"] + columns["bytes_written"]
     columns["flops_per_cu"] = columns["flops"] / hardware.compute_units
     columns["output_elements"] = columns["gemm_m"] * columns["gemm_n"] * columns["gemm_batch"] * 4
     return columns

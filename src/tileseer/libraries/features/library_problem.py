@@ -10,6 +10,7 @@ from tileseer.facts.hardware import Hardware
 from tileseer.libraries.features import gemm
 from tileseer.libraries.features.table import Columns, Feature, raw
 from tileseer.problems.operation import Operation
+from tileseer.problems.shapes import output_extents
 
 Tiles = dict[str, tuple[int, ...]]
 """Sizes that an extent is cut into."""
@@ -62,10 +63,7 @@ LIBRARY_PROBLEM = (
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
     """Return what the features are made of, float64 [P] by name; see ``gemm.problem_columns``."""
     columns = gemm.problem_columns(dims, operation, hardware)
-    outputs = []
-    for image, extent, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")):
-        reach = dims[f"dilation_{axis}"] * (dims[extent] - 1)
-        outputs.append((dims[image] + 2 * dims[f"pad_{axis}"] - reach - 1) // dims[f"stride_{axis}"] + 1)
+    outputs = output_extents(dims)
     sizes = {
         "out_h": outputs[1],
         "out_w": outputs[2],

@@ -5,7 +5,7 @@ import pandas as pd
 
 from tileseer.libraries.miopen.solvers import facts_of
 from tileseer.libraries.rules import OPERATION, Columns, Rule, Rules
-from tileseer.problems.implicit_gemm import tensor_elements
+from tileseer.problems.shapes import tensor_elements
 
 TWO_GIB = 2**31
 """Bytes that an offset of 32 bits with a sign does not reach."""

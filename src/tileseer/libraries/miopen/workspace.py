@@ -9,8 +9,8 @@ from collections.abc import Callable
 from math import prod
 
 from tileseer.facts.operations import ELEMENT_BYTES
-from tileseer.problems.implicit_gemm import tensor_elements
 from tileseer.problems.problem import LAYOUTS, Problem
+from tileseer.problems.shapes import tensor_elements
 
 ALIGNMENT = 256
 """Bytes of which the parts of a workspace are multiples."""

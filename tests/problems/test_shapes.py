@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
 from tileseer.problems import problem
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import Problem
+from tileseer.problems.shapes import implicit_gemm
 
 
 def gemm(variant, dtype="bf16", **dims):
