@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint types format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix host-support lock rule-graph schema problems crawltest counts clean figures \
+.PHONY: models test lint types format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock rule-graph schema problems crawltest counts clean figures \
     reproduce reproduce-update slurm-test container-test faults
 
 models: $(READY)
@@ -26,7 +26,6 @@ lint: $(READY_DEV)
 	$(RUN) mypy
 	$(RUN) lint-imports --no-cache --no-logo
 	$(RUN) snakemake --lint
-	$(RUN) python tools/plain_english.py
 
 # Strict types alone: 20 s the first time, 2 s after that.
 types: $(READY_DEV)
@@ -70,10 +69,6 @@ compile-matrix: $(READY_DEV)
 # stopped; four kernels take 2 to 4 minutes.
 emulated-matrix: $(READY_DEV)
 	$(RUN) python tools/emulated_matrix.py
-
-# What the compiled library itself says that it can run, without a GPU, beside our rules: docs/generated/host-support.md.
-host-support: $(READY_DEV)
-	$(RUN) python tools/host_support.py
 
 # Do the models of config/reproduce.yaml have the hashes of the committed manifest?
 reproduce: $(READY)
@@ -119,8 +114,8 @@ rule-graph: $(READY_DEV)
 	$(RUN) snakemake --cores 1 --quiet all --rulegraph -- results/models/gfx950 results/reports/gfx950.html | \
 	    dot -Grankdir=LR -Tsvg | sed '/^<!--/d; /^ -->/d' > docs/pipeline.svg
 
-# Every figure of the documentation: blocks of pages, the table of results, generated pages, pictures. It reads results/ and
-# logs/, and says what it had to leave as it is; pictures of reports need Chromium, the picture of the stages graphviz.
+# Every figure of the documentation: blocks of pages, the table of results, generated pages, the picture of the stages. It reads results/ and
+# logs/, and says what it had to leave as it is; the picture needs graphviz.
 figures: $(READY_DEV)
 	if command -v dot > /dev/null; then $(MAKE) rule-graph; fi
 	$(RUN) python tools/figures.py

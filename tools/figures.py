@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import figure_tables
-import plain_english
 from figure_tables import EVALUATIONS, ROOT, Published, PublishedEvaluations
 from tileseer.cli.run_summary import lines_of
 from tileseer.core import documents
@@ -35,7 +34,7 @@ PRINTED = re.compile(
 
 
 def main() -> int:
-    """Refresh evaluations, pages and pictures; return 1 if a part could not be refreshed."""
+    """Refresh evaluations and pages; return 1 if a part could not be refreshed."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     os.chdir(ROOT)
     found = refreshed_evaluations()
@@ -47,8 +46,7 @@ def main() -> int:
             print(f"{path.relative_to(ROOT)}: refreshed")
     stale_pages = stale(found)
     print("".join(f"left as it is: {line}\n" for line in stale_pages), end="", file=sys.stderr)
-    parts = ("tools/generated.py", "tools/report_picture.py")
-    return max([bool(stale_pages), *(subprocess.run([sys.executable, part], check=False).returncode for part in parts)])
+    return max(bool(stale_pages), subprocess.run([sys.executable, "tools/generated.py"], check=False).returncode)
 
 
 def refreshed_evaluations() -> Published:
@@ -62,10 +60,16 @@ def refreshed_evaluations() -> Published:
     return dict(sorted(found.items()))
 
 
+def written_pages() -> list[Path]:
+    """Return the pages that are written by hand: README.md and those of docs/ that are not generated."""
+    found = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "generated"]
+    return [ROOT / "README.md", *sorted(found)]
+
+
 def pages_of(found: Published) -> dict[Path, str]:
     """Return every page that has blocks of figures, with the tables as they have to be."""
     pages = {SHIPPED: figure_tables.shipped_page(found)}
-    for path in plain_english.pages():
+    for path in written_pages():
         text = path.read_text()
         if TABLE.search(text) or PRINTED.search(text):
             pages[path] = TABLE.sub(

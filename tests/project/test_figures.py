@@ -6,10 +6,8 @@ import pytest
 
 import figure_tables
 import figures
-import plain_english
 
-PAGES = {path.relative_to(figures.ROOT).as_posix(): path for path in plain_english.pages()}
-PAGES.pop("CHANGELOG.md")
+PAGES = {path.relative_to(figures.ROOT).as_posix(): path for path in figures.written_pages()}
 FIGURE = re.compile(r"\b\d+\.\d+ %|\b[0-9]{1,3}\.\d+ / \d|\b0\.\d{2,}\b|\b1\.\d{2,}\b(?! s\b)")
 """An efficiency, or a ratio of times."""
 DATE = re.compile(r"\b2026-\d\d-\d\d\b|\b\d{1,2} \w+ 2026\b")

@@ -7,22 +7,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import tool_modules
 from test_hip_modules import FORWARD
 
 from tileseer.build import instructions, reading
 from tileseer.build import source_trees as trees
 from tileseer.build.source_trees import HeaderTree
-from tileseer.facts import hardware
-from tileseer.learn.features import Features
-from tileseer.libraries.ck_tile import kernel as kernels
 from tileseer.libraries.ck_tile.kernel import parse
-from tileseer.libraries.registry import check_support
-from tileseer.problems import problem, problem_sets
-from tileseer.problems.operation import Operation
-from tileseer.problems.shapes import implicit_gemm
 
 ROOT = Path(__file__).parents[2]
 PLAIN = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"
@@ -87,33 +78,6 @@ def test_wrappers_and_registration_compile_against_the_real_tree(hip, tmp_path):
     run = hip.compiler.run(arguments, tmp_path, 600, 3072)
     assert run.outcome == "ok", run.log
     assert any(path.startswith("register_") for path in collections)
-
-
-def test_the_library_and_our_rules_agree_on_what_can_run(hip):
-    path, operation = ROOT / "config/problems/training.yaml", Operation.parse("forward_bf16")
-    problems = [entry.problem for entry in problem_sets.generate_problems(path, operation, (2,), 1)]
-    checks = tool_modules.load("host_check").HostCompiler(*hip.parts).load(hip.units([PLAIN]))
-    theirs = checks.verdicts(problems)
-    candidates = kernels.frame([parse(PLAIN)]).assign(split_k=1, vgprs=64.0, lds_bytes=16384, occupancy=2.0)
-    frame = problem.problem_frame(problems)
-    ours = check_support(frame, candidates, "forward") == 0
-    assert theirs.any()
-    assert not theirs.all()
-    assert (theirs == ours).all()
-    # The library's grid is ours: as many blocks, 256 threads each, and no workspace.
-    launches = tool_modules.load("host_support").launches_of(checks, problems, theirs)
-    rows = np.flatnonzero(theirs[:, 0])
-    gpu = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
-    features = Features.of("tileseer", gpu, ["blocks_per_cu"])
-    per_unit = features.matrix(frame, candidates, rows, np.zeros_like(rows))[:, 0]
-    blocks = np.rint(per_unit.astype(float) * gpu.compute_units)
-    same = launches.blocks[rows, 0] == blocks
-    # The library splits N where a tensor comes near 2 GiB; the parts then end in the middle of a tile.
-    split = implicit_gemm(frame, "forward")["input_bytes"].to_numpy()[rows] > 2**30
-    assert (same | split).all()
-    assert same.mean() > 0.99
-    assert set(launches.threads[rows, 0].tolist()) == {256}
-    assert set(launches.workspace_bytes[rows, 0].tolist()) == {0}
 
 
 DIRECTIONS = {

@@ -25,7 +25,7 @@ VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 LARGEST_TENSOR = 2**31
 """Bytes from which 32-bit offsets no longer reach the whole tensor."""
 MOST_SUB_GEMMS = 128
-"""Places for sub-GEMMs in the arguments of a bwd_data kernel (``docs/generated/host-support.md``)."""
+"""Places for sub-GEMMs in the arguments of a bwd_data kernel."""
 MOST_SLICES_OF_16_BITS = 128
 """Of split-K, where the sum of the slices is not kept in fp32."""
 INTERWAVE_PIPELINES = ("mem", "basic_v1", "basic_v2", "compv1", "compv2")
