@@ -60,7 +60,7 @@ toolchain: $(READY)
 cuda-toolchain: $(READY)
 	PYTHON="$(CURDIR)/$(VENV)/bin/python" sh envs/cuda-toolchain.sh "$(dir $(TOOLCHAIN))cuda-toolchain"
 
-# Which kernels of the rule sets do not compile, for config/ck_api.yaml and docs/generated. It goes on where it was stopped;
+# Which kernels of the rule sets do not compile, for config/ck_api.yaml. It goes on where it was stopped;
 # of what is not tried yet, 20 kernels take 1 to 2 minutes.
 compile-matrix: $(READY_DEV)
 	$(RUN) python tools/compile_matrix.py

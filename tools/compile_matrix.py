@@ -5,9 +5,6 @@ The compiler's front end is asked for a few kernels that together show every kin
 if a kernel of it compiles. From those that fail rules of a few shapes are made that no kernel which compiles breaks,
 and each is tried on further kernels that it would leave out: of each arch, direction, data type and main loop.
 Verdicts are kept in docs/generated; a later run compiles only what they leave open, and kernels whose text changed.
---random compiles kernels of `full` that no rule leaves out, whole: it says how often the rules are wrong.
---whole tries all kernels of an arch's default pool that no rule leaves out.
---built takes the verdicts of a pool that the workflow compiled whole, and writes a page of what that took.
 """
 
 from __future__ import annotations
@@ -18,19 +15,18 @@ import hashlib
 import io
 import json
 import re
-from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, groupby, product
 from pathlib import Path
 from typing import Any
 
-from tileseer.build import build, compiler
+from tileseer.build import compiler
 from tileseer.build import source_trees as trees
 from tileseer.build.base import CompileResult, CompileUnit, Resources
 from tileseer.build.hipcc import DEVICE_PASS, HipccToolchain, device_files
 from tileseer.build.machine_code import KernelCode
-from tileseer.core import content_hash, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError, reports_user_errors
@@ -51,10 +47,7 @@ API, RULE_SETS = Path("config/ck_api.yaml"), Path("config/rule_sets")
 ARCHS = ("gfx950", "gfx942", "gfx90a")
 FLAGS = ("half_zero_output",)
 """Kernels with other flags are in no pool."""
-TRIED, RULES = "docs/generated/compile-{level}.tsv", "docs/generated/compile-{level}.md"
-DRAWN = "docs/generated/compile-{level}-random.tsv"
-"""The kernels of the last --random, with those that failed."""
-BUILT = "docs/generated/compiled-{arch}.md"
+TRIED = "docs/generated/compile-{level}.tsv"
 COLUMNS = ("arch", "kernel", "text", "error")
 """``text``: digest of the emitted text that was compiled; empty where it was another one."""
 LAUNCHER = re.compile(rb"^#ifndef TILESEER_TYPES_ONLY.*?^#endif$", re.M | re.S)
@@ -222,12 +215,6 @@ def _rule(failed: list[dict[str, Any]], passed: list[dict[str, Any]]) -> Rule:
     raise AssertionError(f"a kernel passes and fails: {failed[0]}")
 
 
-def drawn(cases: Iterable[Case], count: int, seed: int) -> list[Case]:
-    """Random kernels, ``count`` an arch. One case less changes one of them."""
-    by_draw = sorted(cases, key=lambda case: content_hash.of_name(f"{seed} {case.arch} {case.kernel.name}"))
-    return [case for arch in ARCHS for case in [case for case in by_draw if case.arch == arch][:count]]
-
-
 def wanted(cases: Iterable[Case], verdicts: Verdicts, default_pool: bool) -> list[Case]:
     """What to compile next: kernels of kinds that nothing was seen to compile of, and those that try a rule."""
     lacks = induced(verdicts)
@@ -259,57 +246,11 @@ def wanted(cases: Iterable[Case], verdicts: Verdicts, default_pool: bool) -> lis
 
 
 def reason(result: CompileResult) -> str:
-    """The error of a result in a line of a table, empty if there is none."""
-    return "" if result.status == "ok" else _short(result.reason)
-
-
-def _short(error: str) -> str:
-    told = re.sub(r"'probe_\d+::Probe'.*", "its type", error)
+    """The error of a result in a line of a table, without the names of types; empty if there is none."""
+    if result.status == "ok":
+        return ""
+    told = re.sub(r"'probe_\d+::Probe'.*", "its type", result.reason)
     return re.sub(r"'[^']{60,}('|$)", "'...'", told).partition(" (aka ")[0][:120].strip()
-
-
-def builds(folder: Path) -> list[dict[str, Any]]:
-    """Rows of the build tables of all operations, with ``operation`` and the CPU seconds that the build took."""
-    rows = []
-    for path in sorted(folder.glob("*/*.costs.parquet")):
-        table = parquet.read_table(path.with_name(path.name.replace(".costs", "")), build.SCHEMA).to_pylist()
-        spent = parquet.read_table(path, build.COSTS)["seconds"].to_pylist()
-        more = ({"operation": path.parent.name, "seconds": seconds} for seconds in spent)
-        rows += [row | added for row, added in zip(table, more, strict=True)]
-    return rows
-
-
-def row_error(row: Mapping[str, Any]) -> str:
-    """The error of a build table's row; empty if the kernel compiles, whether or not it can be launched."""
-    return _short(row["build_reason"]) if row["build_status"] == "compile_error" else ""
-
-
-def built_page(rows: list[dict[str, Any]], pool: int, level: str, version: str) -> str:
-    """What compiling a pool took, by operation and pipeline."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[row["operation"], KernelConfig.parse(row["kernel"]).pipeline].append(row)
-        groups[row["operation"], "all"].append(row)
-        groups["all", ""].append(row)
-    lines = [
-        f"Written by `tools/compile_matrix.py --built` with {version} and a tree of API level {level}: the workflow",
-        f"compiled {len(rows)} of the {pool} kernels of the default pool whole, optimizer included, several a unit.",
-        "",
-        "| operation | pipeline | kernels | ok | compile_error | other | CPU s | kB of machine code | distinct codes"
-        " | with spilled registers |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for (operation, pipeline), own in sorted(groups.items()):
-        status = Counter(row["build_status"] for row in own)
-        others = len(own) - status["ok"] - status["compile_error"]
-        size = sum(row["code_bytes"] or 0 for row in own) / 1000
-        codes = len({row["code_hash"] for row in own} - {""})
-        spilled = sum(bool(row["vgpr_spills"]) for row in own)
-        seconds = sum(row["seconds"] for row in own)
-        cells = (operation, pipeline, len(own), status["ok"], status["compile_error"], others, f"{seconds:.0f}",
-                 f"{size:.0f}", codes, spilled)  # fmt: skip
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines) + "\n"
 
 
 def lacks(verdicts: Verdicts) -> list[Lack]:
@@ -350,73 +291,13 @@ def _list(values: list[Any]) -> str:
     return "[" + ", ".join(json.dumps(value) if isinstance(value, bool) else str(value) for value in values) + "]"
 
 
-def page(
-    rows: list[Lack], verdicts: Verdicts, old: set[Case], pools: Mapping[str, list[Case]], level: str, version: str
-) -> str:
-    """What was tried of each pool, and the rules: how many kernels of each pool they leave out on each arch."""
-    lines = [
-        f"Written by `make compile-matrix` with {version} and a tree of API level {level}.",
-        f"{len(verdicts)} kernels were tried; {sum(map(bool, verdicts.values()))} of them do not compile.",
-        f"{len(old)} were tried as an earlier version wrote them.",
-        "Kernels of one text count once. A combination is the value of every field but tile and waves; a pair is the",
-        "values of two of these fields. They are those of the kernels that no rule leaves out.",
-        "",
-        "| pool | arch | kernels | left out by rules | tried of the others | combinations tried | pairs tried |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for (pool, cases), arch in product(pools.items(), ARCHS):
-        of_arch = [case for case in cases if case.arch == arch]
-        offered = [case for case in of_arch if not _lacked(rows, case)]
-        compiled = [case for case, error in verdicts.items() if case.arch == arch and not error]
-        counts = (_tried({case.combination() for case in offered}, {case.combination() for case in compiled}),
-                  _tried(_pairs(offered), _pairs(compiled)))  # fmt: skip
-        tried = f"{sum(case in verdicts for case in offered)} of {len(offered)}"
-        told = (pool, arch, len(of_arch), len(of_arch) - len(offered), tried, *counts)
-        lines.append(f"| {' | '.join(map(str, told))} |")
-    lines += [
-        "",
-        f"| kernels left out | {' | '.join(f'{pool}, {arch}' for pool in pools for arch in ARCHS)} | error |",
-        "|---|" + "---|" * (len(pools) * len(ARCHS) + 1),
-    ]
-    for row in rows:
-        about = "; ".join(f"{field} {', '.join(map(str, values))}" for field, values in row.kernel.items())
-        cells = [_left_out(row, cases, arch) for cases in pools.values() for arch in ARCHS]
-        lines.append(f"| {about} | {' | '.join(cells)} | `{row.reason}` |")
-    return "\n".join(lines) + "\n"
-
-
-def _tried(found: set[Any], compiled: set[Any]) -> str:
-    return f"{len(found & compiled)} of {len(found)}"
-
-
-def _pairs(cases: Iterable[Case]) -> set[tuple[Any, ...]]:
-    """Values of every two fields of a combination that occur together."""
-    different = {case.combination() for case in cases}
-    return {pair for values in different for pair in combinations(enumerate(values), 2)}
-
-
-def _left_out(row: Lack, cases: list[Case], arch: str) -> str:
-    return str(sum(case.arch == arch and row.holds(case.kernel, arch) for case in cases))
-
-
-def _lacked(rows: list[Lack], case: Case) -> bool:
-    return any(row.holds(case.kernel, case.arch) for row in rows)
-
-
 @reports_user_errors
 def main(argv: list[str] | None = None) -> None:
-    """Compile what is open and write verdicts, table and page."""
+    """Compile what is open and write verdicts and table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiler", help="path of hipcc; by default what `tileseer doctor` shows")
     parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
     parser.add_argument("--cache", type=Path, default=default_folder())
-    parser.add_argument("--rounds", type=int, default=1000, help=f"end after so many rounds of {ROUND} kernels")
-    parser.add_argument(
-        "--random", type=int, default=0, help="compile so many random kernels of `full` on each arch first"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of --random")
-    parser.add_argument("--whole", choices=ARCHS, nargs="+", default=[], help="try the whole default pool of these")
-    parser.add_argument("--built", type=Path, help="build tables of the default pool: results/build/ARCH of a run")
     args = parser.parse_args(argv)
 
     settings = CompileSettings(
@@ -426,55 +307,27 @@ def main(argv: list[str] | None = None) -> None:
     level = trees.ck_level(CkSettings(root=args.ck), API, compiles=True)
     if level != ck_api.LEVELS[-1]:
         raise UserError(f"{API}: only its last level is written, {ck_api.LEVELS[-1]}; the tree is of {level}")
-    pools, store, version = Pools(level), Cache(args.cache, 20 << 30), found.version.splitlines()[0]
+    pools, store = Pools(level), Cache(args.cache, 20 << 30)
     gpus = {row.arch: row for row in hardware.read_products("config/hardware.yaml").values()}
     tried = Path(TRIED.format(level=level))
-    verdicts = read_verdicts(tried)
-    old = set(verdicts) - set(read_verdicts(tried, pools))
 
-    def compiled(cases: Iterable[Case], by: type[HipccToolchain] = FrontEnd) -> Verdicts:
+    def compiled(cases: Iterable[Case]) -> Verdicts:
         made: Verdicts = {}
         for arch, own in groupby(sorted(cases), key=lambda case: case.arch):
             units = {case: pools.unit(case) for case in own}
-            chain = by(found, tree, settings, store, Path("workflow/native"), gpus[arch])
+            chain = FrontEnd(found, tree, settings, store, Path("workflow/native"), gpus[arch])
             made |= zip(units, map(reason, chain.compile(list(units.values()))), strict=True)
         return made
 
-    cases = {name: pools.cases(*rule_sets) for name, rule_sets in POOLS.items()}
-    if args.built:
-        arch, built = args.built.name, builds(args.built)
-        pool = [case for case in cases["default pool"] if case.arch == arch]
-        write_text(Path(BUILT.format(arch=arch)), built_page(built, len(pool), level, version))
-        errors = {row["kernel"]: row_error(row) for row in built}
-        taken = {case: errors[case.kernel.name] for case in pool if case.kernel.name in errors}
-        verdicts |= taken
-        old -= set(taken)
-    if args.rounds:
-        verdicts |= compiled(old)
-        old.clear()
-    if args.random:
-        claimed = (case for case in pools.cases("full") if not pools.api.not_built(case.kernel, case.arch))
-        random = compiled(drawn(claimed, args.random, args.seed), HipccToolchain)
-        write_text(Path(DRAWN.format(level=level)), verdicts_text(random, pools))
-        old -= set(random)
-        verdicts |= random
-    rest = [case for case in cases["default pool"] if case.arch in args.whole and (case in old or case not in verdicts)]
-    rest = [case for case in rest if not pools.api.not_built(case.kernel, case.arch)]
-    for start in range(0, len(rest), ROUND):
-        batch = rest[start : start + ROUND]
-        verdicts |= compiled(batch)
-        old -= set(batch)
-        write_text(tried, verdicts_text(verdicts, pools, old))
-    for name in cases:
-        rounds = args.rounds
-        while rounds and (batch := wanted(cases[name], verdicts, name == "default pool")):
-            rounds -= 1
+    verdicts = read_verdicts(tried)
+    verdicts |= compiled(set(verdicts) - set(read_verdicts(tried, pools)))
+    for name, rule_sets in POOLS.items():
+        cases = pools.cases(*rule_sets)
+        while batch := wanted(cases, verdicts, name == "default pool"):
             verdicts |= compiled(batch)
             write_text(tried, verdicts_text(verdicts, pools))
-    write_text(tried, verdicts_text(verdicts, pools, old))
-    rows = lacks(verdicts)
-    write_text(API, API.read_text(encoding="utf-8").partition(MARK)[0] + table_text(rows))
-    write_text(Path(RULES.format(level=level)), page(rows, verdicts, old, cases, level, version))
+    write_text(tried, verdicts_text(verdicts, pools))
+    write_text(API, API.read_text(encoding="utf-8").partition(MARK)[0] + table_text(lacks(verdicts)))
 
 
 def read_verdicts(path: Path, pools: Pools | None = None) -> Verdicts:
@@ -486,12 +339,11 @@ def read_verdicts(path: Path, pools: Pools | None = None) -> Verdicts:
     return {case: row["error"] for case, row in found if pools is None or row["text"] == pools.text(case)}
 
 
-def verdicts_text(verdicts: Verdicts, pools: Pools, old: Container[Case] = ()) -> str:
-    """Verdicts as a table, sorted; those that are ``old`` without a text, which was another one."""
+def verdicts_text(verdicts: Verdicts, pools: Pools) -> str:
+    """Verdicts as a table, sorted."""
     text = io.StringIO()
     writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
-    texts = {case: "" if case in old else pools.text(case) for case in verdicts}
-    rows = ((case.arch, case.kernel.name, texts[case], error) for case, error in sorted(verdicts.items()))
+    rows = ((case.arch, case.kernel.name, pools.text(case), error) for case, error in sorted(verdicts.items()))
     writer.writerows([COLUMNS, *rows])
     return text.getvalue()
 

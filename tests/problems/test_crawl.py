@@ -73,7 +73,7 @@ def write(path, **changes):
 
 
 def test_a_zoo_file_is_read(tmp_path):
-    _, (entry,) = entries.load(write(tmp_path / "zoo.yaml"))
+    (entry,) = entries.load(write(tmp_path / "zoo.yaml"))
     assert (entry.name, entry.runs[0].trained, entry.runs[0].shape) == ("n", True, (8, 3, 4))
 
 

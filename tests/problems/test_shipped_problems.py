@@ -63,21 +63,18 @@ def test_test_networks_are_whole(table, networks):
 
 
 def test_every_network_of_the_zoo_is_in_the_table_or_among_what_was_left_out(table, networks):
-    _, named = entries.load(PROBLEMS / "zoo.yaml")
+    named = entries.load(PROBLEMS / "zoo.yaml")
     left_out = {network for network, *_ in rows_of("left_out.csv", tables.LeftOut._fields)}
     known = {row.network for row in networks}
     assert known == {layer.network for layer in table}
     assert {entry.name for entry in named} == known | left_out
 
 
-def test_the_page_and_its_figures_are_of_these_tables(table, networks, tmp_path):
-    page = pytest.importorskip("zoo.page", exc_type=ImportError)
+def test_the_tables_are_what_is_written_of_them(table, networks, tmp_path):
     left_out = [tables.LeftOut(*words, int(n)) for *words, n in rows_of("left_out.csv", tables.LeftOut._fields)]
-    packages, _ = entries.load(PROBLEMS / "zoo.yaml")
     tables.write(tmp_path, networks, table, left_out)
-    page.write(tmp_path, packages, networks, table, left_out)
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert len(written) == 8 and written == {name: (PROBLEMS / name).read_bytes() for name in written}
+    assert len(written) == 3 and written == {name: (PROBLEMS / name).read_bytes() for name in written}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

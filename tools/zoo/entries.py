@@ -92,7 +92,7 @@ def parse_run(text: str, where: str) -> NetworkRun:
     return NetworkRun(text, match[1] == "train", shape)
 
 
-def load(path: Path) -> tuple[dict[str, Package], list[Entry]]:
+def load(path: Path) -> list[Entry]:
     """Read a zoo file; a ``UserError`` names what is wrong in it."""
     content = read_yaml_table(path, ZooFile)
     entries: dict[str, Entry] = {}
@@ -108,4 +108,4 @@ def load(path: Path) -> tuple[dict[str, Package], list[Entry]]:
                 raise UserError(f"{where}: network {name} is listed twice")
             runs = tuple(parse_run(text, f"{where}: {name}") for text in network.runs)
             entries[name] = Entry(name, group, {**group.arguments, **network.arguments}, runs)
-    return content.packages, [entries[name] for name in sorted(entries)]
+    return [entries[name] for name in sorted(entries)]
