@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import tool_modules
+import yaml
 
 from tileseer.build import build
 from tileseer.build.base import CompileResult, Resources
@@ -97,20 +98,10 @@ def test_the_newest_level_lacks_nothing_that_was_not_compiled():
         ({}, LEVEL, ""),
     ],
 )
-def test_explain_says_what_a_level_lacks(capsys, change, level, said):
-    main(["explain", "config", replace(PLAIN, **change).name, "--arch", "gfx950", "--ck-api", level])
-    printed = capsys.readouterr().out
-    (line,) = [line for line in printed.splitlines() if "unsupported_by_ck" in line]
-    assert ("FAIL" in line) == bool(said)
-    assert (f"CK Tile {LEVEL}: " in printed) == bool(said) and said in printed
-
-
-def test_explain_says_that_a_kernel_runs_only_with_one_slice(capsys):
-    kernel = replace(PLAIN, variant="bwd_weight", two_stage=True, vec_c=8)
-    for level, said in ((LEVEL, "only split-K 1: atomic additions"), (api.NEWEST, "")):
-        main(["explain", "config", kernel.name, "--arch", "gfx950", "--ck-api", level])
-        printed = capsys.readouterr().out
-        assert said in printed and ("split_k" in printed) == bool(said)
+def test_it_is_said_what_a_level_lacks(change, level, said):
+    emitter = CkTileEmitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml", level)
+    lack = emitter.lack(replace(PLAIN, **change), "gfx950")
+    assert lack.startswith(f"CK Tile {LEVEL}: {said}") if said else not lack
 
 
 @pytest.mark.parametrize(
@@ -138,8 +129,12 @@ def test_a_kernel_that_refuses_slices_is_not_offered_with_them(change, level, sp
 
 
 def test_a_kernel_that_a_level_lacks_is_not_emitted(tmp_path, capsys):
+    rules = yaml.safe_load((ROOT / "config/rule_sets/smoke.yaml").read_text())
+    options = [{"pipeline": "compv3", "schedulers": ["intrawave"], "double_smem_buffer": [True]}]
+    one = {"tiles": rules["tiles"][:1], "variants": {"forward": {"options": options}}}
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump(rules | one))
     asked = ["codegen", "--arch", "gfx950", "--variant", "forward", "--datatype", "bf16", "--ndim", "2"]
-    asked += ["--pipeline", "compv3", "--double-smem-buffer", "--output", str(tmp_path / "out")]
+    asked += ["--rule-set", str(tmp_path / "one.yaml"), "--output", str(tmp_path / "out")]
     assert main([*asked, "--ck-api", LEVEL]) == 2
     assert "the level 2025.11 of the CK Tile API has none of 1 kernels" in capsys.readouterr().err
     assert main(asked) == 0

@@ -41,8 +41,7 @@ FOLDER = f"{MODELS}/grouped_conv_forward_bf16_gfx950"
 COMMANDS = {
     "score": f"score --model {MODELS} --problems config/layers.csv --kernels kernels.txt --out new/scores.parquet",
     "provenance": f"provenance {MODELS}",
-    "codegen": f"codegen --arch gfx950 --rule-set tiny --variant forward --ndim 2 --dtype bf16 --templates "
-    f"{ROOT}/workflow/templates --output new/emitted",
+    "codegen": "codegen --arch gfx950 --rule-set tiny --variant forward --ndim 2 --dtype bf16 --output new/emitted",
     "select": f"select {MODELS} --variant forward --dtype bf16 --problem N=2,C=64,K=64,Hi=14,Wi=14",
     "verify": f"verify {MODELS}",
 }

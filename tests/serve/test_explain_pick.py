@@ -62,20 +62,29 @@ def test_a_dataset_adds_the_measured_times(models, tmp_path):
 
 
 def test_the_command_says_it_to_people_and_programs(models, capsys):
-    call = ["explain", "pick", str(models), "--problem", WORD]
+    call = ["explain", str(models), "--problem", WORD]
     assert main.main(call) == 0
     text = capsys.readouterr().out
     assert "device kind: simulated" in text and "all other features" in text and "nearest training problem" in text
     assert main.main([*call, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed["command"] == "explain pick" and printed["ranking"][0]["candidate"] in text
+    assert printed["command"] == "explain" and printed["ranking"][0]["candidate"] in text
 
 
 def test_mistakes_are_named(models, tmp_path):
-    with pytest.raises(UserError, match="--against 'nonsense'"):
-        explain_pick.explain_pick(models, WANTED, against="nonsense").model_dump()
+    with pytest.raises(UserError, match="--against 'nonsense' is no candidate"):
+        explain_pick.explain_pick(models, WANTED, against="nonsense")
     with pytest.raises(UserError, match=r"no candidate of .* supports the problem: .* candidates: "):
         explain_pick.explain_pick(models, Problem.from_dims("forward", "bf16", N=1, C=3, K=5, Hi=9, Wi=9))
+
+
+def test_why_a_candidate_cannot_run_the_problem_is_told(models, selector):
+    refused = next(name for name in selector.candidates if "_3d_" in name)
+    with pytest.raises(UserError, match=rf"--against {refused} cannot run the problem: .* dimensionality$"):
+        explain_pick.explain_pick(models, WANTED, against=refused)
+
+
+def test_a_dataset_of_another_operation_is_named(models, tmp_path):
     dataset(tmp_path / "d", world=measured("bwd_data"))
     with pytest.raises(UserError, match="operation is 'bwd_data_bf16'"):
         explain_pick.explain_pick(models, WANTED, dataset=tmp_path / "d").model_dump()

@@ -105,9 +105,7 @@ def test_select_takes_a_layout_and_a_line_that_names_one(published, capsys):
     assert named["problem"]["layout"] == "NHWC" and named["candidates"] != plain["candidates"]
     assert select("--problem", f"{line} {layouts}")["candidates"] == named["candidates"]
     assert select("--problem", line)["candidates"] == plain["candidates"]
-    assert (
-        main.main(["explain", "pick", models, "--dtype", "fp32", "--problem", WORD, "--layout", "NHWC", "--json"]) == 0
-    )
+    assert main.main(["explain", models, "--dtype", "fp32", "--problem", WORD, "--layout", "NHWC", "--json"]) == 0
     explained = json.loads(capsys.readouterr().out)
     assert explained["problem"]["layout"] == "NHWC"
     assert explained["nearest_training_problems"][0]["problem"]["layout"] == "NHWC"

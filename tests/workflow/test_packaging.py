@@ -92,8 +92,7 @@ def test_the_installed_command_answers_without_snakemake(installed, made, tmp_pa
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("codegen --arch gfx950 --variant forward --ndim 2 --dtype bf16 --tile-k 32 --output out", "1 kernels"),
-        ("explain config --variant forward --dtype bf16 --arch gfx950", "tile_divides"),
+        ("codegen --arch gfx950 --rule-set tiny --variant bwd_weight --ndim 2 --dtype bf16 --output out", "9 kernels"),
         (f"verify {ROOT}/config/recorded/sm_90", "0 failed"),
         ("doctor", "lightgbm"),
     ],

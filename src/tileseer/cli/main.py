@@ -12,10 +12,10 @@ from tileseer.cli import options
 from tileseer.core.errors import reports_user_errors
 
 COMMANDS = {
-    "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
+    "codegen": "list, count or emit the kernels of a rule set",
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",
-    "explain": "explain why a model picks a kernel, or which rules a kernel breaks",
+    "explain": "explain why a model picks a kernel",
     "export": "write a model's choices in the form that another program reads",
     "import": "make a recording from a database of MIOpen",
     "init": "create a folder that runs the workflow of this package",

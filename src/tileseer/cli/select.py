@@ -90,7 +90,7 @@ def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
             f". The same holds for {one.without_candidate} of {one.layers + one.without_candidate} layers of the "
             f"evaluation, {100 - one.covered_time:.0f} % of the time"
         )
-    yield f"{size}. Which rules refuse them: tileseer explain pick, with the same options"
+    yield f"{size}. Which rules refuse them: tileseer explain, with the same options"
     if arch := vendor_arch(selector.spec.arch):
         yield (
             f"cuDNN runs it: tileseer select {models.with_name(arch)}, with the same options "

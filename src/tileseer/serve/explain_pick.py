@@ -63,7 +63,9 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None,
     selector = Selector.read(models, f"{problem.variant}_{problem.dtype}")
     ranked, model = selector.rank(problem), selector.model
     if not ranked:
-        why = "; ".join(f"{count} candidates: {reason}" for reason, count in refusals(model, problem).items())
+        why = "; ".join(
+            f"{count} candidates: {reason}" for reason, count in refusals(model, problem, model.pool).items()
+        )
         raise UserError(f"no candidate of {models} supports the problem: {why}")
     ranking = [_shown(row, ranked[0]["score"]) for row in ranked[:top]]
     return Explanation(
@@ -79,10 +81,10 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None,
     )
 
 
-def refusals(model: Model, problem: Problem) -> dict[str, int]:
-    """Return how many candidates of a model each support rule refuses, by its reason, the most first."""
+def refusals(model: Model, problem: Problem, candidates: pd.DataFrame) -> dict[str, int]:
+    """Return how many of the candidates each support rule refuses, by its reason, the most first."""
     rules = library_of_arch(model.spec.arch).rules.every
-    verdicts = check_support(problem_frame([problem]), model.pool, model.spec.variant, model.hardware)[0]
+    verdicts = check_support(problem_frame([problem]), candidates, model.spec.variant, model.hardware)[0]
     return dict(Counter(rules[verdict - 1].reason for verdict in verdicts.tolist() if verdict).most_common())
 
 
@@ -122,12 +124,15 @@ def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str 
         return {"against": None, "contributions": [], "other_features": 0.0}
     score = {row["candidate"]: row["score"] for row in ranked}
     name = against or ranked[1]["candidate"]
+    pool = pd.Index(model.pool["candidate"])
+    if name in pool and name not in score:
+        why = "; ".join(refusals(model, problem, model.pool.iloc[[pool.get_loc(name)]]))
+        raise UserError(f"--against {name} cannot run the problem: {why}")
     if name not in score:
         raise UserError(
-            f"--against {name!r} is not among the {len(ranked)} candidates that support the problem; a candidate is a "
-            "kernel's name, with @splitkN behind it for a split-K of N"
+            f"--against {name!r} is no candidate of the model; a candidate is a kernel's name, with @splitkN behind it "
+            "for a split-K of N"
         )
-    pool = pd.Index(model.pool["candidate"])
     pick, other = (np.array([pool.get_loc(one)]) for one in (ranked[0]["candidate"], name))
     (parts,) = explain.contributions(model, problem_frame([problem]), model.pool, pick, other)
     ahead = ranked[0]["score"] - score[name]

@@ -63,8 +63,6 @@ DEFECTS = (
         lambda k: (k["warp_tile_m"] * k["warp_tile_n"] != 256) | (np.minimum(k["warp_tile_m"], k["warp_tile_n"]) != 4),
     ),
 )
-DEFECT_NUMBERS = {"half_zero_output": "B7", "streamk_async_fp32": "B8", "async_layout": "B8", "narrow_warp_tile": "B16"}
-"""Of the defects in docs/internals/reference.md."""
 PIPELINE_REPLACED = "pipeline_replaced"
 """Flag of a kernel of an instance file that asks for another pipeline (B26)."""
 DEPTHWISE_FAULT = "depthwise_fault"

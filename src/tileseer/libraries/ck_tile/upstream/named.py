@@ -17,10 +17,10 @@ from typing import Any, Self, cast
 from tileseer.core.errors import UserError
 from tileseer.core.tables import read_yaml_table
 from tileseer.facts.arch import ArchSpecs
-from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, Variant
+from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, VARIANTS, Variant
 from tileseer.libraries.ck_tile import depthwise, flags
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
-from tileseer.libraries.ck_tile.kernel import LAYOUTS_OF_NDIM, KernelConfig
+from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.upstream import builder_set, full_set, sampling
 from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules
 from tileseer.libraries.ck_tile.upstream.full_set import Cell
@@ -31,10 +31,13 @@ from tileseer.libraries.ck_tile.upstream.reference_filter import (
     filter_parts,
     without_broken,
 )
-from tileseer.libraries.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
 from tileseer.libraries.rules import BrokenRule, broken_rules
 
 AnyKernel = KernelConfig | DepthwiseConfig
+NDIMS = (1, 2, 3)
+DEPTHWISE = "forward_depthwise"
+"""Asks for the depthwise kernels of a set alone; ``forward`` has them too, but not in ``BUILDER_SETS``."""
+REQUESTED_VARIANTS = (*VARIANTS, DEPTHWISE)
 LISTED_COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
 """``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``.
 
@@ -129,16 +132,6 @@ def checkout(name: str, ck_root: str | Path | None) -> Path:
             "(--ck-root DIR)"
         )
     return Path(ck_root).expanduser()
-
-
-def kernels_of_fields(
-    fields: dict[str, Any], variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
-) -> list[KernelConfig]:
-    """Return the kernel of ``fields`` for each direction, dimensionality and data type."""
-    return [
-        KernelConfig(variant=variant, dtype=dtype, layout=LAYOUTS_OF_NDIM[ndim][0], ndim=ndim, **fields)
-        for variant, ndim, dtype in product(variants, ndims, dtypes)
-    ]
 
 
 class Enumerator:
