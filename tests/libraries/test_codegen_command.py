@@ -230,7 +230,7 @@ def test_counts_are_compared_with_the_reference_and_a_different_one_fails(codege
         ("--arch gfx950 gfx950 --list-names", "given twice"),
         ("--arch gfx1201 --output x", "no kernel to emit for gfx1201"),
         ("--arch gfx000 --list-names", "unknown arch 'gfx000'"),
-        ("--arch mi300x --list-names", "unknown arch 'mi300x'"),
+        ("--arch mi300x --list-names", "'mi300x'; do you mean gfx942?"),
         ("--arch gfx950 --rule-set tidy --list-names", "unknown rule set 'tidy'; use one of default,"),
         ("--arch sm_90 --rule-set tiny --list-names", "name a file, such as config/rule_sets/cutlass"),
         ("--arch sm_90 --output x --ck-api 2025.11", "is for AMD's archs, not for sm_90"),
