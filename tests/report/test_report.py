@@ -80,9 +80,7 @@ def evaluated_picks(about: dict, picks: dict[str, Pick]) -> Evaluation:
         Origin(**about),
         first=figures_of(98.25), interval={"mean": [97.125, 99.375]}, best_of_2=figures_of(98.5),
         best_of_3=figures_of(98.75), layers=1424, without_candidate=7, covered_time=97.75, candidates=2222, timed=99.5,
-        noise_floor={
-            "basis": "noise-free times", "perfect_selector": figures_of(99.75), "perfect_model": figures_of(99.5),
-        },
+        noise_floor={"basis": "noise-free times", "perfect_selector": figures_of(99.75)},
         by_kind={"3x3": kind(900, 94.0)},
         by_evidence={
             name: {"share": 10.0 * layers, "by_time": mean, **part(layers, mean)}
@@ -461,14 +459,11 @@ def test_the_script_writes_the_page(tmp_path, capsys):
 def test_the_picks_are_beside_their_bounds_and_the_choices_without_a_model(shown):
     rows = {row["way to choose"]: row for row in as_rows(tables.choosers(shown)[0])}
     assert list(rows) == [
-        "pick", "perfect model", "perfect selector", "fastest of 2", "fastest of 3", "best single kernel",
+        "pick", "perfect selector", "fastest of 2", "fastest of 3", "best single kernel",
         "random supported", "hand rule",
     ]  # fmt: skip
     assert rows["pick"]["95 % interval of the mean"] == "97.1 to 99.4"
     assert rows["best single kernel"]["meaning"] == "one for all" and rows["pick"]["mean, %"] == 98.25
-    floor = shown.operations[0].evaluation.noise_floor.model_copy(update={"perfect_model": None})
-    fewer = [row[0] for row in tables.choosers(evaluated(shown, noise_floor=floor))[0].rows]
-    assert fewer == [name for name in rows if name != "perfect model"]
 
 
 def test_the_reality_check_is_on_the_first_screen(shown, html):

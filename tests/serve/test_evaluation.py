@@ -18,7 +18,7 @@ from tileseer.problems import problem
 from tileseer.problems.kinds import layer_kinds
 from tileseer.problems.problem import Problem
 from tileseer.serve import publication
-from tileseer.serve.evaluation import Evaluation, LayerEvaluation, evaluate, evaluate_picks
+from tileseer.serve.evaluation import Evaluation, LayerEvaluation, evaluate_picks
 from tileseer.serve.model_page import model_page
 from tileseer.serve.selector import Selector
 from tileseer.serve.verdict import faults, next_step, verdict_words
@@ -218,13 +218,6 @@ def test_what_is_evaluated_is_what_ships(forward):
     assert found.best_baseline.speed > 1 and found.speeds == {"best fixed choice": found.best_baseline.speed}
     # A pick that is the best has nothing to explain; others have.
     assert all(bool(one.reasons) == (one.pick != one.best) for one in found.worst)
-
-
-def test_a_perfect_model_of_a_simulated_device_is_known(forward):
-    training, _, serving = forward
-    about = dataclasses.replace(context(), simulated=samples.coefficients())
-    floor = evaluate(samples.measured(), Model.read(training), serving, about).noise_floor
-    assert floor.perfect_selector.mean > floor.perfect_model.mean and floor.best == floor.perfect_model
 
 
 NAMELESS = LayerEvaluation(

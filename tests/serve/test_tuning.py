@@ -94,13 +94,13 @@ def test_a_tuned_choice_is_the_fastest_of_its_list_and_what_select_gives(call, o
 def test_it_is_timed_as_the_times_of_the_model_were(own):
     path = own / model_files.PROVENANCE
     assert tuning._options(own, "hip")["benchmark"] == {"device": "hip"}
-    made = {"benchmark": {"seed": 7, "timing": "thorough", "simulated_deviation": False}}
+    made = {"benchmark": {"seed": 7, "timing": "thorough"}}
     fields = {"format": 1, "arch": "gfx950", "tileseer": "0", "source": {}, "python": "3"}
     fields |= {"packages": {}, "compiler": {}, "operations": {}}
     path.write_text(json.dumps(fields | {"config": made}))
     let_the_hashes_fit(own)
     assert tuning._options(own, "simulated")["benchmark"] == {
-        "seed": 7, "timing": "thorough", "simulated_deviation": False, "device": "simulated",
+        "seed": 7, "timing": "thorough", "device": "simulated",
     }  # fmt: skip
 
 

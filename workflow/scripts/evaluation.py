@@ -16,7 +16,6 @@ def main(
     from tileseer.core import documents
     from tileseer.data.dataset import Dataset
     from tileseer.data.library_times import read_library_times
-    from tileseer.facts.benchmark import BenchmarkSettings
     from tileseer.learn.model import Model
     from tileseer.libraries.costs.coefficients import load_coefficients
     from tileseer.problems.problem_table import read_uses
@@ -25,8 +24,7 @@ def main(
     data = Dataset.read(dataset)
     model = Model.read_for(training, data, dataset)
     data = data.with_estimates(model.hardware, load_coefficients(coefficients))
-    deviation = BenchmarkSettings.of(settings, "benchmark").simulated_deviation
-    simulated = load_coefficients(coefficients, deviation) if data.device_kind == "simulated" else None
+    simulated = load_coefficients(coefficients) if data.device_kind == "simulated" else None
     context = Context(
         read_uses(uses), read_library_times(library_times), simulated, Dataset.read(earlier) if earlier else None
     )

@@ -110,9 +110,6 @@ class BenchmarkSettings(Section):
     are measured."""
     timing: Literal["quick", "standard", "thorough"] = "standard"
     """How long each pair is timed on a GPU, and how strictly it is checked."""
-    simulated_deviation: bool = True
-    """Whether the simulated device has random deviations from its formulas and some pairs crash on it. Without, its
-    times are formulas and noise, which a prior for a real GPU should learn."""
 
     @property
     def parameters(self) -> Timing:

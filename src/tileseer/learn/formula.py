@@ -1,6 +1,6 @@
 """The simulated device's formula as a prior: what physics says of a pair before anything is measured.
 
-Formula and coefficients are those of the simulated device without its drawn deviations and crashes. A model keeps the
+Formula and coefficients are those of the simulated device. A model keeps the
 coefficients that it was trained with.
 """
 
@@ -17,7 +17,6 @@ from tileseer.learn.trees import UNIT
 from tileseer.libraries.costs import timing
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
-from tileseer.problems.shapes import implicit_gemm
 
 LEAST_OCCUPANCY = 0.1
 """Resident blocks of a kernel of which the formula thinks that none fits."""
@@ -44,20 +43,16 @@ class Formula:
         self._hardware, self._coefficients = hardware, coefficients
         library = library_of_arch(hardware.arch)
         terms = library.made_here(library.cost)(problems, candidates, self._variant, hardware, coefficients)
-        self._problem = self._problem_terms(problems)
-        self.kernel = {name: np.asarray(terms.columns[name], np.float32) for name in timing.KERNEL_TERMS}
+        self._problem = timing.problem_terms(problems, self._variant)
+        self.kernel = terms.in_single_precision()
         """Terms of the candidates, float32 [Q] by name."""
         self.kernel["occupancy"] = np.maximum(self.kernel["occupancy"], np.float32(LEAST_OCCUPANCY))
 
     def of_problems(self, problems: pd.DataFrame) -> Self:
         """Return the formula of other problems of the direction and the same candidates."""
         other = copy.copy(self)
-        other._problem = self._problem_terms(problems)
+        other._problem = timing.problem_terms(problems, self._variant)
         return other
-
-    def _problem_terms(self, problems: pd.DataFrame) -> dict[str, np.ndarray]:
-        gemm = implicit_gemm(problems, self._variant)
-        return {name: gemm[name].to_numpy(np.float32) for name in timing.PROBLEM_TERMS}
 
     def score(self, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
         """Return weight times -ln(microseconds) of n pairs, float64 [n]; both int [n], rows of the tables."""

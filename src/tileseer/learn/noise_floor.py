@@ -30,25 +30,15 @@ def basis(scored: Scored, coefficients: Coefficients | None) -> str:
 def best_possible(scored: Scored, hardware: Hardware, coefficients: Coefficients | None) -> dict[str, np.ndarray]:
     """Return the efficiency of the picks of each selector that is known, [R] in 0..1 by name.
 
-    ``perfect_selector`` knows every true time, and which pairs fail. ``perfect_model`` knows everything but what is
-    drawn for each single pair (its deviation, whether it crashes), by the ``coefficients`` of a simulated device.
+    ``perfect_selector`` knows every true time, and which pairs fail; a simulated device knows them by ``coefficients``.
     """
     if coefficients is None:
         return {"perfect_selector": of_errors(scored.achieved, scored.relative_errors)}
     problems, candidates, measured = scored.problems, scored.dataset.candidates, scored.achieved
     truth = SimulatedDevice(hardware, coefficients, seed=0).truth_us(problems, candidates)
-    unknown = coefficients.deviation.model_copy(update={"pair": 0.0})
-    # A pair that crashes has no true time, but nothing foretells it: the formula goes on giving one.
-    formula = coefficients.model_copy(update={"deviation": unknown, "failure_rate": 0.0})
-    expected = SimulatedDevice(hardware, formula, seed=0).truth_us(problems, candidates)
-    truth = np.where(np.isnan(truth) | (measured <= 0), np.inf, truth)
-    times = {"perfect_selector": truth, "perfect_model": np.where(np.isnan(expected), np.inf, expected)}
-    rows = np.arange(len(measured))
-    picks = {name: np.where(scored.pool, time, np.inf) for name, time in times.items()}
-    return {
-        name: np.where(np.isfinite(time.min(axis=1)), measured[rows, time.argmin(axis=1)], 0.0)
-        for name, time in picks.items()
-    }
+    times = np.where(scored.pool & ~np.isnan(truth) & (measured > 0), truth, np.inf)
+    picked = measured[np.arange(len(measured)), times.argmin(axis=1)]
+    return {"perfect_selector": np.where(np.isfinite(times.min(axis=1)), picked, 0.0)}
 
 
 def of_errors(measured: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -106,7 +106,7 @@ class Session:
         """Return the device; ``stack`` ends what it needs while it is used, such as a worker, which holds the lock."""
         settings = self.settings
         if settings.device == "simulated":
-            coefficients = load_coefficients(self.coefficients, settings.simulated_deviation)
+            coefficients = load_coefficients(self.coefficients)
             return SimulatedDevice(self.hardware, coefficients, settings.seed)
         if self.solver_driver:
             return SolverDevice(self.hardware.name, self.solver_driver, board.environment, lock)

@@ -83,8 +83,6 @@ def choosers(result: OperationResult) -> Iterable[Row]:
     meaning = f"what ships; {shipped.basis}; {shipped.within_2_percent:.1f} % are within 2 % of the best"
     yield row("pick", shipped.first, meaning, interval(shipped.interval["mean"]))
     floor = shipped.noise_floor
-    if floor.perfect_model:
-        yield row("perfect model", floor.perfect_model, "knows everything but what is drawn for a single pair")
     yield row("perfect selector", floor.perfect_selector, f"knows every true time, times nothing: {floor.basis}")
     yield row("fastest of 2", shipped.best_of_2, "the first two, each timed")
     yield row("fastest of 3", shipped.best_of_3, "the first three, each timed")

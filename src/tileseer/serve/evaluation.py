@@ -116,13 +116,6 @@ class NoiseFloor(Document):
     """Where true times come from."""
     perfect_selector: Summary
     """Knows every true time, and which pairs fail."""
-    perfect_model: Summary | None = None
-    """Knows everything but what is drawn for a single pair; known of simulated devices only."""
-
-    @property
-    def best(self) -> Summary:
-        """The bound of a model: a perfect model, or where it is unknown a perfect selector."""
-        return self.perfect_model or self.perfect_selector
 
 
 class Baseline(Document):
@@ -216,7 +209,7 @@ class Evaluation(Origin):
     @property
     def possible(self) -> Summary:
         """The figures of a perfect model, or where that is unknown of a perfect selector."""
-        return self.noise_floor.best
+        return self.noise_floor.perfect_selector
 
     @property
     def summary(self) -> str:
@@ -293,7 +286,7 @@ def evaluate_picks(
     uncovered = float((used[missing.index] * _estimated_us(missing, evaluated, gpu, context.libraries)).sum())
     covered = float((weight * best).sum())
     floor = noise_floor.best_possible(scored, gpu, context.simulated)
-    possible = floor.get("perfect_model", floor["perfect_selector"])
+    possible = floor["perfect_selector"]
     offered = scored.pool.sum(axis=1)
     names = dataset.candidates["candidate"].to_numpy()
     chosen = np.where(scored.picks >= 0, names[scored.picks], "")

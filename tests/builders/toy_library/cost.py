@@ -26,5 +26,5 @@ def terms(problems, candidates, variant, hardware, coefficients):
     columns |= {"step_latency": 500 + m * n / 8, "step_cost": m * n / 8, "ends_latency": 1000 + m * n}
     columns |= dict.fromkeys(("num_groups_to_merge", "occupancy", "split_k"), one) | {"ends_cost": m * n}
     columns |= dict.fromkeys(("streamk", "two_stage", "split_image"), none)
-    ids, shape = (1000 * m + n).astype(np.uint64), np.log2(np.stack([m, n]))
-    return KernelTerms(columns, ids, shape, fits=one > 0, verdicts=verdicts, classes=classes)
+    ids = (1000 * m + n).astype(np.uint64)
+    return KernelTerms(columns, ids, fits=one > 0, verdicts=verdicts, classes=classes)

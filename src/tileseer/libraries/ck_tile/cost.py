@@ -23,7 +23,7 @@ _FLAGS = (
     "explicit_gemm",
 )  # fmt: skip
 _RARE = {"num_wave_groups": 1, "pad_m": True, "pad_n": True, "pad_k": True}
-"""Kernel fields without a formula; other values than these make another kernel to the deviation."""
+"""Kernel fields without a formula; other values than these have other noise."""
 _TERMS_AS_GIVEN = ("tile_m", "tile_n", "tile_k", "num_groups_to_merge", "split_k", "two_stage", "split_image")
 
 
@@ -33,9 +33,6 @@ def terms(
     """Return costs, identities and verdicts of Q candidates (fields of ``KernelConfig``, ``split_k``)."""
     block = Blocks(candidates, hardware, coefficients)
     verdicts, classes = RULES.check_classes(problems, candidates, variant, hardware)
-    pipeline_code = block.pipeline["code"].astype(np.int64)
-    tiles = (np.log2(block.size[f"tile_{axis}"]) for axis in "mnk")
-    waves, loads = np.log2(block.waves_per_simd * 4), (np.log2(block.loads_a), np.log2(block.loads_b))
     return KernelTerms(
         columns={
             **{name: candidates[name].to_numpy() for name in _TERMS_AS_GIVEN},
@@ -43,8 +40,7 @@ def terms(
             "occupancy": block.occupancy,
             "streamk": (candidates["streamk"] != "none").to_numpy(),
         },
-        ids=_ids(candidates, pipeline_code),
-        shape=np.stack([*tiles, waves, block.occupancy, pipeline_code * 0.7, *loads, block.double_lds]),
+        ids=_ids(candidates, block.pipeline["code"].astype(np.int64)),
         fits=block.faults == "",
         verdicts=verdicts,
         classes=classes,

@@ -132,18 +132,6 @@ class Splitting(tables.StrictModel):
     second_bandwidth: _Positive
 
 
-class Deviation(tables.StrictModel):
-    """Reproducible deviation of a device from the formulas."""
-
-    kernel: _NotNegative
-    smooth: _NotNegative
-    pair: _NotNegative
-    waves: _Count
-    seed: Annotated[int, Field(ge=0)]
-    kernel_weight: _Positive
-    problem_scale: _Positive
-
-
 class Noise(tables.StrictModel):
     """Measurement noise."""
 
@@ -184,8 +172,6 @@ class Coefficients(tables.StrictModel):
     memory: Memory
     splitting: Splitting
     split_image: _NotNegative
-    deviation: Deviation
-    failure_rate: _Share
     noise: Noise
 
     @model_validator(mode="after")
@@ -205,17 +191,11 @@ class Coefficients(tables.StrictModel):
             raise ValueError(f"async_pipelines is {self.async_pipelines}; name pipelines of the table")
         return self
 
-    def undisturbed(self) -> Coefficients:
-        """Return the same coefficients without drawn deviations and crashes."""
-        quiet = self.deviation.model_copy(update={"kernel": 0.0, "smooth": 0.0, "pair": 0.0})
-        return self.model_copy(update={"deviation": quiet, "failure_rate": 0.0})
-
     def physical(self, pipeline: str) -> str:
         """Return the pipeline whose behaviour ``pipeline`` has."""
         return self.aliases.get(pipeline, pipeline)
 
 
-def load_coefficients(path: str | Path, deviation: bool = True) -> Coefficients:
-    """Read the coefficients of ``path``, on request without drawn deviations; ``UserError`` on a mistake in it."""
-    coefficients = tables.read_yaml_table(path, Coefficients)
-    return coefficients if deviation else coefficients.undisturbed()
+def load_coefficients(path: str | Path) -> Coefficients:
+    """Read the coefficients of ``path``; ``UserError`` on a mistake in it."""
+    return tables.read_yaml_table(path, Coefficients)

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries.costs.coefficients import Coefficients
+from tileseer.problems.shapes import implicit_gemm
 
 MEGABYTE = 1e6
 """The fit counted cache sizes in 10^6 bytes."""
@@ -36,14 +38,22 @@ class KernelTerms:
     columns: Terms
     """By the names of ``KERNEL_TERMS``, [Q] each; flags are bool."""
     ids: np.ndarray
-    """Hash of what makes a kernel another one to the device, uint64 [Q]: what its deviations are drawn from."""
-    shape: np.ndarray
-    """Where the kernel lies in the smooth part of the deviation, float64 [features, Q]."""
+    """Hash of what makes a kernel another one to the device, uint64 [Q]: what its noise is drawn from."""
     fits: np.ndarray
     """Whether a block fits on a compute unit, bool [Q]."""
     verdicts: np.ndarray
     classes: np.ndarray
     """Verdicts of the support rules, uint8 [P, classes], and the class of each candidate [Q]; 0 is supported."""
+
+    def in_single_precision(self) -> dict[str, np.ndarray]:
+        """Return the columns as ``formula_us`` takes them, float32 [Q] each."""
+        return {name: np.asarray(self.columns[name], np.float32) for name in KERNEL_TERMS}
+
+
+def problem_terms(problems: pd.DataFrame, variant: str) -> dict[str, np.ndarray]:
+    """Return the ``PROBLEM_TERMS`` of P problems, float32 [P] each."""
+    gemm = implicit_gemm(problems, variant)
+    return {name: gemm[name].to_numpy(np.float32) for name in PROBLEM_TERMS}
 
 
 def formula_us(

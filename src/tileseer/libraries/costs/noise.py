@@ -1,8 +1,8 @@
-"""How a device differs from formulas and from itself: reproducible deviation, crashes, measurement noise.
+"""Measurement noise of the simulated device.
 
-Everything is drawn from hashes of the content of problem and kernel, so that it does not depend on which other
-pairs are measured or in which order. Even the position of a pair in the measurement session, which sets clock
-drift and warm-up, is drawn so: a resumed or extended run then repeats the rows of an undisturbed one bit by bit.
+It is drawn from hashes of the content of problem and kernel, so that it does not depend on which other pairs are
+measured or in which order. Even the position of a pair in the measurement session, which sets clock drift and warm-up,
+is drawn so: a resumed or extended run then repeats the rows of an undisturbed one bit by bit.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 
 from tileseer.core import content_hash
 from tileseer.facts.operations import DTYPES, VARIANTS
-from tileseer.libraries.costs.coefficients import Coefficients, Deviation, Noise
+from tileseer.libraries.costs.coefficients import Noise
 from tileseer.libraries.rules import codes
 
 _HASHED_DIMS = (
@@ -29,7 +29,7 @@ def problem_ids(problems: pd.DataFrame, variant: str) -> np.ndarray:
 
 
 def device_bits(name: str) -> np.uint64:
-    """Return bits that tell one product's deviations from another's."""
+    """Return bits that tell one product's noise from another's."""
     return content_hash.rows(np.array([77]), np.array([content_hash.text(name)]))[0]
 
 
@@ -38,36 +38,6 @@ def pair_bits(device: np.uint64, problem_id: np.ndarray, kernel_id: np.ndarray) 
     pair = problem_id ^ (kernel_id * content_hash.GOLDEN)
     first = content_hash.rows(np.array([device]).view(np.int64))[0]
     return content_hash.mix(pair + first)
-
-
-def crashes(bits: np.ndarray, coefficients: Coefficients) -> np.ndarray:
-    """Tell which pairs crash on every launch, bool [n]."""
-    return (bits >> np.uint64(48)).astype(np.uint16) < round(coefficients.failure_rate * 65536)
-
-
-def kernel_deviation(device: np.uint64, kernel_id: np.ndarray, law: Deviation) -> np.ndarray:
-    """Return the log deviation of each kernel on all problems, float32 [Q]."""
-    columns = np.full(len(kernel_id), device).view(np.int64), kernel_id.view(np.int64)
-    return content_hash.normal(content_hash.rows(*columns)) * np.float32(law.kernel)
-
-
-def kernel_waves(shape: np.ndarray, law: Deviation) -> np.ndarray:
-    """Return the smooth deviation's waves at kernel ``shape`` [features, Q], float32 [waves, Q]."""
-    return _waves(shape, 0, law)
-
-
-def problem_waves(shape: np.ndarray, law: Deviation) -> np.ndarray:
-    """Return the smooth deviation's waves at problem ``shape`` (log2) [features, P], float32 [waves, P]."""
-    return _waves(shape * law.problem_scale, 1, law)
-
-
-def pair_deviation(bits: np.ndarray, waves_product: np.ndarray, law: Deviation) -> np.ndarray:
-    """Return the log deviation of n pairs beyond their kernels', float32 [n].
-
-    ``waves_product``: sum over the waves of kernel's times problem's.
-    """
-    smooth = waves_product * np.float32(law.smooth / np.sqrt(law.waves))
-    return smooth + content_hash.normal(bits) * np.float32(law.pair)
 
 
 def noisy_us(
@@ -92,18 +62,6 @@ def noisy_us(
     cv = between_launches * _sample_scatter(content_hash.normal(session), repeats)
     begin = _drift(np.zeros(1, np.float32), seed, law)
     return ticks * tick, cv, np.exp((drift - begin).astype(np.float64))
-
-
-def _waves(shape: np.ndarray, side: int, law: Deviation) -> np.ndarray:
-    """Return random cosine features, summed one by one, for a matrix product's bits depend on the row count."""
-    features = len(shape)
-    generator = np.random.default_rng(law.seed)
-    weights = generator.normal(size=(2, features, law.waves)).astype(np.float32)[side] * law.kernel_weight
-    phases = (generator.random((2, law.waves)) * 2 * np.pi)[side]
-    angle = np.repeat(phases[:, None], shape.shape[1], axis=1)
-    for weight, values in zip(weights, shape, strict=True):
-        angle += weight[:, None] * values
-    return (np.sqrt(2.0) * np.cos(angle)).astype(np.float32)
 
 
 def _outliers(time_us: np.ndarray, chance: np.ndarray, repeats: int, law: Noise) -> np.ndarray:
