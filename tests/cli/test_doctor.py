@@ -11,85 +11,68 @@ import pytest
 from tileseer.build import compiler
 from tileseer.cli import doctor
 from tileseer.cli.main import main
-from tileseer.facts.benchmark import BenchmarkSettings
-from tileseer.facts.compile import CkSettings, CompileSettings, CutlassSettings
-from tileseer.facts.config import Config
+from tileseer.facts.config import check
 from tileseer.measure.harness import telemetry
 from tileseer.measure.harness.telemetry import VARIABLES, Board
 
-API = Path(__file__).parents[2] / "config/ck_api.yaml"
+ROOT = Path(__file__).parents[2]
+HIP = {"arch": "gfx950", "compile": {"toolchain": "hipcc"}, "benchmark": {"device": "hip"}}
 
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch, tmp_path):
     """A machine with nothing on it."""
+    monkeypatch.chdir(ROOT)
     for variable in ("PATH", "ROCM_PATH", "CUDA_HOME", "CUDA_PATH", "CUTLASS_PATH", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path))
     for variable in VARIABLES["hip"]:
         monkeypatch.delenv(variable, raising=False)
     # Installs lie outside of what the environment names.
-    monkeypatch.setattr(compiler, "NVCC", replace(compiler.NVCC, places=list))
+    monkeypatch.setitem(compiler.VENDORS, "nvcc", replace(compiler.NVCC, places=list))
+    nowhere = {device: (tmp_path / "none", fix) for device, (_, fix) in doctor.DRIVERS.items()}
+    monkeypatch.setattr(doctor, "DRIVERS", nowhere)
 
 
-def check(config: Config) -> dict[str, doctor.Finding]:
-    return {finding.subject: finding for finding in doctor.find_all(config, API)}
+def found(**sections):
+    """The findings for a configuration with these sections, by subject; the faults of a run are under one."""
+    problems = {"networks": "config/problems/smoke.csv", "validation": "config/problems/smoke.csv"}
+    rows = {}
+    for finding in doctor.find_all(check(sections | {"problems": problems}), Path("config")):
+        rows.setdefault(finding.subject, finding)
+    return rows
 
 
-def test_a_missing_compiler_is_needed_only_where_the_configuration_compiles():
-    assert check(Config())["HIP compiler"].status == "missing"
-    finding = check(Config(compile=CompileSettings(toolchain="hipcc")))["HIP compiler"]
-    assert finding.status == "needed"
-    assert "make toolchain" in finding.fix
-
-
-def test_each_maker_has_its_own_compiler_and_headers():
-    rows = check(Config(compile=CompileSettings(toolchain="nvcc"), cutlass=CutlassSettings(root="/nowhere")))
+def test_what_is_missing_is_needed_only_where_the_configuration_asks_for_it():
+    assert {row.status for row in found().values()} == {"ok", "missing"}
+    rows = found(**HIP)
+    for subject, fix in {
+        "HIP compiler": "make toolchain", "Composable Kernel tree": "make toolchain", "hip GPUs": "--device /dev/kfd",
+    }.items():  # fmt: skip
+        assert rows[subject].status == "needed" and fix in rows[subject].fix
+    assert rows["CUDA compiler"].status == rows["CUTLASS headers"].status == "missing"
+    rows = found(compile={"toolchain": "nvcc"}, cutlass={"root": "/nowhere"}, arch="sm_90", replays={})
     assert rows["HIP compiler"].status == "missing"
     for subject in ("CUDA compiler", "CUTLASS headers"):
-        assert rows[subject].status == "needed"
-        assert "make cuda-toolchain" in rows[subject].fix
-    assert check(Config())["CUDA compiler"].status == "missing"
+        assert rows[subject].status == "needed" and "make cuda-toolchain" in rows[subject].fix
 
 
-def test_a_tree_is_found_with_its_level(tmp_path):
-    header = tmp_path / "ck/include/ck_tile/ops/grouped_convolution/utils/grouped_convolution_utils.hpp"
-    header.parent.mkdir(parents=True)
-    header.write_text("struct FixedGemmParams;")
-    findings = check(Config(ck=CkSettings(root=str(tmp_path / "ck"))))
-    assert findings["Composable Kernel tree"].result == str(tmp_path / "ck")
-    assert findings["CK API level"].result == "2025.11"
+def test_what_a_run_would_refuse_is_needed():
+    row = found(configs={"rule_set": "config/rule_sets/sweeep.yaml"})["configuration"]
+    assert row.status == "needed" and row.result.startswith("configs.rule_set: config/rule_sets/sweeep.yaml: there is")
+    assert row.fix.startswith("sets with a name")
 
 
-HIP = Config(arch="gfx950", compile=CompileSettings(toolchain="hipcc"), benchmark=BenchmarkSettings(device="hip"))
-
-
-def test_gpus_of_another_arch_are_needed_and_told_with_the_fix(monkeypatch):
-    monkeypatch.setattr(doctor, "amd_boards", lambda smi=None: [Board("GPU-1", "0000:c1:00.0", "gfx942")])
-    monkeypatch.setattr(telemetry, "amd_boards", doctor.amd_boards)
-    monkeypatch.setattr(doctor, "KFD", API)
-    rows = check(HIP)
-    assert (rows["AMD GPU"].status, rows["AMD GPU"].result) == ("ok", "gfx942 at 0000:c1:00.0")
-    assert rows["visible GPUs"].status == "needed" and "--config arch=gfx942" in rows["visible GPUs"].fix
-    assert check(HIP.model_copy(update={"arch": "gfx942"}))["visible GPUs"].result == "1 for gfx942"
+def test_gpus_are_listed_and_those_of_another_arch_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(telemetry, "amd_boards", lambda smi=None: [Board("GPU-1", "0000:c1:00.0", "gfx942")])
+    monkeypatch.setitem(doctor.DRIVERS, "hip", (tmp_path, ""))
+    rows = found(**HIP)
+    assert (rows["hip GPUs"].status, rows["hip GPUs"].result) == ("ok", "gfx942 at 0000:c1:00.0")
+    assert "the visible GPUs are gfx942, not gfx950" in rows["configuration"].result
+    assert rows["configuration"].fix.startswith("give --config arch=gfx942")
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "3")
-    hidden = check(HIP)["visible GPUs"]
-    assert (
-        hidden.status == "needed" and "HIP_VISIBLE_DEVICES='3'" in hidden.result and hidden.fix.startswith("unset it")
-    )
-    assert check(Config())["visible GPUs"].status == "ok"
-
-
-def test_rocm_is_found_with_its_version(tmp_path, monkeypatch):
-    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
-    assert "make toolchain" in check(Config())["ROCm"].fix
-    (tmp_path / ".info").mkdir()
-    (tmp_path / ".info/version").write_text("6.4.1-83\n")
-    assert check(Config())["ROCm"].result == f"6.4.1-83 in {tmp_path}"
-
-
-def test_every_line_that_is_not_ok_has_a_fix():
-    for config in (Config(), HIP):
-        assert all(finding.fix for finding in doctor.find_all(config, API) if finding.status != "ok")
+    hidden = found(**HIP)["hip GPUs"]
+    assert hidden.status == "needed" and "HIP_VISIBLE_DEVICES='3'" in hidden.result
+    assert hidden.fix.startswith("unset it")
 
 
 def test_the_exit_status_says_whether_something_needed_is_missing(tmp_path, capsys):
@@ -99,20 +82,5 @@ def test_the_exit_status_says_whether_something_needed_is_missing(tmp_path, caps
     config.write_text("compile: {toolchain: hipcc}\n")
     capsys.readouterr()
     assert main(["doctor", "--configfile", str(config), "--json"]) == 1
-    rows = json.loads(capsys.readouterr().out)["findings"]
-    assert {"subject": "HIP compiler", "status": "needed"}.items() <= rows[
-        [r["subject"] for r in rows].index("HIP compiler")
-    ].items()
-
-
-def test_folders_that_cannot_be_written_are_needed(tmp_path, capsys):
-    (tmp_path / "file").touch()
-    config = tmp_path / "config.yaml"
-    # Nobody, root included, makes a folder in these.
-    for folder in ("/proc/nope", tmp_path / "file/nope"):
-        config.write_text(f"cache: {{folder: {folder}}}\nlock: {{folder: {folder}}}\n")
-        assert main(["doctor", "--configfile", str(config), "--json"]) == 1
-        rows = {row["subject"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
-        for subject, setting in (("cache", "cache.folder"), ("GPU lock", "lock.folder")):
-            assert rows[subject]["status"] == "needed" and f"{folder} cannot be written" in rows[subject]["result"]
-            assert f"set {setting}" in rows[subject]["fix"]
+    rows = {row["subject"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
+    assert rows["HIP compiler"]["status"] == "needed"

@@ -106,7 +106,7 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
     text = FRAME.format("snakemake/common.py") + "ValueError: Invalid config definition: (Unparsable value: 'arch')\n"
     emit(view(), text, logging.ERROR, event=Event.ERROR)
     assert capsys.readouterr().err == "error: Invalid config definition: (Unparsable value: 'arch')\n"
-    text = FRAME.format("snakemake/common.py") + FRAME.format("tileseer/preflight.py") + "KeyError: 26"
+    text = FRAME.format("snakemake/common.py") + FRAME.format("tileseer/cli/preflight.py") + "KeyError: 26"
     emit(view(), text, logging.ERROR, event=Event.ERROR)
     assert capsys.readouterr().err == f"{text}\n"
 

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
-from tileseer import preflight
 from tileseer.build import registration, source_trees
+from tileseer.cli import preflight
 from tileseer.facts.compile import SECTIONS_OF_LIBRARIES
 from tileseer.facts.config import check
 from tileseer.facts.names import ARCH_PATTERN

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tileseer import preflight
+from tileseer.cli import preflight
 from tileseer.core.errors import UserError
 from tileseer.facts.config import check
 

@@ -39,7 +39,13 @@ Result = TypeVar("Result")
 
 
 def refuse_faults(settings: Config, named_sets: Path, coefficients: Path, ck_api: Path) -> None:
-    """Raise a ``UserError`` with a line for each fault of what ``settings`` name.
+    """Raise a ``UserError`` with the lines of ``faults_of``, if there are any."""
+    if lines := faults_of(settings, named_sets, coefficients, ck_api):
+        raise UserError("\n".join(lines))
+
+
+def faults_of(settings: Config, named_sets: Path, coefficients: Path, ck_api: Path) -> list[str]:
+    """Return a line for each fault of what ``settings`` name.
 
     ``named_sets`` is the folder of the rule sets with a name, ``coefficients`` and ``ck_api`` the tables of the
     simulated device and of CK Tile's names.
@@ -57,8 +63,7 @@ def refuse_faults(settings: Config, named_sets: Path, coefficients: Path, ck_api
     if learner := settings.model.parameters.learner:
         faults.first(partial(class_of, learner))
     _check_toolchain(faults, settings, ck_api)
-    if faults.lines:
-        raise UserError("\n".join(faults.lines))
+    return list(faults.lines)
 
 
 def measuring_time(settings: Config, operations: Sequence[str]) -> str:
