@@ -21,10 +21,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import altair as alt
 import numpy as np
 import pyarrow as pa
-import vl_convert
 import yaml
 
 from tileseer.build import build
@@ -232,33 +230,6 @@ def dataset_table(rows: Sequence[Mapping[str, float]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def drawn(graphs: Sequence[Mapping[str, float]], datasets: Sequence[Mapping[str, float]]) -> str:
-    """Return the figures as SVG: CPU seconds and memory, by chunks and by measurements."""
-
-    def panel(points: list[dict[str, object]], x: str, y: str) -> alt.Chart:
-        return (
-            alt.Chart(alt.Data(values=points), width=210, height=170)
-            .mark_line(point=True)
-            .encode(
-                alt.X("x:Q", title=x, scale=alt.Scale(type="log"), axis=alt.Axis(format="~s", tickCount=3)),
-                alt.Y("y:Q", title=y, scale=alt.Scale(type="log")),
-                alt.Color("what:N", title=None, scale=alt.Scale(scheme="tableau10"), legend=alt.Legend(orient="top")),
-            )
-        )
-
-    def points(rows: Sequence[Mapping[str, float]], x: str, **lines: str) -> list[dict[str, object]]:
-        return [
-            {"x": r[x], "y": round(r[y], 3), "what": what.replace("_", " ")} for what, y in lines.items() for r in rows
-        ]
-
-    chart = alt.hconcat(
-        panel(points(graphs, "chunks", dry_run="dry_cpu_s"), "chunks", "CPU seconds"),
-        panel(points(datasets, "measurements", dataset_stage="cpu_s"), "measurements", "CPU seconds"),
-        panel(points(datasets, "measurements", dataset_stage="peak_mib"), "measurements", "memory, MiB"),
-    ).resolve_scale(color="independent")
-    return vl_convert.vegalite_to_svg(chart.to_dict())
-
-
 def fill_in(page: Path, mark: str, text: str) -> None:
     """Replace what stands between two marks of a page."""
     before, begin, rest = page.read_text(encoding="utf-8").partition(f"<!-- {mark} -->\n")
@@ -269,13 +240,13 @@ def fill_in(page: Path, mark: str, text: str) -> None:
 
 
 def main() -> None:
-    """Measure every size, print the tables, and write them and the drawing into a page."""
+    """Measure every size, print the tables, and write them into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chunks", type=int, nargs="*", default=[10, 100, 500, 1_000, 2_000])
     parser.add_argument("--run-chunks", type=int, default=500, help="more chunks are planned and not run")
     parser.add_argument("--measurements", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--pairs-a-chunk", type=int, default=PAIRS_A_CHUNK, help="of the dataset stage")
-    parser.add_argument("--page", type=Path, help="Markdown page whose tables are replaced; the drawing lies beside it")
+    parser.add_argument("--page", type=Path, help="Markdown page whose tables are replaced")
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.make:
@@ -288,7 +259,6 @@ def main() -> None:
     if args.page:
         fill_in(args.page, "graph", graph_table(graphs))
         fill_in(args.page, "dataset", dataset_table(datasets))
-        args.page.with_suffix(".svg").write_text(drawn(graphs, datasets))
 
 
 if __name__ == "__main__":
