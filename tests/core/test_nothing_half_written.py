@@ -1,20 +1,6 @@
 """Whatever stands in an input: a stage or command succeeds, or one message names the file and nothing was written.
 
-| input | read by | damaged here | its values, one by one |
-|---|---|---|---|
-| config.yaml | Snakefile | bytes, values, names | test_bad_input.py, test_config.py |
-| arch_specs.json | arch_specs, codegen | bytes, values, names | test_bad_input.py, test_arch.py |
-| rule set, sweep | configs | bytes, values, names | test_bad_input.py |
-| hardware.yaml, simulated_device.yaml, ck_api.yaml | compile to serving | bytes, values, names | test_bad_input.py |
-| tables of layers and problems | problems, validation, serving, score | bytes, cells | test_bad_problems.py |
-| generator file | problems | bytes, values, names | test_bad_input.py |
-| list of kernels | score | bytes, lines | test_foreign_names.py |
-| journal | benchmark, dataset | bytes | also as lines: test_journal.py |
-| receipts, Parquet, bundles, training, reports | stages | whole files | test_whole_files.py, test_bundle.py |
-| recording | model to report | bytes, values, names | test_bad_folders.py |
-| model directory | score, provenance | bytes, values, names | test_bad_folders.py |
-| zoo file, ONNX | crawl | | test_bad_problems.py, tests/crawl |
-| objects of a compiler, cache entries | compile | | test_compiler_faults.py, test_cache.py |
+``test_damaged_files.py`` has the readers one by one.
 """
 
 import json
@@ -27,7 +13,7 @@ from pathlib import Path
 import pytest
 import stages_by_hand
 import yaml
-from hostile_values import HOSTILE, changed, places
+from damage import changed, damaged, damaged_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stages_by_hand import ROOT, STAGES
@@ -162,41 +148,6 @@ def judge(call, place, outputs, damaged, capfd, refused=False):
     assert not new, new
 
 
-def damaged_bytes(data, content):
-    """Draw a damage of bytes."""
-    how = data.draw(st.sampled_from(("cut", "flip", "zeros", "empty", "foreign", "some bytes")))
-    at = data.draw(st.integers(0, max(0, len(content) - 1)))
-    if how == "flip":
-        return content[:at] + bytes([content[at] ^ 1 << data.draw(st.integers(0, 7))]) + content[at + 1 :]
-    if how == "some bytes":
-        return content[:at] + data.draw(st.binary(max_size=20)) + content[at + data.draw(st.integers(0, 20)) :]
-    return {
-        "cut": content[:at],
-        "zeros": content[:at] + bytes(len(content) - at),
-        "empty": b"",
-        "foreign": b"nonsense\n" * 9,
-    }[how]
-
-
-def hostile_text(data, path):
-    """Draw a hostile value for one place of a JSON or YAML file, or a line of another one."""
-    text = path.read_text()
-    hostile = data.draw(HOSTILE)
-    if path.suffix in (".json", ".yaml"):
-        content = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-        where = data.draw(st.sampled_from(list(places(content))))
-        content = changed(content, where, hostile, rename=data.draw(st.booleans()))
-        made = json.dumps(content) if path.suffix == ".json" else yaml.safe_dump(content)
-    else:
-        lines = text.splitlines()
-        row = data.draw(st.integers(0, len(lines) - 1))
-        cells = lines[row].split(",")
-        cells[data.draw(st.integers(0, len(cells) - 1))] = str(hostile)
-        lines[row] = ",".join(cells)
-        made = "\n".join(lines) + "\n"
-    return made.encode(errors="surrogatepass")
-
-
 def cases(kind):
     return [pytest.param(stage, name, id=f"{stage.name} {name}") for stage in STAGES for name in getattr(stage, kind)]
 
@@ -206,11 +157,10 @@ def cases(kind):
 @given(data=st.data())
 def test_a_stage_and_a_table_of_the_user(stage, name, data, world, capfd):
     path = world / name
-    sound = path.read_bytes()
     if stage.name in EXPENSIVE:
         content = data.draw(st.sampled_from((b"", b"\0" * 99, b"nonsense\n" * 9)))
     else:
-        content = data.draw(st.sampled_from((damaged_bytes, lambda data, _: hostile_text(data, path))))(data, sound)
+        content = damaged(data, path)
     with Trial(world, stage.outputs) as trial, replaced(path, content):
         judge(stage.run, trial.place, trial.outputs, path, capfd)
 
@@ -251,9 +201,7 @@ def test_a_stage_and_what_an_earlier_one_made(stage, name, data, world, capfd):
 @given(data=st.data())
 def test_a_command_and_its_input(command, name, data, world, capfd):
     path = world / name
-    sound = path.read_bytes()
-    how = data.draw(st.sampled_from((damaged_bytes, lambda data, _: hostile_text(data, path))))
-    content = damaged_bytes(data, sound) if path.suffix == ".parquet" else how(data, sound)
+    content = damaged_bytes(data, path.read_bytes()) if path.suffix == ".parquet" else damaged(data, path)
     try:
         with replaced(path, content):
             judge(lambda: main.main(COMMANDS[command].split()), world.parent, [world / "new"], path, capfd)

@@ -4,9 +4,13 @@ import dataclasses
 
 import pytest
 import yaml
+from damage import HOSTILE
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
 from tileseer.problems import layers
+from tileseer.problems.crawl import user_model
 from tileseer.problems.crawl.observed import Observed, tabulate_layers
 from tileseer.problems.problem import DIMS
 from zoo import entries, tables
@@ -91,3 +95,13 @@ def test_a_zoo_file_is_read(tmp_path):
 def test_a_wrong_zoo_file_is_refused(tmp_path, changes, told):
     with pytest.raises(UserError, match=told):
         entries.load(write(tmp_path / "zoo.yaml", **changes))
+
+
+@given(HOSTILE.map(str) | st.just("8x" + "9" * 5000))
+def test_a_hostile_input_is_understood_or_told(text):
+    try:
+        name, shape = user_model.parse_input(text)
+    except UserError as error:
+        assert str(error).startswith("--input: ") and len(str(error)) < 300
+    else:
+        assert all(0 < extent < 2**31 for extent in shape) and (not name or text.startswith(name + "="))

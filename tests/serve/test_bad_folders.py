@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hostile_values import HOSTILE, changed, places
+from damage import HOSTILE, changed, places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from published_models import let_the_hashes_fit

@@ -103,6 +103,8 @@ def _read_bounded(file: pq.ParquetFile, stream: BinaryIO, columns: Collection[st
     for name in texts:
         if any((_longest(chunk) or 0) > LONGEST_TEXT for chunk in table[name].chunks):
             raise pa.ArrowInvalid(f"column {name} has a text of more than {LONGEST_TEXT:,} bytes")
+        for chunk in table[name].chunks:
+            chunk.dictionary.validate(full=True)  # of texts, that they are UTF-8
     length = sum(_length(chunk) for name in texts for chunk in table[name].chunks)
     if length > most:
         raise MemoryError

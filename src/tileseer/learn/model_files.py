@@ -23,7 +23,7 @@ from pydantic import Field, StringConstraints
 
 from tileseer.core import seal
 from tileseer.core.documents import Document
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.core.reading import read_utf8
 from tileseer.core.tables import strict_json, validate_table
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
@@ -143,8 +143,7 @@ def _checked_index(models: Path) -> Index:
     again = f"publish the models again, by snakemake -f {models}"
     for name, digest in index.sha256.items():
         if name not in present:
-            # No path arithmetic: an absolute name in the index would leave the directory out of the message.
-            raise UserError(f"{models}/{name}: the file is missing, which index.json lists; {again}")
+            raise UserError(f"{models / INDEX}: lists {shown(name)}, which is missing; {again}")
         if present[name] != digest:
             raise UserError(f"{models / name}: the content does not match index.json; {again}")
     extra = sorted(set(present) - set(index.sha256))
