@@ -31,7 +31,9 @@ from networks import NETWORKS, network_and_input
 from torch import nn
 
 import tileseer.torch
+from tileseer.serve.tuned import read_choices
 from tileseer.torch import extension
+from tileseer.torch.choices import OWN
 
 SEED = 0
 LEARNING_RATE = 1e-3
@@ -242,15 +244,14 @@ def _difference(one: list[Any], other: list[Any]) -> float:
 
 def _chosen(path: Path) -> dict[str, int]:
     """Return how many shapes were chosen for, and how many of them stay PyTorch's."""
-    plans = (
-        [line.rsplit("\t", 1)[1] for line in path.read_text(encoding="utf-8").splitlines()[2:]] if path.exists() else []
-    )
-    return {"all": len(plans), "pytorch": plans.count("")}
+    files = path.with_name(f"{path.name}.tuned").glob("*.tsv")
+    plans = [choice.candidate for file in files for choice in read_choices(file)]
+    return {"all": len(plans), "pytorch": plans.count(OWN)}
 
 
 def sizes_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     """Return the seconds of steps whose image has another size each time: nine convolutions with batch norms."""
-    modes = [Mode(mode, args.model, Path(tempfile.mkdtemp(), "choices.tsv")) for mode in ("default", "verified")]
+    modes = [Mode(mode, args.model, Path(tempfile.mkdtemp(), "choices")) for mode in ("default", "verified")]
 
     def make() -> Any:
         widths = (64, 64, 64, 128, 128, 128, 256, 256, 256)

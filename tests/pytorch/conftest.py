@@ -50,7 +50,7 @@ def enabled(model, compiled, offer):
 
     @contextlib.contextmanager
     def enable(verify=0, path=None, kind=CpuChooser):
-        made = kind(model, verify, path or model.parent / "choices.tsv", compiled)
+        made = kind(model, verify, path or model.parent / "choices", compiled)
         switch._turn_on(made)
         try:
             yield made

@@ -18,6 +18,7 @@ from torch import nn  # noqa: E402
 from torch_on_cpu import PLANS  # noqa: E402
 
 from tileseer.core import cache  # noqa: E402
+from tileseer.serve.tuned import read_choices  # noqa: E402
 from tileseer.torch import extension  # noqa: E402
 
 SHAPE = 2, 8, 9, 9
@@ -229,18 +230,21 @@ def test_what_is_timed_is_seen_by_no_mode_of_the_program(enabled, compiled, conv
     from torch.overrides import TorchFunctionMode
     from torch.utils.flop_counter import FlopCounterMode
 
-    def timed(call, names, device):
-        for name in names:
-            torch.empty(8).zero_()
-            call.run(name)
-        return names[-1]
+    def clock_of(chooser, call):
+        def clock(names):
+            for name in names:
+                torch.empty(8).zero_()
+                call.run(name)
+            return [chooser.milliseconds.get(name, 1.0) for name in names]
+
+        return clock
 
     class Seen(TorchFunctionMode):
         def __torch_function__(self, function, types, arguments=(), options=None):
             seen.append(function)
             return function(*arguments, **(options or {}))
 
-    monkeypatch.setattr(torch_on_cpu.chooser, "fastest_in_turns", timed)
+    monkeypatch.setattr(torch_on_cpu.CpuChooser, "_clock", clock_of)
     seen, transformed = [], torch.vmap(lambda one: convolution(one[None])[0])
     with enabled(verify=2), FlopCounterMode(display=False) as counter, Seen(), torch.inference_mode():
         counts = []
@@ -315,13 +319,13 @@ dist.destroy_process_group()
 def test_processes_of_a_distributed_training_share_a_file(model, compiled, offer, tmp_path):
     offer("eng1")
     script = RANK.format(folder=os.path.dirname(torch_on_cpu.__file__))
-    arguments = [str(tmp_path / "store"), "RANK", str(model), str(tmp_path / "choices.tsv")]
+    arguments = [str(tmp_path / "store"), "RANK", str(model), str(tmp_path / "choices")]
     commands = [
         [sys.executable, "-c", script, *(rank if word == "RANK" else word for word in arguments)] for rank in "01"
     ]
     processes = [subprocess.Popen(command) for command in commands]
     assert [process.wait(timeout=120) for process in processes] == [0, 0]
-    assert len((tmp_path / "choices.tsv").read_text().splitlines()) == 2 + 3
+    assert sum(len(read_choices(path)) for path in (tmp_path / "choices.tuned").iterdir()) == 3
 
 
 def test_what_a_killed_compilation_left_keeps_nobody_waiting(monkeypatch, tmp_path, compiled):

@@ -14,7 +14,10 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch_on_cpu import CpuChooser  # noqa: E402
 
+from tileseer.core import cache  # noqa: E402
 from tileseer.core.errors import UserError  # noqa: E402
+from tileseer.problems.problem import DIMS  # noqa: E402
+from tileseer.serve import tuned  # noqa: E402
 from tileseer.torch import choices, switch  # noqa: E402
 from tileseer.torch import chooser as chooser_module  # noqa: E402
 
@@ -99,17 +102,13 @@ def test_many_layers_of_one_shape_are_one_call_of_a_step(enabled, compiled, imag
         (("eng7", "eng0", "eng1", "eng2"), ["", "eng7", "eng1"]),  # and does not know engine 7
     ],
 )
-def test_the_first_plan_is_timed_beside_the_best_others(
-    enabled, compiled, image, layer, offer, monkeypatch, offered, expected
-):
+def test_the_first_plan_is_timed_beside_the_best_others(enabled, image, layer, offer, offered, expected):
     offer(*offered)
-    timed = []
-    monkeypatch.setattr(chooser_module, "fastest_in_turns", lambda call, names, device: timed.append(names) or "")
     module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
-    with enabled(verify=1), torch.no_grad():
+    with enabled(verify=1) as chooser, torch.no_grad():
         for _ in range(3):
             module(x)
-    assert timed == [expected]
+    assert chooser.timed == [expected]
 
 
 def test_a_new_size_at_each_step_chooses_nothing(enabled, compiled, image, layer, monkeypatch):
@@ -135,28 +134,44 @@ def test_plans_are_kept_up_to_a_bound_and_come_back_when_known(enabled, compiled
         assert compiled.counts() == (2, 2)
 
 
-def test_the_next_process_makes_the_same_choices_at_once(enabled, compiled, image, layer, tmp_path):
+@pytest.mark.parametrize("verify", [0, 2])
+def test_the_next_process_makes_the_same_choices_at_once(enabled, compiled, image, layer, verify):
     module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
-    with enabled(), torch.no_grad():
+    with enabled(verify) as chooser, torch.no_grad():
         for _ in range(3):
             module(x)
-        assert not (tmp_path / "choices.tsv").exists()
-    before = (tmp_path / "choices.tsv").read_text()
-    with enabled() as chooser, torch.no_grad():
+        path = chooser.choices.file("forward_bf16")
+        assert not path.exists()
+    (kept,) = tuned.read_choices(path)
+    assert kept[1:] == ("eng1", 0.5 if verify else 0, 4 if verify else 0, "NVIDIA H200", "measured")
+    with enabled(verify) as chooser, torch.no_grad():
         module(x)
-        assert compiled.counts() == (1, 1) and not chooser.choices._changed
-        assert switch.save() == tmp_path / "choices.tsv"
-    assert (tmp_path / "choices.tsv").read_text() == before
+        assert compiled.counts() == (1, 1) and not chooser.choices._new and not chooser.timed
+        assert switch.save() == path.parent
+    assert tuned.read_choices(path) == [kept]
 
 
-def test_processes_add_to_one_file(tmp_path):
-    keys = [choices.Key("forward_bf16", "GPU", False, (number,) * 19) for number in (1, 2)]
-    both = [choices.Choices(tmp_path / "file.tsv", "of a test") for _ in keys]
-    for one, key in zip(both, keys, strict=True):
-        one.add(key, "eng1")
+def key_of(number, benchmark=False):
+    return choices.Key("forward_bf16", "GPU", benchmark, (number, *[1] * 18))
+
+
+def choices_of(path, identity="of a test"):
+    return choices.Choices(path, identity, ["forward_bf16"])
+
+
+def test_processes_add_to_one_store_and_others_have_their_own(tmp_path):
+    both = [choices_of(tmp_path / "store") for _ in range(2)]
+    for number, one in enumerate(both):
+        one.add(key_of(1, number), "eng1", 0.5, 3)
+        one.add(key_of(2), choices.PYTORCH, 0.5, 3)
     for one in both:
         one.save()
-    assert choices.Choices(tmp_path / "file.tsv", "of a test").plans == dict.fromkeys(keys, "eng1")
+    plans = {key_of(1): "eng1", key_of(1, True): "eng1", key_of(2): choices.PYTORCH}
+    assert choices_of(tmp_path / "store").plans == plans
+    assert not choices_of(tmp_path / "store", "of another version").plans
+    path = both[0].file("forward_bf16")
+    path.write_text(path.read_text().replace("eng1", "eng1_k2") + "more\n")
+    assert choices_of(tmp_path / "store").plans == {key: plans[key] for key in (key_of(1, True), key_of(2))}
 
 
 def test_each_recorded_plan_can_be_remembered(tmp_path):
@@ -164,75 +179,93 @@ def test_each_recorded_plan_can_be_remembered(tmp_path):
     kernels = pd.concat(pd.read_parquet(path) for path in recorded)["kernel"]
     names = kernels.str.extract(r"_[23]d_(eng.*)$")[0].unique().tolist()
     assert len(names) > 1000 and any("=-1" in name for name in names)
-    path = tmp_path / "file.tsv"
-    one = choices.Choices(path, "of a test")
+    one = choices_of(tmp_path / "store")
     for number, name in enumerate(names, 1):
-        one.add(choices.Key("forward_bf16", "GPU", False, (number, *[1] * 18)), name)
+        one.add(key_of(number), name, 0.5, 3)
     one.save()
-    assert choices.Choices(path, "of a test").plans == one.plans
+    assert choices_of(tmp_path / "store").plans == one.plans
+
+
+def earlier_file(identity="of a test"):
+    """A file of an earlier release."""
+    rows = [("forward_bf16", "GPU", "default", *map(str, key_of(1).dims), "eng1")]
+    rows.append(("forward_bf16", "GPU", "benchmark", *map(str, key_of(2).dims), ""))
+    header = ("operation", "device", "pytorch", *DIMS, "plan")
+    return "".join(f"{line}\n" for line in (f"# {identity}", *map("\t".join, (header, *rows))))
+
+
+def test_the_choices_of_an_earlier_file_become_part_of_the_store(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    default = cache.default_folder() / "torch" / f"{cache.key('of a test')[:16]}.tsv"
+    default.parent.mkdir(parents=True)
+    for path, named in ((tmp_path / "choices.tsv", tmp_path / "choices.tsv"), (default, None)):
+        path.write_text(earlier_file())
+        for _ in range(2):
+            one = choices_of(named)
+            assert one.plans == {key_of(1): "eng1", key_of(2, True): choices.PYTORCH} and not one.damage
+            assert not path.exists()
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda text: text[: len(text) // 2],
+        lambda text: text[:-6],
         lambda text: "",
-        lambda text: text.replace("\tdefault\t", "\tmany\t"),
-        lambda text: text.replace("# model", "# another"),
-        lambda text: text.replace("operation", "place"),
-        lambda text: text.replace("\nforward_bf16\t", "\nsideways_bf16\t"),
-        lambda text: text.replace("\teng1\n", "\teng1_k2\n"),
-        lambda text: text.replace("\t5\t", f"\t{1 << 70}\t"),
+        lambda text: text.replace("of a test", "of another version"),
+        lambda text: text.replace("\t1\t", "\tone\t", 1),
         lambda text: text + "forward_bf16\n",
+        lambda text: "\xff",
     ],
 )
-def test_a_damaged_file_of_choices_is_replaced(enabled, compiled, image, layer, tmp_path, damage):
-    module, x, path = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5), tmp_path / "choices.tsv"
-    for _ in range(2):
-        with enabled(), torch.no_grad():
+def test_an_earlier_file_that_is_none_stays_and_is_named(tmp_path, damage):
+    path = tmp_path / "choices.tsv"
+    path.write_bytes(damage(earlier_file()).encode("latin-1"))
+    one = choices_of(path)
+    assert not one.plans and one.damage.startswith(f"{path}: its choices cannot be taken over (")
+    assert path.exists() and "move it away" in one.damage
+
+
+def test_a_store_that_cannot_be_read_ends_no_program(enabled, compiled, image, layer, tmp_path, capsys):
+    (tmp_path / "choices").write_text(earlier_file("of another version"))
+    module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
+    with pytest.warns(UserWarning, match=r"choices: .*of another version.*plans are chosen anew"), enabled() as chooser:
+        path = chooser.choices.file("forward_bf16")
+    path.parent.mkdir()
+    path.write_text("another table\n")
+    (tmp_path / "choices").unlink()
+    with pytest.warns(UserWarning, match="the choices cannot be saved"), enabled(), torch.no_grad():
+        assert "its choices are not used" in capsys.readouterr().err
+        for _ in range(3):
+            module(x)
+        assert compiled.counts() == (1, 1)
+    assert path.read_text() == "another table\n"
+
+
+def test_the_fastest_of_those_that_are_timed_stays_and_a_tie_with_pytorch(enabled, compiled, image, layer, tmp_path):
+    module, x = layer("Conv2d", 8, 8, 3), image(4, 8, 9, 9)
+    for number, (milliseconds, plan) in enumerate([
+        ({"eng1": 0.9}, "eng1"), ({"eng1": 0.9, "eng0": 0.8}, "eng0"), ({"eng1": 0.995, "eng0": 1.1}, ""),
+        ({"eng1": 0.985}, "eng1"), ({"": 0.5}, ""),
+    ]):  # fmt: skip
+        with enabled(verify=2, path=tmp_path / str(number)) as chooser, torch.no_grad():
+            chooser.milliseconds = milliseconds
             for _ in range(3):
                 module(x)
-        whole = path.read_text()
-        path.write_text(damage(whole))
-    with pytest.warns(UserWarning, match=r"choices\.tsv.*plans are chosen anew"), enabled(), torch.no_grad():
-        for _ in range(3):
-            module(x)
-    assert path.read_text() == whole
-
-
-def test_the_fastest_of_those_that_are_timed_stays(enabled, compiled, image, layer, monkeypatch):
-    module, x = layer("Conv2d", 64, 64, 3), image(4, 64, 40, 40)
-    with enabled(verify=2) as chooser, torch.no_grad():
-        for _ in range(3):
-            module(x)
-        assert list(chooser.choices.plans.values()) == ["eng1"]  # it copies a result that is kept
-    timed = []
-    monkeypatch.setattr(chooser_module, "fastest_in_turns", lambda call, names, device: timed.append(names) or "")
-    with enabled(verify=1, path=chooser.model / "other.tsv") as chooser, torch.no_grad():
-        for _ in range(3):
-            module(x)
-        assert timed == [["", "eng0", "eng1"]]  # PyTorch's own, the first plan, and the model's best
-        assert list(chooser.choices.plans.values()) == [""] and compiled.counts() == (1, 0)
-
-
-def test_a_tie_stays_with_pytorch(enabled, compiled, image, layer, offer):
-    offer("eng2", "eng0")
-    module, x = layer("Conv2d", 16, 16, 3), image(1, 16, 9, 9)
-    with enabled(verify=1) as chooser, torch.no_grad():
-        for _ in range(3):
-            module(x)
-        assert list(chooser.choices.plans.values()) == [""]
+            assert list(chooser.choices.plans.values()) == [plan], milliseconds
+            assert chooser.timed == [["", "eng0", "eng1", "eng2"]]  # PyTorch's own, the first plan, the best others
+            assert compiled.counts() == (1, int(plan != ""))
 
 
 @pytest.mark.parametrize("broken", ["eng20", "eng30", "eng32"])
 def test_plans_that_are_wrong_or_cannot_run_are_left_out(enabled, image, layer, offer, broken):
     offer(broken, "eng1")
-    module, x = layer("Conv2d", 64, 64, 3), image(4, 64, 40, 40)
+    module, x = layer("Conv2d", 8, 8, 3), image(4, 8, 9, 9)
     expected = module(x)
     with enabled(verify=2) as chooser, torch.no_grad():
         for _ in range(4):
             got = module(x)
         assert list(chooser.choices.plans.values()) == ["eng1"] and same(got, expected)
+    assert chooser.timed == [["", "eng1"]]
 
 
 def said(caught):
@@ -251,7 +284,7 @@ def test_without_memory_to_time_pytorch_keeps_the_shape(enabled, compiled, image
 
 
 def test_an_error_of_the_chooser_ends_no_program(enabled, compiled, image, layer, monkeypatch):
-    monkeypatch.setattr(chooser_module, "fastest_in_turns", lambda *_: 1 / 0)
+    monkeypatch.setattr(CpuChooser, "_clock", lambda *_: 1 / 0)
     module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
     with enabled(verify=2), torch.no_grad(), pytest.warns(UserWarning, match="ZeroDivisionError.*PyTorch's own choice"):
         for _ in range(3):
@@ -271,12 +304,11 @@ def test_an_error_while_models_are_read_ends_no_program(enabled, compiled, image
 
 
 def test_ctrl_c_while_choosing_reaches_the_program(enabled, image, layer, monkeypatch):
-    def interrupted(call, names, device):
+    def interrupted(chooser, call):
         signal.raise_signal(signal.SIGINT)
         time.sleep(0.2)
-        return ""
 
-    monkeypatch.setattr(chooser_module, "fastest_in_turns", interrupted)
+    monkeypatch.setattr(CpuChooser, "_clock", interrupted)
     module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
     # Shells let what they run in the background ignore the signal.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -293,8 +325,8 @@ def test_a_plan_that_fails_later_is_left(enabled, compiled, image, layer, offer,
     offer("eng33")
     module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
     expected = module(x)
-    monkeypatch.setattr(chooser_module, "fastest_in_turns", lambda call, names, device: names[-1])
-    with enabled(verify=2), torch.no_grad():
+    with enabled(verify=2) as chooser, torch.no_grad():
+        chooser.milliseconds = {"eng33": 0.5}
         for _ in range(3):
             module(x)
         assert compiled.counts() == (1, 1)
@@ -364,17 +396,13 @@ def test_what_the_model_does_not_know_is_said_once(
 def test_a_model_of_another_version_orders_the_plans_that_it_knows(enabled, compiled, image, layer, offer, monkeypatch):
     monkeypatch.setenv("TILESEER_TEST_VERSION", "92400")
     offer("eng7", "eng1", "eng8")
-    timed = []
-    monkeypatch.setattr(
-        chooser_module, "fastest_in_turns", lambda call, names, device: timed.append(names) or names[-1]
-    )
     modules, x = [layer("Conv2d", 8, count, 3) for count in (8, 16)], image(1, 8, 5, 5)
-    with enabled(verify=2), torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+    with enabled(verify=2) as chooser, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for module in modules:
             for _ in range(3):
                 module(x)
-    assert timed == [["", "eng7", "eng1"]] * 2
+    assert chooser.timed == [["", "eng7", "eng1"]] * 2
     assert len(said(caught)) == 1 and "1 of the 3 of the first shape" in said(caught)[0]
 
 

@@ -25,9 +25,7 @@ MOST = 33
 BUSY = 3
 """Rounds during which the device was throttled or contended, after which a problem is left for later."""
 FAR = 1.2
-"""A candidate that is so many times slower than the best of the first round is timed once."""
 LONGEST_COMPARISON_SECONDS = 5.0
-"""Longest comparison of one problem; the round that is under way is finished."""
 OK = STATUSES.index("ok")
 PASSING_STATUS_NUMBERS = tuple(STATUSES.index(status) for status in receipt.PASSING)
 
@@ -38,16 +36,29 @@ class Comparison:
 
     time_ms: np.ndarray
     """float64 [k], geometric mean of the rounds; NaN where a candidate did not run."""
+    logs: np.ndarray
+    """float64 [rounds, k], ln(ms) of each; NaN where it was not timed."""
     noise: float
     """Relative standard error of the quotient of two of them."""
-    rounds: int
-    """How often they were timed; 0: the device was throttled or shared all the time."""
+
+    @property
+    def rounds(self) -> int:
+        """How often they were timed; 0: the device was throttled or shared all the time."""
+        return len(self.logs)
 
 
-def compare(measure: Callable[[np.ndarray], Times], count: int, differs: bool) -> Comparison:
-    """Time ``count`` candidates; ``measure`` times those whose numbers it gets, in their order.
+def compare(
+    measure: Callable[[np.ndarray], Times],
+    count: int,
+    differs: bool,
+    seconds: float = LONGEST_COMPARISON_SECONDS,
+    far: float = FAR,
+) -> Comparison:
+    """Time ``count`` candidates; ``measure`` times those whose numbers (int [n]) it gets, in their order.
 
     ``differs``: the device's times differ from run to run, as those of a GPU do; else one round says everything.
+    ``seconds``: longest comparison; the rounds that are under way are finished. ``far``: a candidate that is so many
+    times slower than the best of the first round is timed once.
     """
     begin, busy = time.monotonic(), 0
     running, failed = np.arange(count), np.zeros(count, bool)
@@ -65,17 +76,17 @@ def compare(measure: Callable[[np.ndarray], Times], count: int, differs: bool) -
         rounds[at[ok], order[ok]] = np.log(times.latency_ms[ok])
         logs = np.vstack([logs, rounds])
         if not differs:
-            return Comparison(np.exp(logs[0]), _noise_within(times), 1)
+            return Comparison(np.exp(logs[0]), logs, _noise_within(times))
         running = running[~failed[running]]
         if len(logs) == 1 and len(running):
-            running = running[logs[0, running] <= logs[0, running].min() + math.log(FAR)]
-        is_late = len(logs) >= MOST or time.monotonic() - begin > LONGEST_COMPARISON_SECONDS
+            running = running[logs[0, running] <= logs[0, running].min() + math.log(far)]
+        is_late = len(logs) >= MOST or time.monotonic() - begin > seconds
         if len(running) < 2 or (len(logs) > 1 and (is_late or _noise(logs[:, running]) < NOISE)):
             break
     mean = np.full(count, np.nan)
     ran = np.isfinite(logs).any(axis=0) & ~failed
     mean[ran] = np.nanmean(logs[:, ran], axis=0)
-    return Comparison(np.exp(mean), _noise(logs[:, running]), len(logs))
+    return Comparison(np.exp(mean), logs, _noise(logs[:, running]))
 
 
 def _noise(logs: np.ndarray) -> float:

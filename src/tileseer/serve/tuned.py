@@ -2,9 +2,10 @@
 
 ``MODELS.tuned/OPERATION.tsv`` is a table with tabs between its fields, and one header line: the 19 dimensions (the
 order of ``problem.DIMS``), ``candidate``, ``time_ms`` (of one launch), ``timed`` (how many candidates were timed),
-``device`` (the product, as its driver reports it) and ``device_kind``. The first row counts that has the problem, the
-device, and a candidate that the model has: who times a problem again removes the file. Lines end with a line feed,
-numbers have the form in which they are written, texts are of printable ASCII; another line is damaged and skipped.
+``device`` (the product, as its driver reports it) and ``device_kind``. Time and number are 0 where PyTorch's switch
+remembers what it did not time. The first row counts that has the problem, the device, and a candidate that the model
+has: who times a problem again removes the file. Lines end with a line feed, numbers have the form in which they are
+written, texts are of printable ASCII; another line is damaged and skipped.
 
 Several processes may remember at once, in Python and in C++ (``workflow/templates/serving/tuned.hpp``): each one locks
 the folder (``flock``), reads the file, and puts a whole new one in its place.
@@ -52,10 +53,13 @@ class Choice(NamedTuple):
     device_kind: str
 
 
-def tuned_path(models: Path, operation: str, layout: str = "") -> Path:
-    """Return the file of a model directory's operation; a layout that is not the model's first has one of its own."""
+def tuned_path(models: Path, operation: str, kind: str = "") -> Path:
+    """Return the file of a model directory's operation.
+
+    ``kind``: what has a file of its own, such as a layout that is not the model's first.
+    """
     folder = Path(os.path.abspath(models))
-    return folder.with_name(f"{folder.name}.tuned") / f"{operation}{layout and '_'}{layout}.tsv"
+    return folder.with_name(f"{folder.name}.tuned") / f"{operation}{kind and '_'}{kind}.tsv"
 
 
 def is_device(device: str, product: str) -> bool:
@@ -120,6 +124,6 @@ def _choice(line: str) -> Choice | None:
     fields = line.split("\t")
     candidate, time_ms, timed, device, kind = fields[len(DIMS) :]
     numbers, time = [int(field) for field in (*fields[: len(DIMS)], timed)], float(time_ms)
-    if max(numbers) > INT32_MAX or not (0 < time < math.inf and numbers[-1]):
+    if max(numbers) > INT32_MAX or not time < math.inf or (time > 0) != (numbers[-1] > 0):
         return None
     return Choice(tuple(numbers[:-1]), candidate, time, numbers[-1], device, kind)

@@ -1,23 +1,26 @@
-"""The file of choices: which plan each shape runs, for the next process."""
+"""The plans of a program by shape: those of the store of tuned choices, and those that were chosen since."""
 
 from __future__ import annotations
 
 import re
 import threading
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tileseer.core import atomic, locks
+from tileseer.core import cache
 from tileseer.core.errors import UserError
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.core.reading import LARGEST_TABLE, read_utf8
+from tileseer.problems.problem import DIMS
+from tileseer.serve.tuned import Choice, remember, tuned_path, usable_choices
 
 PYTORCH = ""
 """In the place of a plan: PyTorch's own choice."""
-PLAN = re.compile(r"(eng\d+(_k\d+=-?\d+)*)?", re.ASCII)
-"""An engine and its knobs by cuDNN's numbers, or ``PYTORCH``."""
-BENCHMARK = {"default": False, "benchmark": True}
-"""What PyTorch's own choice is: a word of the file to ``torch.backends.cudnn.benchmark``."""
-HEADER = ("operation", "device", "pytorch", *DIMS, "plan")
+OWN = "pytorch"
+"""The same in the store."""
+PLAN = re.compile(rf"eng\d+(_k\d+=-?\d+)*|{OWN}", re.ASCII)
+"""An engine and its knobs by cuDNN's numbers, or ``OWN``."""
 
 
 class Key(NamedTuple):
@@ -27,72 +30,69 @@ class Key(NamedTuple):
     device: str
     """As PyTorch calls it."""
     benchmark: bool
+    """Whether PyTorch's own choice is that of its benchmark mode."""
     dims: tuple[int, ...]
 
 
 class Choices:
-    """The plans of a file and of this process; a plan is cuDNN's name of it, or ``PYTORCH``.
+    """The plans of a store and of this process; a plan is cuDNN's name of it, or ``PYTORCH``.
 
-    ``identity`` is the first line of the file: what the choices depend on beside their keys.
+    ``PATH.tuned`` (None: in the user's cache) has files for each ``identity``: what the choices depend on beside their
+    keys. ``damage`` says why a file ``PATH`` of an earlier release, which had all choices, cannot be read.
     """
 
-    def __init__(self, path: Path, identity: str) -> None:
-        """Read the file; where it is damaged or of another identity, ``damage`` says so, and it counts as empty."""
-        self.path, self.identity, self.damage = path, identity, ""
+    def __init__(self, path: Path | None, identity: str, operations: Iterable[str]) -> None:
+        """Read the store, after an earlier file has become part of it."""
+        own = cache.default_folder() / "torch"
+        self.identity, self._digest = identity, cache.key(identity)[:16]
+        self.path, self.damage = path or own / "choices", ""
         self._lock = threading.Lock()
-        self._changed = False
-        self.plans = self._read()
+        self._new: list[tuple[Key, Choice]] = []
+        self.plans: dict[Key, str] = {}
+        earlier = path or own / f"{self._digest}.tsv"
+        if earlier.is_file():
+            try:
+                self._take_over(earlier)
+            except (OSError, UserError, ValueError) as error:
+                self.damage = f"{earlier}: its choices cannot be taken over ({error}); move it away"
+        for operation in operations:
+            for benchmark in (False, True):
+                for choice in usable_choices(self.file(operation, benchmark)):
+                    if PLAN.fullmatch(choice.candidate):
+                        key = Key(operation, choice.device, benchmark, choice.dims)
+                        self.plans.setdefault(key, PYTORCH if choice.candidate == OWN else choice.candidate)
 
-    def add(self, key: Key, plan: str) -> None:
-        """Remember a choice until it is saved."""
+    def file(self, operation: str, benchmark: bool = False) -> Path:
+        """Return the file of an operation."""
+        return tuned_path(self.path, operation, self._digest + ("_benchmark" if benchmark else ""))
+
+    def add(self, key: Key, plan: str, time_ms: float, timed: int) -> None:
+        """Remember a choice until it is saved; 0 and 0 where nothing was timed."""
         with self._lock:
             self.plans[key] = plan
-            self._changed = True
+            self._new.append((key, Choice(key.dims, plan or OWN, time_ms, timed, key.device, "measured")))
 
     def save(self) -> None:
-        """Write the choices, with those that other processes saved since; nothing where there is none to add."""
+        """Write the choices behind those that other processes saved since; nothing where there is none to add."""
         with self._lock:
-            if not self._changed:
-                return
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with locks.hold_folder(self.path.parent):
-                self.plans = self._read() | self.plans
-                words = {benchmark: word for word, benchmark in BENCHMARK.items()}
-                rows = [
-                    (key.operation, key.device, words[key.benchmark], *map(str, key.dims), plan)
-                    for key, plan in sorted(self.plans.items())
-                ]
-                lines = [f"# {self.identity}", *("\t".join(row) for row in (HEADER, *rows))]
-                atomic.write_text(self.path, "".join(f"{line}\n" for line in lines))
-            self._changed = False
+            files = defaultdict[Path, list[Choice]](list)
+            for key, choice in self._new:
+                files[self.file(key.operation, key.benchmark)].append(choice)
+            for path, choices in files.items():
+                remember(path, choices)
+            self._new = []
 
-    def _read(self) -> dict[Key, str]:
-        try:
-            return self._parsed()
-        except UserError as error:
-            self.damage = str(error)
-            return {}
-
-    def _parsed(self) -> dict[Key, str]:
-        try:
-            first, header, *lines = self.path.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.path}: {error}") from error
+    def _take_over(self, earlier: Path) -> None:
+        """Add the choices of an earlier file, which has no times, and remove it."""
+        first, _, *lines = read_utf8(earlier, LARGEST_TABLE).splitlines()
         if first != f"# {self.identity}":
-            raise UserError(f"{self.path}: it has the choices of {first.removeprefix('# ')}, not of {self.identity}")
-        if tuple(header.split("\t")) != HEADER:
-            raise UserError(f"{self.path}, line 2: the columns are not {', '.join(HEADER)}")
-        plans = {}
-        for number, line in enumerate(lines, 3):
-            try:
-                operation, device, word, *dims, plan = line.split("\t")
-                variant, _, dtype = operation.rpartition("_")
-                problem = Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, dims), strict=True)))
-                if not PLAN.fullmatch(plan):
-                    raise ValueError(f"{plan!r} is no plan")
-                plans[Key(operation, device, BENCHMARK[word], problem.dims)] = plan
-            except (KeyError, ValueError, UserError) as error:
-                raise UserError(f"{self.path}, line {number}: {error}") from error
-        return plans
+            raise UserError(f"they are of {first.removeprefix('# ')}, not of {self.identity}")
+        plans = []
+        for line in lines:
+            operation, device, mode, *dims, plan = line.split("\t")
+            sizes = tuple(int(size) for _, size in zip(DIMS, dims, strict=True))
+            plans.append((Key(operation, device, mode == "benchmark", sizes), plan))
+        for key, plan in plans:
+            self.add(key, plan, 0.0, 0)
+        self.save()
+        earlier.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.torch.choices import PYTORCH, Choices, Key
-from tileseer.torch.timing import fastest_in_turns
+from tileseer.torch.timing import Clock, clock_of_gpu, fastest_in_turns
 
 FALLBACKS = 4
 """So many of cuDNN's first plans are tried where the pick cannot be built and nothing is timed."""
@@ -38,10 +38,8 @@ class Chooser:
     stays; 0: the model alone decides. ``extension`` is what ``extension.load`` returns.
     """
 
-    device_type = "cuda"
-
     def __init__(self, model: Path, verify: int, path: Path | None, extension: Any) -> None:
-        """Read the choices of ``path`` (None: a file of the user's cache) and the model's index."""
+        """Read the choices of ``path`` (None: in the user's cache) and the model's index."""
         self.model, self.verify, self.extension = model, verify, extension
         self._warned: set[str] = set()
         self._compared = False
@@ -52,8 +50,7 @@ class Chooser:
         self.version = f"cudnn {extension.version()}"
         digest = cache.key((model / model_files.INDEX).read_bytes())[:16]
         identity = f"model {digest}, verify {verify}, {self.version}, torch {torch.__version__}"
-        default = cache.default_folder() / "torch" / f"{cache.key(identity)[:16]}.tsv"
-        self.choices = Choices(path or default, identity)
+        self.choices = Choices(path, identity, self.index.operations)
         self.identity = identity, self.choices.path
         if self.choices.damage:
             self._warn(f"{self.choices.damage}; plans are chosen anew")
@@ -92,11 +89,12 @@ class Chooser:
         key = Key(operation, self._devices()[call.device], call.benchmark, problem.dims)
         if (known := self.choices.plans.get(key)) is not None:  # forgotten since, or of another GPU of this name
             return known
-        plan = self._timed(call, problem) if self.verify else self._picked(call, problem)
-        self.choices.add(key, plan)
+        plan, time_ms, timed = self._timed(call, problem) if self.verify else (self._picked(call, problem), 0.0, 0)
+        self.choices.add(key, plan, time_ms, timed)
         return plan
 
-    def _timed(self, call: Any, problem: Problem) -> str:
+    def _timed(self, call: Any, problem: Problem) -> tuple[str, float, int]:
+        """Return the fastest of the plans and PyTorch's own choice, its milliseconds, and how many were timed."""
         selector, offered = self._selector(f"{problem.variant}_{problem.dtype}"), call.offered()
         known = [name for name in offered if name in self._known_names(selector, problem.ndim)]
         self._compare_versions(selector, offered, known)
@@ -106,8 +104,9 @@ class Chooser:
         # A first plan that the model does not know is none of its list.
         listed = [*dict.fromkeys([*offered[:1], *picks])][: 1 + self.verify]
         names = [name for name in listed if self._is_right(call, name)]
-        device = torch.device(self.device_type, max(0, call.device))
-        return fastest_in_turns(call, [PYTORCH, *names], device) if names else PYTORCH
+        if not names:
+            return PYTORCH, 0.0, 0
+        return *fastest_in_turns(self._clock(call), [PYTORCH, *names]), 1 + len(names)
 
     def _picked(self, call: Any, problem: Problem) -> str:
         selector, offered = self._selector(f"{problem.variant}_{problem.dtype}"), call.offered()
@@ -119,6 +118,9 @@ class Chooser:
         first = [] if row == NO_CANDIDATE else [selector.kernels[row].partition(f"_{problem.ndim}d_")[2]]
         names = [name for name in [*first, *offered[:FALLBACKS]] if name in known]
         return next((name for name in names if self._is_right(call, name)), PYTORCH)
+
+    def _clock(self, call: Any) -> Clock:
+        return clock_of_gpu(call, torch.device("cuda", call.device))
 
     def _is_right(self, call: Any, name: str) -> bool:
         """Return whether a plan can be built, needs no huge workspace, and gives PyTorch's result in its layout."""

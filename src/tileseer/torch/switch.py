@@ -25,7 +25,7 @@ def enable(model: Path | str | None = None, verify: int = 2, choices: Path | str
 
     ``model`` is the folder of published cuDNN models; None: those of the installed package for the GPU. At the third
     call of a shape, PyTorch's own choice, cuDNN's first plan and the model's ``verify`` best others are timed, and the
-    fastest stays; with 0 the model alone decides. ``choices`` is the file that remembers the choices; None: one in the
+    fastest stays; with 0 the model alone decides. The folder ``CHOICES.tuned`` remembers the choices; None: one in the
     user's cache folder. ``UserError`` for a model that cannot be read; a warning where there is no GPU or compiler.
     """
     if not isinstance(verify, int) or verify < 0:
@@ -44,7 +44,7 @@ def enable(model: Path | str | None = None, verify: int = 2, choices: Path | str
 
 
 def disable() -> None:
-    """Leave all convolutions to PyTorch again, and write the choices to their file."""
+    """Leave all convolutions to PyTorch again, and write the choices to their folder."""
     global _active
     if _active:
         _active.extension.turn(False)
@@ -66,11 +66,11 @@ def enabled(model: Path | str | None = None, verify: int = 2, choices: Path | st
 
 
 def save() -> Path:
-    """Write the choices to their file now, and return its path; ``UserError`` where nothing is enabled."""
+    """Write the choices to their folder now, and return it; ``UserError`` where nothing is enabled."""
     if not _active:
         raise UserError("nothing is enabled whose choices could be saved; call tileseer.torch.enable first")
     _active.choices.save()
-    return _active.choices.path
+    return _active.choices.file("").parent
 
 
 def _turn_on(chooser: Chooser) -> None:

@@ -1,58 +1,55 @@
-"""Times a few ways to compute one convolution in turns, with cold operands."""
+"""The fastest of a few ways to compute one convolution, timed in turns with cold operands."""
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+from tileseer.measure import turns
+from tileseer.measure.device import Times
+
 LIMIT_SECONDS = 8e-3
-"""For all turns but the least number of them."""
-LEAST_TURNS, MOST_TURNS = 5, 15
-HEAD_START_CYCLES = 1_000_000
-"""So long the GPU sleeps before a turn, half a millisecond: it lags behind the host, whose time must not count."""
+"""For all turns but the first ones."""
+HEAD_START_CYCLES = 250_000
+"""So long the GPU sleeps for each call that is queued: it lags behind the host, whose time must not count."""
 TIE = 0.01
 """A way that is not faster than the first by this share loses to it."""
+Clock = Callable[[Sequence[str]], list[float]]
+"""The milliseconds of ways, called one after the other by their names."""
 
 
-def fastest_in_turns(call: Any, names: Sequence[str], device: torch.device) -> str:
-    """Return the name of the fastest way, the first on a tie; ``call.run(name)`` queues one on the current stream.
+def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, float]:
+    """Return the name of the fastest way, the first on a tie, and its milliseconds.
 
     Compared are the times within a turn, so that a clock that rises or falls does not count.
     """
-    clock = _Clock(device)
-    begin = time.perf_counter()
-    turns: list[list[float]] = []
-    while len(turns) < LEAST_TURNS or (len(turns) < MOST_TURNS and time.perf_counter() - begin < LIMIT_SECONDS):
-        first = len(turns) % len(names)  # each goes first in its turn, so that no place counts
-        times = clock.turn(call, [*names[first:], *names[:first]])
-        turns.append([*times[len(names) - first :], *times[: len(names) - first]])
-    ratios = [statistics.median(turn[at] / turn[0] for turn in turns) for at in range(len(names))]
-    best = min(range(len(names)), key=ratios.__getitem__)
-    return names[best] if ratios[best] < 1 - TIE else names[0]
+
+    def measure(order: np.ndarray) -> Times:
+        latency, unknown = np.array(clock([names[at] for at in order])), np.full(len(order), np.nan)
+        return Times(np.full(len(order), turns.OK, np.uint8), latency, unknown, np.ones(len(order), np.int32), unknown)
+
+    compared = turns.compare(measure, len(names), differs=True, seconds=LIMIT_SECONDS, far=math.inf)
+    ratios = np.median(compared.logs - compared.logs[:, :1], axis=0)
+    best = int(ratios.argmin()) if ratios.min() < math.log1p(-TIE) else 0
+    return names[best], float(compared.time_ms[best])
 
 
-class _Clock:
-    def __init__(self, device: torch.device) -> None:
-        """Take a buffer of the size of the GPU's cache, which is overwritten before each call."""
-        self.device, self.cold = device, None
-        if device.type == "cuda":
-            size = torch.cuda.get_device_properties(device).L2_cache_size
-            self.cold = torch.empty(size, dtype=torch.uint8, device=device)
+def clock_of_gpu(call: Any, device: torch.device) -> Clock:
+    """Return the clock of a call's ways; ``call.run(name)`` queues one on the current stream."""
+    # Overwriting as much as the GPU's cache holds leaves nothing of the operands in it, and time to queue what follows.
+    size = torch.cuda.get_device_properties(device).L2_cache_size
+    cold = torch.empty(size, dtype=torch.uint8, device=device)
 
-    def turn(self, call: Any, names: Sequence[str]) -> list[float]:
-        """Return the milliseconds of each way, one after the other."""
-        if self.cold is None:
-            return [self._host_milliseconds(call, name) for name in names]
-        torch.cuda._sleep(HEAD_START_CYCLES)
+    def clock(names: Sequence[str]) -> list[float]:
+        torch.cuda._sleep(HEAD_START_CYCLES * len(names))
         events = []
         for name in names:
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            # Writing the buffer leaves nothing of the operands in the cache, and time to queue what follows.
-            self.cold.zero_()
+            cold.zero_()
             start.record()
             call.run(name)
             end.record()
@@ -60,8 +57,4 @@ class _Clock:
         events[-1][1].synchronize()
         return [start.elapsed_time(end) for start, end in events]
 
-    @staticmethod
-    def _host_milliseconds(call: Any, name: str) -> float:
-        begin = time.perf_counter()
-        call.run(name)
-        return 1e3 * (time.perf_counter() - begin)
+    return clock

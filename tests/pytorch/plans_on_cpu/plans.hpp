@@ -7,12 +7,10 @@
 #include <ATen/ops/convolution_backward_native.h>
 #include <ATen/ops/convolution_native.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <string>
-#include <thread>
 
 namespace tileseer::plans {
 
@@ -47,29 +45,21 @@ class Plan
             TORCH_CHECK_WITH(OutOfMemoryError, false, "engine 31 finds no memory");
         if(engine_ == 33 && !environment("TILESEER_TEST_FAILING").empty())
             throw std::runtime_error("engine 33 fails");
-        if(engine_ == 2)
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
         const bool forward = convolution_.direction == kForward, data = convolution_.direction == kData;
-        const at::Tensor& result = forward ? y : data ? x : w;
-        // Engine 1 computes its first operands alone, and is fast.
-        if(engine_ != 1 || !kept_.defined())
+        const auto stride = convolution_.of_axes(kStride), pad = convolution_.of_axes(kPad),
+                   dilation = convolution_.of_axes(kDilation);
+        const std::vector<int64_t> none(stride.size(), 0);
+        const int64_t groups = convolution_.dims[kG];
+        at::Tensor result;
+        if(forward)
+            result = at::native::convolution(x, w, std::nullopt, stride, pad, dilation, false, none, groups);
+        else
         {
-            const auto stride = convolution_.of_axes(kStride), pad = convolution_.of_axes(kPad),
-                       dilation = convolution_.of_axes(kDilation);
-            const std::vector<int64_t> none(stride.size(), 0);
-            const int64_t groups = convolution_.dims[kG];
-            if(forward)
-                kept_ = at::native::convolution(x, w, std::nullopt, stride, pad, dilation, false, none, groups);
-            else
-            {
-                const auto both = at::native::convolution_backward(
-                    y, x, w, std::nullopt, stride, pad, dilation, false, none, groups, {data, !data, false});
-                kept_ = data ? std::get<0>(both) : std::get<1>(both);
-            }
-            if(engine_ == 20)
-                kept_ = kept_.mul(2);
+            const auto both = at::native::convolution_backward(
+                y, x, w, std::nullopt, stride, pad, dilation, false, none, groups, {data, !data, false});
+            result = data ? std::get<0>(both) : std::get<1>(both);
         }
-        result.copy_(kept_);
+        (forward ? y : data ? x : w).copy_(engine_ == 20 ? result.mul(2) : result);
     }
 
     int64_t workspace_bytes = 0;
@@ -77,7 +67,6 @@ class Plan
     private:
     int64_t engine_;
     Convolution convolution_;
-    at::Tensor kept_;
 };
 
 class Graph

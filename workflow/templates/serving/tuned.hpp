@@ -36,7 +36,7 @@ struct TunedChoice
     TunedDims dims{};
     std::string candidate;
     double time_ms = 0;
-    int timed      = 0;                   ///< how many candidates were timed, this one included
+    int timed      = 0;                   ///< how many candidates were timed, this one included; 0 without a time
     std::string device;                   ///< the product, as its driver reports it
     std::string device_kind = "measured"; ///< or simulated, or recorded
 };
@@ -141,13 +141,13 @@ private:
                 return std::nullopt;
         std::istringstream time(fields[first + 1]);
         time.imbue(std::locale::classic());
-        if(!is_time(fields[first + 1]) || !(time >> choice.time_ms) || !(choice.time_ms > 0) || !std::isfinite(choice.time_ms))
+        if(!is_time(fields[first + 1]) || !(time >> choice.time_ms) || !std::isfinite(choice.time_ms))
             return std::nullopt;
         choice.candidate   = fields[first];
         choice.device      = fields[first + 3];
         choice.device_kind = fields[first + 4];
         const std::string& kind = choice.device_kind;
-        if(!number(fields[first + 2], choice.timed) || choice.timed < 1 || !is_text(choice.candidate) || !is_text(choice.device) ||
+        if(!number(fields[first + 2], choice.timed) || (choice.timed > 0) != (choice.time_ms > 0) || !is_text(choice.candidate) || !is_text(choice.device) ||
            (kind != "measured" && kind != "simulated" && kind != "recorded"))
             return std::nullopt;
         return choice;
