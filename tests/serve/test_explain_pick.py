@@ -2,18 +2,14 @@
 
 import json
 
-import numpy as np
 import pytest
-from dataset_files import dataset
-from learning_samples import measured
 from published_models import LAYER, WORD
 
 from tileseer.cli import main
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.data.dataset import Dataset
 from tileseer.learn import model_files
-from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_frame
+from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve import explain_pick
 
 WANTED = Problem.from_dims("forward", "bf16", **LAYER)
@@ -50,17 +46,6 @@ def test_a_training_problem_is_nearest_to_itself(models, selector):
     assert found["fastest_measured"]
 
 
-def test_a_dataset_adds_the_measured_times(models, tmp_path):
-    data = Dataset.read(dataset(tmp_path / "d"))
-    row = int(np.flatnonzero(np.bincount(data.problem[data.status == 0]) > 5)[0])
-    (measured,) = problems_of_frame(data.problems.iloc[[row]])
-    found = explain_pick.explain_pick(models, measured, top=50, dataset=tmp_path / "d").model_dump()
-    ok = [entry for entry in found["ranking"] if entry["measured_status"] == "ok"]
-    assert ok and max(entry["measured_efficiency"] for entry in ok) == 100
-    assert min(ok, key=lambda entry: entry["measured_ms"])["measured_efficiency"] == 100
-    assert problem_frame([measured])["problem_key"].iloc[0] == data.problems["problem_key"].iloc[row]
-
-
 def test_the_command_says_it_to_people_and_programs(models, capsys):
     call = ["explain", str(models), "--problem", WORD]
     assert main.main(call) == 0
@@ -82,9 +67,3 @@ def test_why_a_candidate_cannot_run_the_problem_is_told(models, selector):
     refused = next(name for name in selector.candidates if "_3d_" in name)
     with pytest.raises(UserError, match=rf"--against {refused} cannot run the problem: .* dimensionality$"):
         explain_pick.explain_pick(models, WANTED, against=refused)
-
-
-def test_a_dataset_of_another_operation_is_named(models, tmp_path):
-    dataset(tmp_path / "d", world=measured("bwd_data"))
-    with pytest.raises(UserError, match="operation is 'bwd_data_bf16'"):
-        explain_pick.explain_pick(models, WANTED, dataset=tmp_path / "d").model_dump()

@@ -62,8 +62,7 @@ def test_the_problem_is_repeated_and_a_size_that_is_missing_is_named(models, wor
 
 
 def test_the_command_prints_the_label_and_the_ranking(models, selector, capsys):
-    options = [text for name, value in LAYER.items() for text in (f"--{name}", str(value))]
-    assert main.main(["select", str(models), *options, "--json", "--top", "2"]) == 0
+    assert main.main(["select", str(models), "--problem", WORD, "--json", "--top", "2"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["device_kind"] == "simulated" and printed["problem"]["Hi"] == 56
     assert main.main(["select", str(models), "--problem", WORD, "--top", "2"]) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.problems.problem import EXAMPLE, Problem
@@ -13,17 +12,13 @@ from tileseer.serve.explain_pick import Explanation, explain_pick
 
 EXAMPLES = (
     f"tileseer explain results/models/gfx950 --problem {EXAMPLE}",
-    f"tileseer explain results/models/gfx950 --problem {EXAMPLE} \\\n"
-    "      --against NAME --dataset results/datasets/gfx950/forward_bf16",
+    f"tileseer explain results/models/gfx950 --problem {EXAMPLE} --against NAME --json",
 )
 _USUAL_FIELDS = asdict(Problem.from_dims("forward", "bf16", N=1))
 _HEADS = {
     "predicted_time_over_that_of_the_pick": "time/pick",
     "predicted_efficiency": "efficiency, %",
     "predicted_ms": "predicted, ms",
-    "measured_status": "measured",
-    "measured_ms": "ms",
-    "measured_efficiency": "of the best, %",
 }
 """What the columns of the ranking are called on a terminal."""
 
@@ -35,15 +30,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_layout(parser)
     parser.add_argument("--top", type=options.positive, default=5, help="ranked candidates to show (default: 5)")
     parser.add_argument("--against", metavar="CANDIDATE", help="explain the pick against this one (default: rank 2)")
-    meaning = "measured times beside the ranking, if the problem is among them"
-    parser.add_argument("--dataset", type=Path, metavar="PARQUET", help=meaning)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show the ranking of a problem's candidates, which features speak for the first against the second, and the
     measured problems that are most like this one.
     """
-    explained = explain_pick(args.models, options.problem(args), args.top, args.against, args.dataset)
+    explained = explain_pick(args.models, options.problem(args), args.top, args.against)
     return options.answer(args, explained.model_dump(), _lines(explained))
 
 

@@ -57,18 +57,15 @@ def add_models(parser: argparse.ArgumentParser) -> None:
 
 
 def add_problem(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--variant``, ``--dtype`` and ``--problem``, with an option of its own for every dimension."""
+    """Declare ``--variant``, ``--dtype`` and ``--problem``."""
     parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")
     data_types = ("--dtype", "--datatype")
     parser.add_argument(*data_types, dest="dtype", choices=DTYPES, help="data type (default: of the line, or bf16)")
-    words = "dimensions in one word, or a line of MIOpenDriver or ckProfiler; options beside it win"
+    words = "dimensions, or a line of MIOpenDriver or ckProfiler, whose direction and data type other options override"
     parser.add_argument("--problem", metavar="N=8,C=64,...", help=words)
     parser.add_argument("--replay", action="store_true", help="also print the problem as a line of each, on stderr")
-    for name in DIMS:
-        parser.add_argument(f"--{name}", type=int, metavar="INT", help=argparse.SUPPRESS)
     parser.epilog = (
-        f"Dimensions, each also an option (--N 8): {', '.join(DIMS)}. C and K are totals over the groups; the rest "
-        "default to a 1x1 convolution."
+        f"Dimensions: {', '.join(DIMS)}. C and K are totals over the groups; the rest default to a 1x1 convolution."
     )
 
 
@@ -100,9 +97,8 @@ def problem(args: argparse.Namespace) -> Problem:
             print(f"assumed, as --problem does not say it: {'; '.join(assumed)}", file=sys.stderr)
     elif args.problem:
         dims = _parse_dims(args.problem)
-    dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}
-    if not dims:
-        raise UserError(f"no problem given: use --problem {EXAMPLE} or --N 8 --C 64 ...")
+    else:
+        raise UserError(f"no problem given: use --problem {EXAMPLE}")
     needed = SIZES if {"Y", "X"}.isdisjoint(dims) else (*SIZES, "Y", "X")
     args.left_out = [name for name in needed if name not in dims]
     args.variant, args.dtype = args.variant or variant or "forward", args.dtype or dtype or "bf16"

@@ -15,7 +15,7 @@ from tileseer.serve.selector import Selector
 
 EXAMPLES = (
     f"tileseer select results/models/gfx950 --problem {EXAMPLE} --top 3",
-    "tileseer select results/models/gfx950 --variant forward --dtype bf16 --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
+    "tileseer select results/models/gfx950 --variant forward --dtype bf16 --problem N=8,C=64,K=64,Hi=56,Wi=56 --json",
     f"tileseer select results/models/sm_90 --problem {EXAMPLE} --device 'NVIDIA H100 80GB HBM3'",
 )
 FORMS = {"rank": "{}", "predicted_time": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"}

@@ -66,14 +66,6 @@ def hold_folder(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def holder_of(path: Path) -> str:
-    """Return who holds the lock of a file: "process 12 of user 1000 on nodeA since ...", or "" if nobody does."""
-    if handle := try_lock(path):
-        os.close(handle)
-        return ""
-    return _note(path) or "a process that left no note"
-
-
 def try_lock(path: Path) -> int | None:
     """Lock a file and return the open file, which is locked until it is closed; None if another process has it."""
     handle = _open(path)

@@ -9,13 +9,11 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.data.dataset import Dataset
 from tileseer.learn import explain, model_files
 from tileseer.learn.evidence import NOWHERE, STEPS_OF_AN_OCTAVE, Evidence, EvidenceClass
 from tileseer.learn.model import Model, read_out_of_fold, read_table
-from tileseer.learn.model_schema import Origin, same_origin
+from tileseer.learn.model_schema import Origin
 from tileseer.libraries.registry import check_support, library_of_arch
-from tileseer.measure.device import STATUSES
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem, columns_of_frame, problem_frame, problems_of_rows
 from tileseer.serve import serving_files
 from tileseer.serve.selector import Ranked, Selector
@@ -31,7 +29,7 @@ class Explanation(Origin):
     supported_candidates: int
     fastest_measured: str | None
     ranking: list[dict[str, Any]]
-    """Rank, candidate, score and what the model predicts of it; from a dataset its status, time and efficiency too."""
+    """Rank, candidate, score and what the model predicts of it."""
     against: str | None
     """The candidate that the lead of the pick is over; None where there is no other."""
     score_ahead: float | None = None
@@ -47,19 +45,16 @@ class Explanation(Origin):
     a model that has not seen it."""
 
 
-def explain_pick(
-    models: Path, problem: Problem, top: int = 5, against: str | None = None, dataset: Path | None = None
-) -> Explanation:
+def explain_pick(models: Path, problem: Problem, top: int = 5, against: str | None = None) -> Explanation:
     """Return the reasons of the models' pick for ``problem``.
 
-    The pick is explained against the candidate ``against``, by default the second of the ranking. With a dataset, the
-    ranking has the times that it holds of this problem. ``UserError`` where nothing supports the problem, or
-    ``against`` is not among what does.
+    The pick is explained against the candidate ``against``, by default the second of the ranking. ``UserError`` where
+    nothing supports the problem, or ``against`` is not among what does.
     """
-    return model_files.of_one_version(models, lambda: _explain_pick(models, problem, top, against, dataset))
+    return model_files.of_one_version(models, lambda: _explain_pick(models, problem, top, against))
 
 
-def _explain_pick(models: Path, problem: Problem, top: int, against: str | None, dataset: Path | None) -> Explanation:
+def _explain_pick(models: Path, problem: Problem, top: int, against: str | None) -> Explanation:
     selector = Selector.read(models, f"{problem.variant}_{problem.dtype}")
     ranked, model = selector.rank(problem), selector.model
     if not ranked:
@@ -73,7 +68,7 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None,
         problem={name: getattr(problem, name) for name in (*DIMS, *(["layout"] if problem.layout else []))},
         supported_candidates=len(ranked),
         fastest_measured=selector.fastest_measured(problem),
-        ranking=ranking if dataset is None else _with_times(ranking, problem, dataset, model),
+        ranking=ranking,
         **_reasons(model, problem, ranked, against),
         evidence=(evidence := selector.evidence_of([problem])[0]),
         evidence_efficiency=selector.evidence_efficiency(evidence),
@@ -95,27 +90,6 @@ def _shown(row: Ranked, best: float) -> dict[str, Any]:
         "predicted_time_over_that_of_the_pick": round(float(np.exp(best - row["score"])), 4),
         "predicted_efficiency": round(row["predicted_efficiency"], 4),
     }
-
-
-def _with_times(ranking: list[dict[str, Any]], problem: Problem, dataset: Path, model: Model) -> list[dict[str, Any]]:
-    """Return the ranking with the measurement of each candidate; None where the dataset has none."""
-    data = Dataset.read(dataset)
-    same_origin(dataset, data, model.spec, "the model", "give a dataset of the model's", ("operation", "arch"))
-    here = np.flatnonzero((data.problems["problem_key"] == problem.key).to_numpy()[data.problem])
-    times = pd.DataFrame(
-        {
-            "measured_status": np.array(STATUSES, object)[data.status[here]],
-            "measured_ms": data.latency_ms[here],
-            "measured_efficiency": np.round(100 * data.efficiency[here], 4),
-        },
-        index=data.candidates["candidate"].to_numpy()[data.candidate[here]],
-    )
-    measured = times.reindex([row["candidate"] for row in ranking]).astype(object)
-    records: list[Any] = measured.where(measured.notna(), None).to_dict("records")
-    return [
-        {**row, **{str(name): value for name, value in record.items()}}
-        for row, record in zip(ranking, records, strict=True)
-    ]
 
 
 def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str | None) -> dict[str, Any]:
