@@ -18,31 +18,17 @@ from pathlib import Path
 import pandas as pd
 
 from tileseer.core.documents import read_document
-from tileseer.data.dataset import Dataset
 from tileseer.facts.operations import VARIANTS
-from tileseer.problems.problem_table import read_uses
-from tileseer.serve.evaluation import Evaluation, best_us
+from tileseer.judge.evaluation import Evaluation
 
 Run = tuple[str, str]
-RECORDINGS = Path(__file__).parents[1] / "config/recorded"
 
 
 def times_of(results: Path, arch: str, operation: str) -> dict[Run, tuple[float, float]]:
     """Microseconds of the fastest candidates and of the picks of each training run, in one direction."""
-    measured = results / "datasets" / arch / operation
-    # A recorded arch is trained on its recording.
-    dataset = Dataset.read(measured if measured.exists() else RECORDINGS / arch / operation)
-    fastest = pd.Series(best_us(dataset), dataset.problems["problem_key"])
-    uses = read_uses(results / "problems" / f"{operation}.uses.parquet")
-    uses["us"] = uses["problem_key"].map(fastest) * uses["occurrences"]
-    of_run = uses.groupby(["network", "run"])["us"].sum()
     evaluation = read_document(results / "evaluation" / arch / f"{operation}.json", Evaluation)
-    times = {}
-    for each in evaluation.networks:
-        if each.run.startswith("train") and not each.failed:
-            best = of_run[each.network, each.run]
-            times[each.network, each.run] = best, 100 * best / each.efficiency
-    return times
+    runs = (one for one in evaluation.networks if one.run.startswith("train") and not one.failed)
+    return {(one.network, one.run): (one.time_us, 100 * one.time_us / one.by_time) for one in runs}
 
 
 def main() -> None:

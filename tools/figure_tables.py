@@ -10,9 +10,9 @@ from typing import Any
 from tileseer.core import documents
 from tileseer.core.documents import Document
 from tileseer.facts.operations import VARIANTS
-from tileseer.serve.evaluation import Evaluation
+from tileseer.judge.evaluation import Evaluation
+from tileseer.judge.verdict import verdict_of
 from tileseer.serve.model_page import figures_of
-from tileseer.serve.verdict import verdict_of
 
 ROOT = Path(__file__).parents[1]
 EVALUATIONS = ROOT / "docs/generated/evaluations.json"
@@ -92,16 +92,8 @@ def committed() -> Published:
 
 def without_parts(evaluation: Evaluation) -> Evaluation:
     """Return an evaluation without its parts by layer, network and kind, except for the worst and for all together."""
-    worst = [one.model_copy(update={"reasons": []}) for one in evaluation.worst[:1]]
     harm = {name: one for name, one in evaluation.harm.items() if name == "all"}
-    less = {
-        "picks": {},
-        "by_kind": {},
-        "by_evidence": {},
-        "worst": worst,
-        "networks": evaluation.networks[:1],
-        "harm": harm,
-    }
+    less = {"by_kind": {}, "by_evidence": {}, "networks": evaluation.networks[:1], "harm": harm}
     return evaluation.model_copy(update=less)
 
 
@@ -176,9 +168,9 @@ def picks(found: Published) -> str:
     def cells(arch: str, words: str) -> list[str]:
         own = [one for one in found.values() if one.arch == arch]
         columns: list[list[float]] = [
-            [one.first.mean for one in own],
+            [one.efficiency.mean for one in own],
             [one.by_time for one in own],
-            [one.first.p10 for one in own],
+            [one.efficiency.p10 for one in own],
             [one.best_of_2.mean for one in own],
         ]
         verdicts = Counter(verdict_of(one).word for one in own)
@@ -274,39 +266,10 @@ def training_gains(found: Published) -> str:
     return table(("beside", "geometric mean", "lowest", "highest"), lines)
 
 
-def drift(found: Published) -> str:
-    """Return what models of AMD's earlier times of the MI300X are worth on the later ones."""
-    header = (
-        "operation",
-        "layers",
-        "pick, earlier times",
-        "new times: mean",
-        "P10",
-        "best of 2",
-        "best of 3",
-        "fastest before",
-        "still the fastest",
-        "earlier over new time",
-        "spread",
-    )
-    return table(
-        header,
-        (
-            (one.operation, f"{then.layers:,}", f"{then.before.mean:.1f}", f"{then.first.mean:.1f}",
-             f"{then.first.p10:.1f}", f"{then.best_of_2.mean:.1f}", f"{then.best_of_3.mean:.1f}",
-             f"{then.fastest_before.mean:.1f}", f"{then.same_fastest:.0f} %", f"{then.time_ratio:.2f}",
-             f"{then.spread:.2f}")
-            for one in found.values()
-            if (then := one.drift)
-        ),
-    )  # fmt: skip
-
-
 BLOCKS: dict[str, Callable[[Published], str]] = {
     "picks that ship": picks,
     "timed layers": timed_layers,
     "training steps": training_steps,
     "training gains": training_gains,
-    "drift": drift,
 }
 """The blocks by the names in their marks."""

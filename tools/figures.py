@@ -21,8 +21,8 @@ from figure_tables import EVALUATIONS, ROOT, Published, PublishedEvaluations
 from tileseer.cli.run_summary import lines_of
 from tileseer.core import documents
 from tileseer.core.tables import validate_table
-from tileseer.serve.evaluation import Evaluation
-from tileseer.serve.verdict import verdict_words
+from tileseer.judge.evaluation import Evaluation
+from tileseer.judge.verdict import verdict_words
 
 SHIPPED = ROOT / "docs/generated/shipped.md"
 TABLE = re.compile(r"(?<=<!-- figures: )(?P<name>[\w ]+) -->\n.*?(?=<!-- end of figures -->)", re.DOTALL)

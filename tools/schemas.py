@@ -11,11 +11,11 @@ from pydantic import BaseModel
 
 from tileseer.data.provenance import Recording
 from tileseer.facts.hardware import Hardware
+from tileseer.judge.evaluation import Evaluation
 from tileseer.learn.model_files import Index
 from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.measure.receipt import Receipt
-from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.provenance import Provenance
 from tileseer.serve.serving_files import Kernels, Serving
 

@@ -171,8 +171,8 @@ def trained():
     return train(measured(), product(), SMALL)
 
 
-def train(data, gpu, settings, threads=1, coefficients=None, other_dtype=None, recorded=()):
+def train(data, gpu, settings, threads=1, coefficients=None, other_dtype=None):
     """Train as the model stage does."""
     prior = prior_of(settings, data.operation, coefficients)
     used = Recipe(Features.of(settings.features, gpu), settings, prior, threads)
-    return training.train(data, used, other_dtype, recorded)
+    return training.train(data, used, other_dtype)

@@ -9,6 +9,8 @@ import pandas as pd
 from tileseer.core import documents
 from tileseer.data.dataset import Dataset
 from tileseer.facts import hardware
+from tileseer.judge.evaluation import Context, Evaluation, evaluate
+from tileseer.judge.layers import LAYERS, write_layers
 from tileseer.learn import model_files
 from tileseer.learn.evidence import NOWHERE
 from tileseer.learn.model import Model
@@ -16,7 +18,7 @@ from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.training import settings_for
 from tileseer.problems.problem_table import USES
 from tileseer.serve import publication, serving
-from tileseer.serve.evaluation import Context, Evaluation, evaluate
+from tileseer.serve.selector import Selector
 
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
 PAGE = samples.CONFIG.parent / "workflow/templates/models.md.j2"
@@ -38,7 +40,13 @@ def parts(folder, data, trained, threads=1):
     trained.save(training)
     model = Model.read(training)
     serving.serve_model(data, model, SMALL_SERVING, threads).save(serving_folder)
-    documents.write_document(file, evaluate(data, model, serving_folder, context(), threads))
+
+    def served(dims):
+        return Selector.of_serving(model, serving_folder).select(dims, use_known=False).candidate
+
+    found, layers = evaluate(data, model, served, context(), threads)
+    documents.write_document(file, found)
+    write_layers(file.with_suffix(".parquet"), layers)
     return training, file, serving_folder
 
 
@@ -48,29 +56,32 @@ def context(uses=(), libraries=None):
     return Context(table, pd.DataFrame() if libraries is None else libraries)
 
 
+GOOD = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
+FIGURES = {
+    "layers": 2, "without_candidate": 0, "failed": 0, "covered_time": 100.0, "time_us": 1.0, "efficiency": GOOD,
+    "best_of_2": GOOD, "best_of_3": GOOD, "possible": GOOD, "within_2_percent": 90.0, "by_time": 99.0,
+}  # fmt: skip
+"""The figures of good picks of two layers."""
+
+
 def evaluation(origin, **changed):
     """An evaluation of good picks of two layers, for what only shows or copies it."""
-    good = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
-    layer = {
-        "network": "net",
-        "layer": "conv",
-        "problem": "N=1",
-        "pick": "kernel",
-        "best": "kernel",
-        "efficiency": 90.0,
-        "reasons": [],
-    }
+    layer = {"network": "net", "layer": "conv", "problem": "N=1", "pick": "k", "best": "k", "efficiency": 90.0}
     alone = Summary(mean=80.0, median=80.0, p10=60.0, min=10.0)
     fields = {
-        "basis": "layers", "layers": 2, "without_candidate": 0, "covered_time": 100.0, "candidates": 3, "timed": 100.0,
-        "first": good, "interval": {name: [98.0, 99.5] for name in ("mean", "median", "p10")},
-        "best_of_2": good, "best_of_3": good, "within_2_percent": 90.0, "by_time": 99.0, "by_kind": {},
-        "by_evidence": {}, "evidence": NOWHERE.model_dump(),
-        "networks": [], "worst": [layer], "libraries": [], "harm": {}, "picks": {},
-        "baselines": {"best_single_kernel": {"meaning": "one", "efficiency": alone.model_dump(), "speed": 1.25}},
-        "noise_floor": {"basis": "spread", "perfect_selector": good.model_dump()},
+        **FIGURES, "basis": "layers", "candidates": 3, "timed": 100.0, "by_kind": {}, "by_evidence": {},
+        "interval": {name: [98.0, 99.5] for name in ("mean", "median", "p10")}, "evidence": NOWHERE.model_dump(),
+        "networks": [], "worst_layer": layer, "libraries": [], "harm": {}, "possible_basis": "spread",
+        "baselines": {"best_single_kernel": {"efficiency": alone.model_dump(), "speed": 1.25}},
+        "times": {"timed": 6, "failed": "none"}, "peak_tflops": 2500.0, "memory_tb_per_s": 8.0,
     }  # fmt: skip
     return Evaluation.model_validate(dict(Origin.of(origin)) | fields | changed)
+
+
+def write_evaluation(path, data):
+    """Write an evaluation of good picks, and its layers: none."""
+    documents.write_document(path, evaluation(data))
+    write_layers(path.with_suffix(".parquet"), LAYERS.empty_table().to_pandas())
 
 
 def publish(folder, variant="forward"):
@@ -89,7 +100,7 @@ def publish_results(results, worlds):
         trained = samples.train(data, samples.product(), samples.changed(min_child_samples=2))
         trained.save(own / "training")
         serving.serve_model(data, trained.model, SMALL_SERVING).save(own / "serving")
-        documents.write_document(own / "evaluation.json", evaluation(data))
+        write_evaluation(own / "evaluation.json", data)
         made.append((own / "training", own / "evaluation.json", own / "serving"))
     models = results / "models" / worlds[0].arch
     publication.publish_models(*map(list, zip(*made, strict=True)), models, page=PAGE)

@@ -136,23 +136,26 @@ STAGES = (
     Stage(
         "evaluation",
         "--dataset made/dataset --training made/training --serving made/serving "
-        "--coefficients config/simulated_device.yaml --uses made/uses.parquet --evaluation made/evaluation.json",
+        "--coefficients config/simulated_device.yaml --uses made/uses.parquet --evaluation made/evaluation.json "
+        "--layers made/evaluation.parquet",
         ("config/simulated_device.yaml",),
-        ("made/dataset", "made/training", "made/serving", "made/uses.parquet"), ("made/evaluation.json",),
+        ("made/dataset", "made/training", "made/serving", "made/uses.parquet"),
+        ("made/evaluation.json", "made/evaluation.parquet"),
     ),
     Stage(
         "publish",
         "--training made/training --evaluation made/evaluation.json --serving made/serving --arch gfx950 "
         "--operations forward_bf16 --made-from made/dataset/problems.parquet made/problems.parquet --workflow {root} "
         "--template {root}/workflow/templates/models.md.j2 --models made/models",
-        (), ("made/training", "made/evaluation.json", "made/serving", "made/dataset"), ("made/models",),
+        (), ("made/training", "made/evaluation.json", "made/evaluation.parquet", "made/serving", "made/dataset"),
+        ("made/models",),
     ),
     Stage(
         "report",
-        "--training made/training --dataset made/dataset --kernels made/serving/kernels.json "
-        "--evaluation made/evaluation.json --call tileseer "
-        "--template {root}/workflow/templates/report.html.j2 --page made/report.html",
-        (), ("made/evaluation.json", "made/dataset"), ("made/report.html",),
+        "--dataset made/dataset --kernels made/serving/kernels.json --evaluation made/evaluation.json --call tileseer "
+        "--template {root}/workflow/templates/report.html.j2 --page made/report.html --layers made/layers.csv",
+        (), ("made/evaluation.json", "made/evaluation.parquet", "made/dataset"),
+        ("made/report.html", "made/layers.csv"),
     ),
 )  # fmt: skip
 

@@ -70,7 +70,6 @@ def test_other_syntax_and_exchanged_modules_are_other_code(digest):
 @pytest.mark.parametrize(("package", "stages"), [
     ("numpy", {*SCRIPTS}),
     ("lightgbm", {"model", "serving", "evaluation", "publish", "report"}),
-    ("altair", {"report"}),
 ])  # fmt: skip
 def test_another_version_of_a_package_is_other_code_of_the_stages_that_use_it(package, stages, monkeypatch):
     def codes():

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.learn.baselines import score_baselines
+from tileseer.judge.baselines import score_baselines
+from tileseer.judge.ranking import rank_held_out
 from tileseer.learn.features import Features
 from tileseer.learn.learner import class_of
 from tileseer.learn.model import Model
-from tileseer.learn.ranking import rank_held_out
 from tileseer.libraries.cutlass.library import CUTLASS
 from tileseer.libraries.features.table import Feature
 

@@ -8,7 +8,8 @@ import pytest
 
 from tileseer.core.errors import UserError
 from tileseer.facts.model import ModelSettings, TrainingParameters
-from tileseer.learn import explain, ranking
+from tileseer.judge import ranking
+from tileseer.learn import explain
 from tileseer.learn import training as stage
 from tileseer.learn.formula import Formula, FormulaPrior
 from tileseer.learn.model import Model

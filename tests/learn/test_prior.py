@@ -9,7 +9,8 @@ import pytest
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.learn import model_files, ranking
+from tileseer.judge import ranking
+from tileseer.learn import model_files
 from tileseer.learn.prior import read_prior
 
 SETTINGS = samples.changed(n_estimators=60, min_child_samples=5)

@@ -18,7 +18,8 @@ from tileseer.data.dataset import Dataset
 from tileseer.data.tables import read_recording
 from tileseer.facts import hardware
 from tileseer.facts.operations import DTYPES, VARIANTS
-from tileseer.learn import cross_validation, model_files, own_choice, ranking
+from tileseer.judge import ranking
+from tileseer.learn import cross_validation, model_files, own_choice
 from tileseer.learn import training as model_stage
 from tileseer.libraries import registry
 from tileseer.libraries.cudnn.engines import ENGINES, tile_code

@@ -10,12 +10,12 @@ import pytest
 import generated
 from tileseer.core.errors import UserError
 from tileseer.data.tables import PAIRS
+from tileseer.judge.evaluation import Evaluation
 from tileseer.libraries.ck_tile import kernel
 from tileseer.libraries.ck_tile.rules import RULES
 from tileseer.measure import journal
 from tileseer.measure.device import STATUSES
 from tileseer.problems import problem_table
-from tileseer.serve.evaluation import Evaluation
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -77,7 +77,6 @@ IMPORT_NAMES = {
     "pyyaml": "yaml",
     "nvidia-ml-py": "pynvml",
     "pyelftools": "elftools",
-    "vl-convert-python": "vl_convert",
 }
 """Packages that are imported under another name; the others have - for _."""
 # What a subcommand needs beyond the core: the extra that brings it.

@@ -9,9 +9,9 @@ from published_models import publish_recording
 
 from tileseer.cli import main
 from tileseer.core import documents
+from tileseer.judge.evaluation import Evaluation
 from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS, Problem
-from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import Selector
 
 OPERATION = "forward_bf16"

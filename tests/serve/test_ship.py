@@ -13,7 +13,7 @@ import pytest
 from cpp_selectors import picks_of_cpp
 from hypothesis import given
 from hypothesis import strategies as st
-from published_models import PAGE, SMALL_SERVING, evaluation, publish_results, train_on_recording
+from published_models import PAGE, SMALL_SERVING, publish_results, train_on_recording, write_evaluation
 
 from tileseer.cli import main
 from tileseer.core import documents
@@ -107,7 +107,7 @@ def published(folder, operation, one_in, arch=ARCH, product=ARCH):
     trained.save(folder / "training")
     served = stage.serve_model(data, trained.model, SMALL_SERVING)
     served.save(folder / "serving")
-    documents.write_document(folder / "evaluation.json", evaluation(data))
+    write_evaluation(folder / "evaluation.json", data)
     # Publishing reads of a report whose it is; no test here reads more.
     parts = [folder / "training"], [folder / "evaluation.json"], [folder / "serving"]
     publication.publish_models(*parts, folder / "models" / arch, page=PAGE)

@@ -16,13 +16,13 @@ from tileseer.cli import main
 from tileseer.cli.options import word_of
 from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.judge.evaluation import Evaluation
+from tileseer.judge.ranking import has_pick
 from tileseer.learn import model_files, own_choice
-from tileseer.learn.ranking import has_pick
 from tileseer.libraries.kernel_table import chunk_of
 from tileseer.measure.journal import read_journal
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve import tuning
-from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.selector import Selector
 from tileseer.serve.tuned import read_choices, tuned_path
 

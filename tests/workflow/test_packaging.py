@@ -15,7 +15,7 @@ from small_workflow import ROOT, TARGETS, Workflow, hashes, small_config
 
 SHIPPED = ("Snakefile", "config", "profiles", "workflow")
 PARTS = ("src", "pyproject.toml", "setup.py", "envs", "README.md", "LICENSE", *SHIPPED)
-WORKFLOW_ONLY = ("snakemake", "altair", "vl_convert", "msgpack", "elftools", "torch", "onnx")
+WORKFLOW_ONLY = ("snakemake", "msgpack", "elftools", "torch", "onnx")
 WITHOUT = f"""
 import sys
 class Absent:

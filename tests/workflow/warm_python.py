@@ -24,8 +24,8 @@ from importlib import import_module
 from pathlib import Path
 
 PACKAGES = (
-    "altair", "jinja2", "lightgbm", "numpy", "pandas", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet", "pydantic",
-    "snakemake.cli", "snakemake_executor_plugin_slurm", "vl_convert", "yaml",
+    "jinja2", "lightgbm", "numpy", "pandas", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet", "pydantic",
+    "snakemake.cli", "snakemake_executor_plugin_slurm", "yaml",
 )  # fmt: skip
 SHIM = """#!{python} -IS
 import json, os, signal, socket, sys
@@ -125,17 +125,9 @@ def _become(descriptors: list[int], words: list[str], folder: str, environment: 
     runpy.run_path(words[0], run_name="__main__")
 
 
-def bundle_once() -> None:
-    """Bundle the script of charts, most of the work of a report, once; elsewhere, since it starts threads."""
-    code = "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle())"
-    text = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    import_module("vl_convert").javascript_bundle = lambda: text
-
-
 if __name__ == "__main__":
     for package in PACKAGES:
         import_module(package)
-    bundle_once()
     gc.collect()
     gc.freeze()
     _serve(sys.argv[1])

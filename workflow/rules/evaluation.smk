@@ -6,26 +6,24 @@ rule evaluation:
         serving=rules.serving.output,
         uses=network_uses,
         library_times=library_times,
-        earlier=earlier_times,
         coefficients=COEFFICIENTS,
         learner=rules.model.input.learner,
     output:
         evaluation="results/evaluation/{arch}/{operation}.json",
+        layers="results/evaluation/{arch}/{operation}.parquet",
     log:
         "logs/{arch}/{operation}/evaluation.log",
     conda:
         "../../envs/tileseer.yaml"
     threads: 1
     params:
-        settings=settings("evaluation"),
         code=code("evaluation"),
         dataset=dataset_folders("dataset"),
-        earlier=dataset_folders("earlier"),
         training=folders_of("training"),
         serving=folders_of("serving"),
     shell:
         f"python {SCRIPTS}/evaluation.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --dataset {params.dataset:q} --training {params.training} --serving {params.serving} --uses {input.uses}"
-        " --earlier {params.earlier:q} --library-times {input.library_times:q} --coefficients {input.coefficients:q}"
-        " --settings {params.settings:q} --evaluation {output.evaluation} --threads {threads} > {log} 2>&1"
+        " --library-times {input.library_times:q} --coefficients {input.coefficients:q}"
+        " --evaluation {output.evaluation} --layers {output.layers} --threads {threads} > {log} 2>&1"

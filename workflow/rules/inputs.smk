@@ -99,32 +99,11 @@ def library_times(wildcards):
     return [local(f"{folder}/{name}") for name in names]
 
 
-def earlier_times(wildcards):
-    """Dataset of the times that those of a recording replaced, where it has them."""
-    folder = f"{RECORDINGS.get(wildcards.arch)}/earlier"
-    files = [f"{folder}/{wildcards.operation}/{name}.parquet" for name in ("problems", "kernels", "pairs")]
-    return [local(path) for path in (*files, f"{folder}/recording.json")] if os.path.exists(files[-1]) else []
-
-
 def network_uses(wildcards):
     """Which network needs which problem, where that is known."""
     if not library_of_arch(wildcards.arch).has_networks:
         return []
     return f"results/problems/{wildcards.operation}.uses.parquet"
-
-
-def cudnn_times(wildcards):
-    """Times of cuDNN on the problems of a recording, of each operation that has them."""
-    folder = RECORDINGS.get(wildcards.arch)
-    paths = [f"{folder}/{each}/cudnn.csv" for each in operations_of(wildcards)]
-    return [local(path) for path in paths if folder and os.path.exists(path)]
-
-
-def recorded_elsewhere(wildcards):
-    """Recordings of the same GPU target: the model is checked on their times."""
-    arch, operation = wildcards.arch, wildcards.operation
-    others = ask(recordings.recorded_elsewhere, RECORDINGS, arch, operation)
-    return [path for other in others for path in dataset_files(other, operation)]
 
 
 def other_dtype(wildcards):
@@ -167,7 +146,6 @@ def tables_read(wildcards):
     tables = {HARDWARE, COEFFICIENTS, API, *PROBLEM_TABLES, *PRIOR_FILES}
     if arch not in RECORDINGS:
         tables |= {SETTINGS.arch_specs, *RULE_TABLES}
-    for each in operations_of(wildcards):
-        recorded = [arch] if arch in RECORDINGS else ask(recordings.recorded_elsewhere, RECORDINGS, arch, each)
-        tables |= {path for other in recorded for path in dataset_files(other, each)}
+    else:
+        tables |= {path for each in operations_of(wildcards) for path in dataset_files(arch, each)}
     return [local(path) for path in sorted(tables)]

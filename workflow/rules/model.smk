@@ -10,9 +10,7 @@ LEARNER = SETTINGS.model.parameters.learner
 rule model:
     input:
         dataset=dataset_of,
-        # The model is checked on these.
-        recorded=recorded_elsewhere,
-        # And learns from this one too.
+        # The model learns from this one too.
         other_dtype=other_dtype,
         hardware=HARDWARE,
         coefficients=COEFFICIENTS,
@@ -36,13 +34,12 @@ rule model:
         settings=settings("model"),
         code=code("model"),
         dataset=dataset_folders("dataset"),
-        recorded=dataset_folders("recorded"),
         other_dtype=dataset_folders("other_dtype"),
         product=product,
         folder=subpath(output.model, parent=True),
     shell:
         f"python {SCRIPTS}/model.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
-        " --dataset {params.dataset:q} --recorded {params.recorded:q} --other-dtype {params.other_dtype:q}"
+        " --dataset {params.dataset:q} --other-dtype {params.other_dtype:q}"
         " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
         " --settings {params.settings:q} --output {params.folder} --threads {threads} > {log} 2>&1"

@@ -9,6 +9,7 @@ rule publish:
         training=each_operation(*rules.model.output),
         serving=each_operation(*rules.serving.output),
         evaluation=each_operation("results/evaluation/{arch}/{operation}.json"),
+        layers=each_operation("results/evaluation/{arch}/{operation}.parquet"),
         made_from=made_from,
         tables=tables_read,
         summary=summarized,

@@ -1,23 +1,19 @@
-# Stage 12: one page that shows what came out.
-PAGE_SCRIPTS = [source(f"workflow/templates/{name}") for name in ("sortable.min.js", "report.js")]
-
-
+# Stage 12: one page that shows what came out, and all judged layers beside it.
 rule report:
     input:
-        training=each_operation(*rules.model.output),
         evaluation=each_operation("results/evaluation/{arch}/{operation}.json"),
-        dataset=datasets_of_arch,
+        judged=each_operation("results/evaluation/{arch}/{operation}.parquet"),
         kernels=each_operation("results/serving/{arch}/{operation}/kernels.json"),
-        cudnn=cudnn_times,
+        dataset=datasets_of_arch,
         summary=summarized,
         template=source("workflow/templates/report.html.j2"),
-        scripts=PAGE_SCRIPTS,
     output:
         page=report(
             "results/reports/{arch}.html",
             category="Tileseer",
             labels={"arch": "{arch}"},
         ),
+        layers="results/reports/{arch}.csv",
     log:
         "logs/{arch}/report.log",
     localrule: True
@@ -26,13 +22,11 @@ rule report:
     params:
         settings=json.dumps(PORTABLE),
         code=code("report"),
-        training=folders_of("training"),
-        dataset=dataset_folders("dataset"),
+        dataset=lambda wildcards, input: dataset_folders("dataset")(wildcards, input)[0],
         workflow=HERE,
         call=lambda wildcards: call_of(wildcards.arch),
     shell:
         f"python {SCRIPTS}/report.py"
-        " --arch {wildcards.arch} --training {params.training} --evaluation {input.evaluation}"
-        " --dataset {params.dataset:q} --kernels {input.kernels} --cudnn {input.cudnn:q}"
+        " --arch {wildcards.arch} --evaluation {input.evaluation} --kernels {input.kernels} --dataset {params.dataset:q}"
         " --call {params.call:q} --template {input.template:q} --workflow {params.workflow:q} --settings {params.settings:q}"
-        " --page {output.page} > {log} 2>&1"
+        " --page {output.page} --layers {output.layers} > {log} 2>&1"

@@ -1,33 +1,42 @@
 from pathlib import Path
 
-from tileseer.core.script import Settings, stage_script
+from tileseer.core.script import stage_script
 
 
 @stage_script
 def main(
-    dataset: Path, training: Path, serving: Path, coefficients: Path, evaluation: Path, settings: Settings,
-    uses: Path | None = None, library_times: list[Path] = (), earlier: Path | None = None, threads: int = 1,
+    dataset: Path, training: Path, serving: Path, coefficients: Path, evaluation: Path, layers: Path,
+    uses: Path | None = None, library_times: list[Path] = (), threads: int = 1,
 ) -> str:  # fmt: skip
     """Evaluate the picks that ship on layers that no model has seen.
 
-    earlier: dataset of the times that a recording replaced
+    layers: table of these layers to write
     library_times: cudnn.csv, or rivals.parquet with its problems.parquet, of a recording
     """
+    import numpy as np
+
     from tileseer.core import documents
     from tileseer.data.dataset import Dataset
     from tileseer.data.library_times import read_library_times
+    from tileseer.judge.evaluation import Context, evaluate
+    from tileseer.judge.layers import write_layers
     from tileseer.learn.model import Model
     from tileseer.libraries.costs.coefficients import load_coefficients
+    from tileseer.measure.simulated_device import SimulatedDevice
     from tileseer.problems.problem_table import read_uses
-    from tileseer.serve.evaluation import Context, evaluate
+    from tileseer.serve.selector import Selector
 
     data = Dataset.read(dataset)
     model = Model.read_for(training, data, dataset)
     data = data.with_estimates(model.hardware, load_coefficients(coefficients))
-    simulated = load_coefficients(coefficients) if data.device_kind == "simulated" else None
-    context = Context(
-        read_uses(uses), read_library_times(library_times), simulated, Dataset.read(earlier) if earlier else None
-    )
-    found = evaluate(data, model, serving, context, threads)
+
+    def served(dims: np.ndarray) -> np.ndarray:
+        return Selector.of_serving(model, serving).select(dims, use_known=False).candidate
+
+    simulated = SimulatedDevice(model.hardware, load_coefficients(coefficients), seed=0)
+    truth = simulated.truth_us if data.device_kind == simulated.kind else None
+    context = Context(read_uses(uses), read_library_times(library_times), truth)
+    found, judged = evaluate(data, model, served, context, threads)
+    write_layers(layers, judged)
     documents.write_document(evaluation, found)
     return found.summary

@@ -6,13 +6,12 @@ from tileseer.core.script import Settings, stage_script
 @stage_script
 def main(
     dataset: Path, hardware: Path, product: str, coefficients: Path, output: Path, settings: Settings,
-    recorded: list[Path] = (), other_dtype: Path | None = None, threads: int = 1,
+    other_dtype: Path | None = None, threads: int = 1,
 ) -> str:  # fmt: skip
     """Train the ranking model of one operation on the training split of its dataset.
 
     coefficients: of the device's formula
     output: folder of the model and of what is published with it
-    recorded: datasets that the model is checked on, not trained
     other_dtype: dataset of the same direction that is learnt from too
     """
     from tileseer.core.errors import UserError
@@ -33,8 +32,7 @@ def main(
     features = Features.of(parameters.features, gpu)
     prior = prior_of(parameters, data.operation, fitted)
     more = Dataset.read(other_dtype) if other_dtype else None
-    checks = [Dataset.read(path) for path in recorded]
-    manifest = train(data, Recipe(features, parameters, prior, threads), more, checks).save(output)
+    manifest = train(data, Recipe(features, parameters, prior, threads), more).save(output)
     summary = manifest.out_of_fold_efficiency
     return (
         f"learnt from {manifest.training_rows:,} {data.device_kind} times of {manifest.unique_problems:,} problems; "

@@ -7,12 +7,12 @@ from pathlib import Path
 from tileseer.cli import options
 from tileseer.core.errors import UserError, plain_output
 from tileseer.facts.hardware import target
+from tileseer.judge.evaluation import Evaluation
+from tileseer.judge.verdict import meaning_of_times, measuring_command, next_step, verdict_words
 from tileseer.learn import model_files
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.harness.telemetry import boards
-from tileseer.serve.evaluation import Evaluation
 from tileseer.serve.model_page import figures_of, read_evaluations
-from tileseer.serve.verdict import meaning_of_times, measuring_command, next_step, verdict_words
 
 COLUMNS = ("mean", "P10", "best of 2", "by time")
 

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
     """Yield what to do where no candidate supports a problem, and how often that is."""
     # Imported here: a ranking does without.
-    from tileseer.serve.evaluation import Evaluation
+    from tileseer.judge.evaluation import Evaluation
 
     size = f"no candidate supports the problem; the pool has {len(selector.candidates)}"
     path = selector.folder / model_files.EVALUATION

@@ -16,8 +16,8 @@ from tileseer.data.dataset import Dataset
 from tileseer.facts.benchmark import SECONDS
 from tileseer.facts.hardware import target
 from tileseer.learn import model_files
-from tileseer.learn.efficiency import percent
 from tileseer.learn.model import Model
+from tileseer.learn.model_schema import percent
 from tileseer.libraries.ck_tile.library import CK_TILE
 from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.registry import library_of_arch, parse_kernels

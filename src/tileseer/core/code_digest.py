@@ -26,7 +26,7 @@ class Stage(NamedTuple):
     """Packages of ours that it uses besides."""
 
 
-ROOMS = ("core", "facts", "problems", "libraries", "build", "measure", "data", "learn", "serve", "report")
+ROOMS = ("core", "facts", "problems", "libraries", "build", "measure", "data", "learn", "judge", "serve")
 """Each room imports only rooms before it; import-linter checks this (``pyproject.toml``)."""
 FEATURES = (
     "tileseer/libraries/features", "tileseer/libraries/reference_features.py", "tileseer/libraries/*/features.py",
@@ -49,15 +49,14 @@ STAGES = {
     "dataset": Stage("data"),
     "model": Stage("learn", ("model",)),
     "serving": Stage("serve"),
-    "evaluation": Stage("serve", ("benchmark",)),
+    "evaluation": Stage("serve"),
     "publish": Stage("serve"),
-    "report": Stage("report"),
+    "report": Stage("serve"),
 }
 """The stages by the name of their script. ``publish`` and ``report`` show the whole configuration."""
 PACKAGES = {
     "core": ("numpy", "pandas", "pyarrow"),
     "learn": ("lightgbm",),
-    "report": ("altair", "vl-convert-python"),
 }
 """Distributions of other people on which results of a room depend."""
 

@@ -1,4 +1,4 @@
-"""Which operations an arch has, and which recordings say something of it besides its own."""
+"""Which operations an arch has, and which other data type says something of one."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 from tileseer.core.errors import UserError
 from tileseer.data import tables
 from tileseer.facts.config import Config
-from tileseer.facts.hardware import target
 from tileseer.facts.operations import OPERATIONS
 from tileseer.libraries.registry import library_of_arch
 
@@ -35,18 +34,6 @@ def operations_of(settings: Config, arch: str) -> Sequence[str]:
     # An operation that was not recorded stays where nothing else is left: its job says so.
     requested = settings.operations or recorded
     return [each for each in requested if each in recorded] or requested
-
-
-def recorded_elsewhere(replays: Mapping[str, str], arch: str, operation: str) -> list[str]:
-    """Return the recorded archs with the GPU target and the kernels of an arch that is not recorded itself."""
-    return [
-        other
-        for other in replays
-        if arch not in replays
-        and Path(replays[other]).is_dir()
-        and (target(other), library_of_arch(other)) == (arch, library_of_arch(arch))
-        and operation in recorded_operations(replays, other)
-    ]
 
 
 def other_dtype(settings: Config, arch: str, operation: str) -> str | None:

@@ -9,7 +9,7 @@
         model_tflops.lgbm  feature_spec.json  train_manifest.json
         feature_importances_tflops.json  candidates.parquet  hardware.json
         selector.hpp  known_problems.parquet  kernels.json  serving.json
-        evaluation.json  resource_estimates.json  out_of_fold.parquet
+        evaluation.json  layers.parquet  resource_estimates.json  out_of_fold.parquet
 
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """
@@ -47,10 +47,12 @@ KERNELS = "kernels.json"
 SERVING = "serving.json"
 EVALUATION = "evaluation.json"
 """How good the picks are that ship."""
+LAYERS = "layers.parquet"
+"""The same, layer by layer."""
 ESTIMATES = "resource_estimates.json"
 """Coefficients by which a kernel outside the pool gets its registers, LDS and occupancy."""
 SERVING_FILES = (SELECTOR, KNOWN, KERNELS, SERVING, ESTIMATES)
-"""What the serving stage leaves in its folder; publishing adds ``EVALUATION``."""
+"""What the serving stage leaves in its folder; publishing adds ``EVALUATION`` and ``LAYERS``."""
 PAGE = "README.md"
 """What the models are, how good, and how to use them."""
 PROVENANCE = "provenance.json"

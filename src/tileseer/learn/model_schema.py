@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, Field, RootModel
+from pydantic import AfterValidator, RootModel
 
 from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
 from tileseer.data.provenance import Taken
 from tileseer.facts.names import Arch, Library, OperationName, Product
-from tileseer.learn import efficiency
 from tileseer.learn.features import feature_sets
 from tileseer.learn.formula import FormulaPrior
 from tileseer.measure.device import DeviceKind
@@ -26,6 +25,11 @@ def _known_feature_set(name: str) -> str:
 
 
 FeatureSetName = Annotated[str, AfterValidator(_known_feature_set)]
+
+
+def percent(share: float | np.floating) -> float:
+    """Return ``share`` as a percentage with four decimals."""
+    return round(100 * float(share), 4)
 
 
 class Summary(Document):
@@ -41,7 +45,7 @@ class Summary(Document):
         """Return the summary of efficiencies (0..1), with four decimals; zeros of none."""
         values = values if len(values) else np.zeros(1)
         figures = values.mean(), np.median(values), np.percentile(values, 10), values.min()
-        return cls(**dict(zip(cls.model_fields, map(efficiency.percent, figures), strict=True)))
+        return cls(**dict(zip(cls.model_fields, map(percent, figures), strict=True)))
 
 
 class Origin(Document):
@@ -128,23 +132,6 @@ class Importances(RootModel[dict[str, int]]):
     """Splits of each feature, most used first."""
 
 
-class RealityCheck(Document):
-    """A model's picks on times that were recorded on a GPU of its target, which it has not learnt from."""
-
-    meaning: str
-    recording: Origin
-    source: str | None
-    """Whose times these are."""
-    n_problems: int
-    candidates: int
-    """Recorded, and in the model's pool: what it picks from."""
-    efficiency: Summary
-    interval: dict[str, list[float]]
-    """Bootstrap intervals (95 %) of mean, median and p10 over problems."""
-    by_chance: Summary
-    """Mean efficiency of the same candidates on each problem."""
-
-
 class Manifest(Origin):
     """Counts, settings and origin of the data that a model was trained on."""
 
@@ -163,5 +150,4 @@ class Manifest(Origin):
     """What the prior was trained for."""
     source: str | None = None
     """Whose times these are, where others published them."""
-    reality_check: list[RealityCheck] = Field(default_factory=list)
     """Of a model of simulated times: one for each recording of its target and operation."""

@@ -1,6 +1,5 @@
 """Training: the model, its cross-validation, and where it came from, as they lie in the model's folder."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,19 +11,14 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import TrainingParameters
-from tileseer.learn import efficiency, features, model_files, own_choice
+from tileseer.learn import features, model_files, own_choice
 from tileseer.learn.cross_validation import NO_FOLD, CrossValidation, Prepared, cross_validate
 from tileseer.learn.evidence import INSIDE, calibrated_bounds, held_out_classes
 from tileseer.learn.learner import Recipe, learner_of
 from tileseer.learn.model import Model, OutsideModel, spec_of, write_table
-from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest, Origin, RealityCheck, Summary
+from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest, Origin, Summary
 from tileseer.learn.rows import training_pairs
 from tileseer.libraries.registry import library_of_arch
-
-MEANING = (
-    "efficiency of the model's first pick among the recorded candidates, against the fastest recorded one, in percent; "
-    "the model has learnt from none of these times"
-)
 
 
 def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingParameters:
@@ -86,8 +80,6 @@ class Trained:
     prepared: Prepared
     crossed: CrossValidation
     model: Model
-    checks: list[RealityCheck]
-    """Of the model on recorded times."""
 
     @property
     def out_of_fold(self) -> pd.DataFrame:
@@ -116,7 +108,6 @@ class Trained:
             settings=self.model.spec.params,
             prior=Origin.of(prior.spec) if isinstance(prior, Model) else None,
             source=dataset.source,
-            reality_check=self.checks,
         )
 
     def save(self, folder: Path) -> Manifest:
@@ -130,13 +121,8 @@ class Trained:
         return manifest
 
 
-def train(
-    dataset: Dataset, recipe: Recipe, other_dtype: Dataset | None = None, recorded: Sequence[Dataset] = ()
-) -> Trained:
-    """Train the model of ``dataset``; it learns from the same candidates in the ``other_dtype`` too.
-
-    ``recorded`` are times that the model is checked on, if it knows candidates of them.
-    """
+def train(dataset: Dataset, recipe: Recipe, other_dtype: Dataset | None = None) -> Trained:
+    """Train the model of ``dataset``; it learns from the same candidates in the ``other_dtype`` too."""
     pairs = training_pairs(dataset if other_dtype is None else dataset.followed_by(other_dtype))
     prepared = Prepared.by(recipe, pairs)
     crossed = cross_validate(prepared)
@@ -146,8 +132,7 @@ def train(
         learnt = OutsideModel(spec, "", pairs.candidates, recipe.features.gpu, recipe.threads, learnt)
     own = pairs.candidates["candidate"].isin(dataset.candidates["candidate"]).to_numpy()
     model = learnt.with_margins(own_margins(dataset, pairs, crossed)).with_pool(recipe.offers(pairs) & own)
-    checks = [reality_check(model, each, recipe.threads) for each in recorded]
-    return Trained(dataset, prepared, crossed, model, [each for each in checks if each is not None])
+    return Trained(dataset, prepared, crossed, model)
 
 
 def own_margins(dataset: Dataset, pairs: Dataset, crossed: CrossValidation) -> list[float] | None:
@@ -162,27 +147,3 @@ def own_margins(dataset: Dataset, pairs: Dataset, crossed: CrossValidation) -> l
     rows, inside = np.flatnonzero(crossed.fold != NO_FOLD), np.zeros(len(pairs.problems), bool)
     inside[rows] = held_out_classes(pairs, rows, crossed.fold, calibrated_bounds(dataset)) == INSIDE
     return own_choice.margins(pairs, crossed.scores, own, inside)
-
-
-def reality_check(model: Model, recorded: Dataset, threads: int = 1) -> RealityCheck | None:
-    """Check the picks of ``model`` on all recorded problems with a time; None where it knows no candidate."""
-    common = model.pool["candidate"].isin(recorded.candidates["candidate"]).to_numpy()
-    known = recorded.candidates["candidate"].isin(model.pool["candidate"]).to_numpy()
-    if not common.any():
-        return None
-    problems = np.flatnonzero(recorded.best_tflops > 0)
-    reached = recorded.grid(problems)[:, known]
-    timed = reached > 0
-    scores = model.with_pool(common).predict(recorded.problems.iloc[problems], recorded.candidates[known], threads)
-    pick = np.where(timed, scores, -np.inf).argmax(axis=1)
-    picked = np.where(timed.any(axis=1), reached[np.arange(len(problems)), pick], 0.0)
-    return RealityCheck(
-        meaning=MEANING,
-        recording=Origin.of(recorded),
-        source=recorded.source,
-        n_problems=len(problems),
-        candidates=int(common.sum()),
-        efficiency=Summary.of(picked),
-        interval=efficiency.intervals(picked),
-        by_chance=Summary.of(reached.sum(axis=1) / np.maximum(timed.sum(axis=1), 1)),
-    )

@@ -7,12 +7,12 @@ from typing import Any
 from tileseer.core import documents
 from tileseer.core.templates import Written, fill_markdown_template
 from tileseer.data.provenance import Recording
+from tileseer.judge.evaluation import Evaluation
+from tileseer.judge.verdict import meaning_of_times, speed_of, verdict_words
 from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
 from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.problems.problem import EXAMPLE
-from tileseer.serve.evaluation import Evaluation
-from tileseer.serve.verdict import meaning_of_times, speed_of, verdict_words
 
 
 def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
@@ -47,13 +47,13 @@ def figures_of(evaluation: Evaluation) -> dict[str, str]:
     """Return the figures of an evaluation that a reader sees first."""
     network, layer = evaluation.worst_network, evaluation.worst_layer
     return {
-        "mean": f"{evaluation.first.mean:.1f}",
-        "P10": f"{evaluation.first.p10:.1f}",
+        "mean": f"{evaluation.efficiency.mean:.1f}",
+        "P10": f"{evaluation.efficiency.p10:.1f}",
         "best of 2": f"{evaluation.best_of_2.mean:.1f}",
         "best of 3": f"{evaluation.best_of_3.mean:.1f}",
         "by time": f"{evaluation.by_time:.1f}",
         "speed": speed_of(evaluation),
-        "worst network": "-" if network is None else f"{network.efficiency:.1f} {network.network}",
+        "worst network": "-" if network is None else f"{network.by_time:.1f} {network.network}",
         "worst layer": f"{layer.efficiency:.1f}" + (f" {layer.network}" if layer.network else ""),
         "layers": f"{evaluation.layers}",
         "without a candidate": f"{evaluation.without_candidate} ({100 - evaluation.covered_time:.1f} % of the time)",

@@ -74,9 +74,13 @@ def publish_models(
     with building(output) as made:
         for name, entry in index.operations.items():
             (made / entry.folder).mkdir()
-            _copy(trained[name][0].parent, model_files.TRAINING_FILES, made / entry.folder, f"train {name} again")
-            _copy(served[name][0].parent, model_files.SERVING_FILES, made / entry.folder, f"serve {name} again")
-            shutil.copyfile(evaluated[name][0], made / entry.folder / model_files.EVALUATION)
+            spec, evaluation, serving = (one[name][0] for one in (trained, evaluated, served))
+            for own in model_files.TRAINING_FILES:
+                _copy(spec.with_name(own), made / entry.folder / own, f"train {name} again")
+            for own in model_files.SERVING_FILES:
+                _copy(serving.with_name(own), made / entry.folder / own, f"serve {name} again")
+            for own, suffix in ((model_files.EVALUATION, ".json"), (model_files.LAYERS, ".parquet")):
+                _copy(evaluation.with_suffix(suffix), made / entry.folder / own, f"evaluate {name} again")
         if provenance is not None:
             documents.write_document(made / PROVENANCE, provenance)
         (made / PAGE).write_text(model_page(made, index, page, recordings), encoding="utf-8")
@@ -100,10 +104,9 @@ def _by_operation(files: Sequence[Path]) -> dict[str, tuple[Path, Origin]]:
     return origins
 
 
-def _copy(source: Path, names: Sequence[str], folder: Path, fix: str) -> None:
-    for name in names:
-        if not (source / name).is_file():
-            raise UserError(f"{source / name}: there is no such file; {fix}")
-        if name.endswith(".json"):
-            documents.read_json(source / name)  # whatever is wrong with it is told before it is published
-        shutil.copyfile(source / name, folder / name)
+def _copy(source: Path, target: Path, fix: str) -> None:
+    if not source.is_file():
+        raise UserError(f"{source}: there is no such file; {fix}")
+    if source.suffix == ".json":
+        documents.read_json(source)  # whatever is wrong with it is told before it is published
+    shutil.copyfile(source, target)

@@ -16,7 +16,8 @@ from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import target
-from tileseer.learn import model_files, ranking
+from tileseer.judge import ranking
+from tileseer.learn import model_files
 from tileseer.learn.evidence import calibrated_bounds, compared_candidates
 from tileseer.learn.model import Model, OutsideModel
 from tileseer.learn.model_schema import Origin

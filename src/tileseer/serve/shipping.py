@@ -20,9 +20,9 @@ from tileseer.build.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
-from tileseer.learn import efficiency, ranking
+from tileseer.judge import ranking
 from tileseer.learn.model import Model
-from tileseer.learn.model_schema import Summary
+from tileseer.learn.model_schema import Summary, percent
 from tileseer.libraries.registry import library_of_arch
 from tileseer.problems import layers
 from tileseer.problems.problem import DIMS
@@ -150,7 +150,7 @@ class KernelPool:
         columns = list(chosen)
         own, weight = self.own
         reached = float(weight @ own[:, columns].max(axis=1, initial=0.0))
-        figures: dict[str, Any] = {"kernels": len(columns), "loss": efficiency.percent(1 - reached)}
+        figures: dict[str, Any] = {"kernels": len(columns), "loss": percent(1 - reached)}
         if self.costs:
             figures |= {
                 "bytes": int(self.bytes[columns].sum()),
@@ -170,7 +170,7 @@ class KernelPool:
             "unseen_without_kernel": int((picked == 0).sum()),
             "unseen_loss": round(100 - summary.mean, 4),
             "unseen_p10_loss": round(100 - summary.p10, 4),
-            "unseen_well_covered": efficiency.percent(float((picked >= 1 - WELL_COVERED_WITHIN).mean())),
+            "unseen_well_covered": percent(float((picked >= 1 - WELL_COVERED_WITHIN).mean())),
         }
 
     def curve(self, chosen: Sequence[int]) -> list[dict[str, Any]]:

@@ -1,17 +1,17 @@
 """Whether what ships is good enough to use, what says no, and what to do next.
 
 Every limit has to hold. Means and 10th percentiles are compared with what a model can reach at best
-(``evaluation.NoiseFloor``): on noisy times, less than 100 %.
+(``Figures.possible``): on noisy times, less than 100 %.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from tileseer.facts.hardware import target
+from tileseer.judge.evaluation import Evaluation
 from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.problems.problem import EXAMPLE
 from tileseer.problems.problem_csv import without_defaults
-from tileseer.serve.evaluation import Evaluation
 
 MEAN_POINTS = 2.0
 """The mean efficiency may be so far below the best possible one."""
@@ -52,21 +52,21 @@ class Verdict(NamedTuple):
 
 def faults(evaluation: Evaluation) -> Iterator[str]:
     """Yield what is not good enough; nothing if all limits hold."""
-    first, possible, without = evaluation.first, evaluation.possible, evaluation.best_baseline.efficiency
+    picked, possible, without = evaluation.efficiency, evaluation.possible, evaluation.best_baseline.efficiency
     for name, value, best, limit in (
-        ("mean", first.mean, possible.mean, MEAN_POINTS),
-        ("10th percentile", first.p10, possible.p10, P10_POINTS),
+        ("mean", picked.mean, possible.mean, MEAN_POINTS),
+        ("10th percentile", picked.p10, possible.p10, P10_POINTS),
     ):
         if value < best - limit:
             yield f"{name} {value:.1f} %, {best:.1f} % is possible (limit: {limit:g} points)"
-    if first.mean <= without.mean:
-        yield f"the best fixed choice has mean {without.mean:.1f} %, the model {first.mean:.1f} %"
-    if (network := evaluation.worst_network) and network.efficiency < LEAST_OF_A_NETWORK:
-        yield f"{network.network} ({network.run}) runs at {network.efficiency:.1f} % (limit: {LEAST_OF_A_NETWORK:g} %)"
-    if first.min < LEAST_OF_A_LAYER:
+    if picked.mean <= without.mean:
+        yield f"the best fixed choice has mean {without.mean:.1f} %, the model {picked.mean:.1f} %"
+    if (network := evaluation.worst_network) and network.by_time < LEAST_OF_A_NETWORK:
+        yield f"{network.network} ({network.run}) runs at {network.by_time:.1f} % (limit: {LEAST_OF_A_NETWORK:g} %)"
+    if picked.min < LEAST_OF_A_LAYER:
         layer = evaluation.worst_layer
         name = f"{layer.network} {layer.layer}".strip() or without_defaults(layer.problem)
-        yield f"the pick of {name} has {first.min:.1f} % (limit: {LEAST_OF_A_LAYER:g} %)"
+        yield f"the pick of {name} has {picked.min:.1f} % (limit: {LEAST_OF_A_LAYER:g} %)"
     if evaluation.covered_time < COVERED_TIME:
         is_offered = library_of_arch(evaluation.arch).offered
         why = "stay with the library, whose own choice was wrong" if is_offered else "have no candidate"

@@ -1,12 +1,13 @@
-"""Layers left out in turn, of a dataset in which no problems were set aside."""
+"""The picks of models on layers left out in turn, and those of any function."""
 
 import dataclasses
 
 import learning_samples as samples
 import numpy as np
 
-from tileseer.learn import boosting, left_out, ranking
-from tileseer.learn.baselines import score_baselines
+from tileseer.judge import ranking
+from tileseer.judge.baselines import score_baselines
+from tileseer.learn import boosting
 from tileseer.learn.cross_validation import LAYER_FOLDS, NO_FOLD
 from tileseer.problems.problem import DIMS
 
@@ -24,7 +25,7 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
         return grow(prepared, rows, recipe, progress)
 
     monkeypatch.setattr(boosting, "grow", watched)
-    scored = left_out.left_out(data, samples.recipe())
+    scored = ranking.rank_left_out(data, samples.recipe())
     assert len(seen) == LAYER_FOLDS
     sizes = ["N", "Di", "Hi", "Wi"]
     layers = data.problems[[name for name in DIMS if name not in sizes]].apply(tuple, axis=1).to_numpy()
@@ -37,9 +38,9 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
 
 def test_of_many_problems_some_folds_are_judged_and_the_others_train_every_model(monkeypatch):
     data = all_train()
-    every = left_out.left_out(data, samples.recipe())
-    monkeypatch.setattr(left_out, "ENOUGH_JUDGED_PROBLEMS", len(data.problems) * 2 // LAYER_FOLDS)
-    some = left_out.left_out(data, samples.recipe())
+    every = ranking.rank_left_out(data, samples.recipe())
+    monkeypatch.setattr(ranking, "ENOUGH_JUDGED_PROBLEMS", len(data.problems) * 2 // LAYER_FOLDS)
+    some = ranking.rank_left_out(data, samples.recipe())
     judged = some.fold != NO_FOLD
     assert set(some.fold[judged]) == {0, 1}
     at = np.isin(every.rows, some.rows)
@@ -57,3 +58,14 @@ def test_baselines_are_of_other_folds():
     scored = ranking.score_ranking(data, scores, np.ones((4, 2), bool), np.array([0, 0, 1, 1]))
     assert scored.picked.mean() == 0.875
     assert score_baselines(scored, samples.product())["best_single_kernel"].mean() == 0.5
+
+
+def test_any_function_of_problems_and_candidates_is_a_picker():
+    data = samples.table_of([[1, 1], [20, 10], [10, 20]], ["train", "validation", "validation"], ndim=2)
+
+    def first_of_all(problems, candidates):
+        assert len(problems) == 2 and len(candidates) == 2
+        return np.array([[1.0, 0.0], [np.nan, np.nan]])
+
+    scored = ranking.rank_by(first_of_all, data)
+    assert scored.picked.tolist() == [1.0, 0.0]

@@ -1,4 +1,4 @@
-"""How good the picks are that ship: by layer, by network, with what no candidate can run and beside other libraries."""
+"""How good picks are: by layer, by network, with what no candidate can run and beside other libraries."""
 
 import dataclasses
 
@@ -6,22 +6,13 @@ import learning_samples as samples
 import numpy as np
 import pandas as pd
 import pytest
-from published_models import PAGE, context, evaluation
+from published_models import context, evaluation
 
-from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.data.provenance import Recording, Taken
-from tileseer.learn import baselines, model_files, ranking
-from tileseer.learn.model import Model
+from tileseer.judge import baselines, ranking
+from tileseer.judge.evaluation import LayerEvaluation, evaluate_picks
+from tileseer.judge.verdict import faults, next_step, verdict_words
 from tileseer.learn.model_schema import Summary
-from tileseer.problems import problem
-from tileseer.problems.kinds import layer_kinds
-from tileseer.problems.problem import Problem
-from tileseer.serve import publication
-from tileseer.serve.evaluation import Evaluation, LayerEvaluation, evaluate_picks
-from tileseer.serve.model_page import model_page
-from tileseer.serve.selector import Selector
-from tileseer.serve.verdict import faults, next_step, verdict_words
 
 NAN = float("nan")
 GOOD = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
@@ -37,7 +28,7 @@ def judged(data, scores, supported=None, **about):
     shape = (len(data.problems), len(data.candidates))
     allowed = np.ones(shape, bool) if supported is None else np.array(supported, bool)
     scored = ranking.score_ranking(data, np.array(scores, float), allowed)
-    return evaluate_picks(scored, samples.product(), "layers", context(**about))
+    return evaluate_picks(scored, samples.product(), "layers", context(**about))[0]
 
 
 def test_efficiency_of_the_picks():
@@ -45,7 +36,7 @@ def test_efficiency_of_the_picks():
     found = judged(data, [[0, 0, 0], [9, 5, 1], [5, 1, 9], [1, 2, 3]])
     # Picks: 100 of 100, 20 of 40, 2 of 6.
     picks = np.array([1, 0.5, 1 / 3])
-    assert found.first.model_dump() == {
+    assert found.efficiency.model_dump() == {
         "mean": round(100 * picks.mean(), 4),
         "median": 50.0,
         "p10": round(100 * np.percentile(picks, 10), 4),
@@ -55,11 +46,10 @@ def test_efficiency_of_the_picks():
     assert (found.layers, found.best_of_3.mean, found.within_2_percent) == (3, 100.0, 33.3333)
     assert found.best_of_2.mean == pytest.approx(100 * (1 + 0.5 + 1) / 3, abs=1e-3)
     low, high = found.interval["mean"]
-    assert low <= found.first.mean <= high
+    assert low <= found.efficiency.mean <= high
     names = data.candidates["candidate"]
-    assert [(one.efficiency, one.pick, one.best) for one in found.worst[:2]] == [
-        (33.3333, names[2], names[1]), (50.0, names[2], names[1]),
-    ]  # fmt: skip
+    worst = found.worst_layer
+    assert (worst.efficiency, worst.pick, worst.best) == (33.3333, names[2], names[1])
     assert "picks for 3 unseen layers have efficiency 61.1 % (mean; " in found.summary
 
 
@@ -74,7 +64,7 @@ def test_efficiency_of_the_picks():
 )
 def test_what_counts(tflops, scores, supported, mean):
     found = judged(held_out([[1, 1], *tflops]), [[0, 0], *scores], supported and [[1, 1], *supported])
-    assert found.first.mean == mean
+    assert found.efficiency.mean == mean
     without = sum(np.isnan(row).all() for row in tflops)
     assert (found.layers, found.without_candidate) == (len(tflops) - without, without)
 
@@ -82,8 +72,8 @@ def test_what_counts(tflops, scores, supported, mean):
 @pytest.mark.parametrize("status", ["crash", "wrong_result"])
 def test_a_pick_that_failed_counts_zero(status):
     data = held_out([[1, 1], [50, 40]], statuses={(1, 0): status})
-    assert judged(data, [[0, 0], [9, 1]]).first.mean == 0.0
-    assert judged(data, [[0, 0], [1, 9]]).first.mean == 100.0
+    assert judged(data, [[0, 0], [9, 1]]).efficiency.mean == 0.0
+    assert judged(data, [[0, 0], [1, 9]]).efficiency.mean == 100.0
 
 
 @pytest.mark.parametrize(("split", "message"), [("train", "validation"), ("validation", "split train")])
@@ -98,7 +88,6 @@ def test_the_best_single_kernel_is_chosen_on_training_problems_alone():
         [[10, 9], [10, 8], [1, 10], [2, 10]], ["train", "train", "validation", "validation"], ndim=2
     )
     baseline = judged(data, np.zeros((4, 2))).baselines["best_single_kernel"]
-    assert baseline.candidates == {"2d": data.candidates["candidate"][0]}
     assert baseline.efficiency.mean == 15.0
 
 
@@ -133,27 +122,6 @@ def test_a_validation_problem_that_was_trained_on_is_refused(column):
         judged(dataclasses.replace(data, problems=leaking), np.zeros((2, 2)))
 
 
-def test_kinds_of_layers():
-    dims = {
-        "depthwise": {"C": 32, "K": 32, "G": 32, "Y": 3, "X": 3},
-        "grouped": {"C": 64, "K": 64, "G": 4},
-        "dilated": {"C": 64, "K": 64, "Y": 3, "X": 3, "dilation_h": 2},
-        "first layers": {"C": 3, "K": 64, "Y": 7, "X": 7, "stride_h": 2},
-        "few outputs": {"C": 64, "K": 3},
-        "small": {"C": 64, "K": 64, "N": 1},
-        "strided": {"C": 64, "K": 64, "stride_w": 2},
-        "1x1": {"C": 64, "K": 64},
-        "3x3": {"C": 64, "K": 64, "Y": 3, "X": 3},
-        "larger filters": {"C": 64, "K": 64, "Y": 1, "X": 7},
-    }
-    problems = [Problem.from_dims("forward", "bf16", **{"N": 64, "Hi": 20, "Wi": 20, **kind}) for kind in dims.values()]
-    assert layer_kinds(problem.problem_frame(problems)).tolist() == list(dims)
-    both = [problems[-1], problems[-1].with_layout("NHWC")]
-    assert layer_kinds(problem.problem_frame(both)).tolist() == ["larger filters", "NHWC"]
-    # Beside nothing else, a layout is no kind.
-    assert layer_kinds(problem.problem_frame(both[1:])).tolist() == ["larger filters"]
-
-
 def use(key, network, occurrences):
     return (key, network, "train", "conv", occurrences, 0.1)
 
@@ -181,7 +149,7 @@ def test_a_network_counts_each_layer_as_often_as_it_runs(data):
     found = judged(data, HALF, uses=uses)
     assert [one.network for one in found.networks] == ["often", "once"]
     alike = judged(data, HALF, uses=[use(key, "net", 1) for key in keys])
-    assert found.networks[0].efficiency < alike.networks[0].efficiency < found.networks[1].efficiency == 100.0
+    assert found.networks[0].by_time < alike.networks[0].by_time < found.networks[1].by_time == 100.0
     assert found.worst_layer.efficiency == 50.0 and found.by_time < alike.by_time
     # Every layer is of one kind.
     assert sum(part.layers for part in found.by_kind.values()) == 2
@@ -191,7 +159,7 @@ def test_a_pick_that_does_not_run_is_counted(data):
     keys = data.problems["problem_key"].tolist()
     broken = dataclasses.replace(data, status=np.where((data.problem == 1) & (data.candidate == 1), 5, 0).astype("u1"))
     found = judged(broken, HALF, uses=[use(key, "net", 1) for key in keys])
-    assert found.networks[0].failed == 1 and found.first.min == 0.0
+    assert found.networks[0].failed == 1 and found.efficiency.min == 0.0
 
 
 def test_the_speed_beside_a_library_is_the_ratio_of_the_times(data):
@@ -202,27 +170,7 @@ def test_the_speed_beside_a_library_is_the_ratio_of_the_times(data):
     assert whole.speed == pytest.approx(2 * half.speed, rel=1e-3) and half.layers == 2
 
 
-def test_what_is_evaluated_is_what_ships(forward):
-    training, file, serving = forward
-    found, whole = documents.read_document(file, Evaluation), samples.measured()
-    selector = Selector.of_serving(Model.read(training), serving)
-    rows = np.flatnonzero(whole.held_out & ranking.has_pick(whole))
-    problems = problem.problems_of_frame(whole.problems.iloc[rows])
-    dims = np.array([one.dims for one in problems])
-    served = [selector.candidates[row] for row in selector.select(dims, use_known=False).candidate]
-    assert [found.picks[key].candidate for key in whole.problems["problem_key"].iloc[rows]] == served
-    assert found.layers == len(rows) and found.best_of_3.mean >= found.best_of_2.mean >= found.first.mean
-    assert found.best_baseline.efficiency.mean < found.first.mean < found.possible.mean
-    parts = [*found.by_kind.values(), *found.by_evidence.values()]
-    assert all(part.possible.mean >= part.efficiency.mean for part in parts), "nothing is above its bound"
-    assert found.best_baseline.speed > 1 and found.speeds == {"best fixed choice": found.best_baseline.speed}
-    # A pick that is the best has nothing to explain; others have.
-    assert all(bool(one.reasons) == (one.pick != one.best) for one in found.worst)
-
-
-NAMELESS = LayerEvaluation(
-    network="", layer="", problem="N=8 C=64", pick="kernel", best="kernel", efficiency=49.0, reasons=[]
-)
+NAMELESS = LayerEvaluation(network="", layer="", problem="N=8 C=64", pick="kernel", best="kernel", efficiency=49.0)
 """A recorded problem, which is of no network."""
 
 
@@ -230,21 +178,22 @@ NAMELESS = LayerEvaluation(
     ("changed", "reason"),
     [
         ({}, None),
-        ({"first": GOOD.model_copy(update={"mean": 96.9})}, "mean 96.9 %, 99.0 % is possible"),
-        ({"first": GOOD.model_copy(update={"p10": 92.9})}, "10th percentile 92.9 %"),
-        ({"first": GOOD.model_copy(update={"min": 49.0})}, "the pick of net conv has 49.0 %"),
+        ({"efficiency": GOOD.model_copy(update={"mean": 96.9})}, "mean 96.9 %, 99.0 % is possible"),
+        ({"efficiency": GOOD.model_copy(update={"p10": 92.9})}, "10th percentile 92.9 %"),
+        ({"efficiency": GOOD.model_copy(update={"min": 49.0})}, "the pick of net conv has 49.0 %"),
         (
-            {"first": GOOD.model_copy(update={"min": 49.0}), "worst": [NAMELESS.model_dump()]},
+            {"efficiency": GOOD.model_copy(update={"min": 49.0}), "worst_layer": NAMELESS.model_dump()},
             "the pick of N=8 C=64 has 49.0 %",
         ),
         (
-            {"baselines": {"one": {"meaning": "one", "efficiency": GOOD.model_dump(), "speed": 1.0}}},
+            {"baselines": {"hand_rule": {"efficiency": GOOD.model_dump(), "speed": 1.0}}},
             "the best fixed choice",
         ),
         ({"covered_time": 94.0, "without_candidate": 98}, "98 of 100 layers, 6 % of the time, have no candidate"),
         (
             {"networks": [{
-                "network": "hrnet", "run": "train", "layers": 1, "without_candidate": 0, "failed": 0, "efficiency": 89.5
+                "network": "hrnet", "run": "train", "layers": 1, "without_candidate": 0, "failed": 0, "time_us": 1.0,
+                "by_time": 89.5
             }]},
             "hrnet (train) runs at 89.5 %",
         ),
@@ -267,7 +216,7 @@ def test_good_needs_every_limit(changed, reason):
 
 
 def test_picks_that_beat_the_library_are_useful_even_where_better_ones_exist():
-    low = {"first": GOOD.model_copy(update={"mean": 96.0})}
+    low = {"efficiency": GOOD.model_copy(update={"mean": 96.0})}
     for speed, words in ((1.06, "faster than the library's own choice, with room left: mean"), (0.99, "not good")):
         library = {"library": "cuDNN's first plan", "layers": 9, "speed": speed, "slower": 2.0}
         assert verdict_words(evaluation(samples.measured(), libraries=[library], **low)).startswith(words)
@@ -296,53 +245,3 @@ def test_the_next_step_beside_a_faster_library_is_to_use_it():
     beside = {"library": "cuDNN", "layers": 9, "speed": 0.5, "slower": 99.0}
     found = evaluation(samples.measured(), device_kind="recorded", libraries=[beside])
     assert next_step("sm_90", [found], "")[1] == "tileseer run --arch sm_90_cudnn"
-
-
-def test_the_folder_says_what_it_is(models):
-    page = (models / model_files.PAGE).read_text()
-    assert "**Simulated: a formula made these times, no GPU." in page and "| forward_bf16 | " in page
-    assert "None" not in page
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [({}, "(taken with: library cudnn 91900, "), ({"source": "a file"}, "(a file; taken with: library cudnn 91900, ")],
-)
-def test_the_page_says_where_times_are_from_and_with_what_they_were_taken(models, source, said):
-    index = model_files.read_index(models)
-    recording = Recording(
-        arch=index.arch,
-        device=index.device,
-        operations=list(index.operations),
-        taken=Taken(library="cudnn 91900"),
-        latency="a median",
-        provenance=source,
-    )
-    assert said in model_page(models, index, PAGE, dict.fromkeys(index.operations, recording))
-
-
-@pytest.mark.parametrize(("before", "replace", "refused"), [
-    ("measured", False, True), ("measured", True, False), ("simulated", False, False), ("recorded", False, False),
-])  # fmt: skip
-def test_models_of_a_gpu_are_not_replaced_by_simulated_ones(forward, tmp_path, before, replace, refused):
-    parts = [[part] for part in forward]
-    index = publication.publish_models(*parts, tmp_path / "gfx950", page=PAGE)
-    text = index.model_copy(update={"device_kind": before}).model_dump_json()
-    (tmp_path / "gfx950" / model_files.INDEX).write_text(text)
-    if refused:
-        with pytest.raises(UserError, match=r"measured times .*publish: {replace: true}"):
-            publication.publish_models(*parts, tmp_path / "gfx950", page=PAGE, replace=replace)
-        assert (tmp_path / "gfx950" / model_files.INDEX).read_text() == text
-    else:
-        made_now = publication.publish_models(*parts, tmp_path / "gfx950", page=PAGE, replace=replace)
-        assert made_now.device_kind == "simulated"
-
-
-def test_a_kind_says_what_it_loses_and_at_which_choice(data):
-    parts = judged(data, HALF).by_kind.values()
-    assert sum(part.share_of_time for part in parts) == pytest.approx(100, abs=1e-3)
-    assert all(part.best_of_2.mean == 100.0 for part in parts)
-    (choice,) = (part.worst_choice for part in parts if part.worst_choice)
-    assert choice.layers == 1 and choice.share == 100.0 and choice.loss == 50.0 and choice.pick != choice.best
-    best = judged(data, [[0, 0], [9, 1], [9, 1], [0, 0]])
-    assert not any(part.worst_choice for part in best.by_kind.values())

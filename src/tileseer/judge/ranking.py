@@ -1,10 +1,12 @@
-"""The picks of a ranking on unseen problems, and how good they are.
+"""The picks of a ranking on problems that nothing has learnt from.
 
 The figure is the efficiency of the pick: its measured TFLOPS over the best measured TFLOPS of the problem. A pick
-that was not measured, failed or cannot run counts 0; nothing is left out because it is inconvenient.
+that was not measured, failed or cannot run counts 0; nothing is left out because it is inconvenient. Where no problems
+were set aside, layers are left out in turn, while the others train.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,12 +15,23 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
+from tileseer.facts.model import TrainingParameters
 from tileseer.learn import own_choice
-from tileseer.learn.cross_validation import NO_FOLD
+from tileseer.learn.cross_validation import LAYER_FOLDS, NO_FOLD, Prepared, deal, out_of_fold
 from tileseer.learn.evidence import INSIDE, calibrated_bounds, held_out_classes
+from tileseer.learn.learner import Recipe
 from tileseer.learn.model import Model
+from tileseer.learn.prior import prior_of
+from tileseer.learn.rows import training_pairs
 from tileseer.problems.kinds import margin_kind
 from tileseer.problems.problem import DIMS
+
+LEAST_JUDGED_FOLDS, ENOUGH_JUDGED_PROBLEMS = 2, 2500
+"""Folds of layers left out that are judged at least; no further one once so many picks are judged."""
+SIZES_OF_A_RUN = ("N", "Di", "Hi", "Wi")
+"""Dimensions that one layer has several of; times at neighbouring sizes would tell a model those of an unseen one."""
+Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
+"""Scores of each of Q candidates on each of R problems, float64 [R, Q]: larger is faster, NaN is never picked."""
 
 
 def has_validation_split(dataset: Dataset) -> bool:
@@ -191,6 +204,32 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.nd
     return score_ranking(dataset, scores, offered, picks=picks, untimed=own)
 
 
-def dims_text(problem: pd.Series | Mapping[str, int]) -> str:
-    """Return the 19 dimensions of a problem as one line."""
-    return " ".join(f"{name}={problem[name]}" for name in DIMS)
+def rank_by(pick: Picker, dataset: Dataset) -> Scored:
+    """Return the picks of any function, ours or not, on the problems held out for validation."""
+    rows = validation_rows(dataset)
+    scores = np.full((len(dataset.problems), len(dataset.candidates)), -np.inf)
+    scores[rows] = np.nan_to_num(np.asarray(pick(dataset.problems.iloc[rows], dataset.candidates), float), nan=-np.inf)
+    return score_ranking(dataset, scores, np.isfinite(scores))
+
+
+def recipe_of(model: Model, threads: int) -> Recipe:
+    """Return the recipe by which a model was trained."""
+    settings, formula = TrainingParameters.model_validate(model.spec.params), model.spec.formula
+    prior = prior_of(settings, model.spec.operation, formula.coefficients if formula else None)
+    return Recipe(model.features, settings, prior, threads)
+
+
+def rank_left_out(dataset: Dataset, recipe: Recipe) -> Scored:
+    """Return the picks of models that have not seen a problem's layer, at any size of image and batch, in any layout.
+
+    Of so many problems that the first folds have ``ENOUGH_JUDGED_PROBLEMS``, the layers of the others only train.
+    """
+    pairs = training_pairs(dataset)
+    problems = len(np.unique(pairs.problem))
+    judged = max(LEAST_JUDGED_FOLDS, math.ceil(ENOUGH_JUDGED_PROBLEMS * LAYER_FOLDS / problems))
+    names = [name for name in DIMS if name not in SIZES_OF_A_RUN]
+    layers = np.array([",".join(map(str, row)) for row in pairs.problems[names].to_numpy().tolist()])
+    fold = deal(layers, pairs.problem, LAYER_FOLDS, recipe.settings.seed)
+    fold[fold >= judged] = NO_FOLD
+    scores = out_of_fold(Prepared.by(recipe, pairs), fold, recipe)
+    return score_ranking(dataset, scores, own_choice.offered(pairs) & recipe.offers(pairs), fold)

@@ -4,9 +4,9 @@ import numpy as np
 
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware
+from tileseer.judge.ranking import Scored
 from tileseer.learn import own_choice
 from tileseer.learn.features import Features
-from tileseer.learn.ranking import Scored
 from tileseer.libraries.registry import library_of_kernels
 
 MEANINGS = {

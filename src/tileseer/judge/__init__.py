@@ -1,0 +1,1 @@
+"""How good picks are: the table of judged layers, the figures of any group of its rows, verdict and report."""

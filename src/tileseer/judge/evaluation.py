@@ -1,0 +1,250 @@
+"""How good the picks are that ship, on layers that no model was trained on.
+
+A pick is one of the served model, not of the model with all its trees for all candidates. Where no layers were set
+aside, layers are left out in turn, and the picks are those of the models without them. A learner from outside serves
+nothing: its picks are those of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core.documents import Document
+from tileseer.core.errors import UserError
+from tileseer.data.dataset import Dataset
+from tileseer.facts.hardware import Hardware
+from tileseer.judge import ranking
+from tileseer.judge.figures import (
+    Baseline,
+    Figures,
+    Harm,
+    Interval,
+    LibraryComparison,
+    beside_libraries,
+    figures,
+    groups,
+    harm,
+    intervals,
+    without_model,
+)
+from tileseer.judge.layers import Truth, judged_layers, noise_basis
+from tileseer.judge.ranking import Scored
+from tileseer.learn import own_choice
+from tileseer.learn.evidence import EVIDENCE_CLASSES, EvidenceBounds, EvidenceClass, calibrated_bounds
+from tileseer.learn.model import Model, OutsideModel
+from tileseer.learn.model_schema import Origin, percent
+from tileseer.measure.device import STATUSES, list_failures
+from tileseer.problems.problem import columns_of_frame
+
+SERVED = "layers of networks that no model was trained on; picks of the served model"
+SCORED_WHOLE = "layers of networks that no model was trained on; picks among all that the library offers"
+OUTSIDE = "layers of networks that no model was trained on; picks of a learner from outside"
+LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
+STARTED = "; the model that training starts from may have learnt from these layers on its own device"
+DRIFT = 0.01
+"""A pair was measured on a drifted device if the sentinel's time had changed by more than this share."""
+Served = Callable[[np.ndarray], np.ndarray]
+"""What ships: the place in the model's pool of the pick for problems int [n, dims], -1 where none is; int [n]."""
+
+
+class NetworkEvaluation(Document):
+    """The picks of one run of a network, each layer as often as it occurs."""
+
+    network: str
+    run: str
+    layers: int
+    """These as in ``Figures``."""
+    without_candidate: int
+    failed: int
+    time_us: float
+    by_time: float
+
+
+class LayerEvaluation(Document):
+    """The pick of one layer."""
+
+    network: str
+    layer: str
+    problem: str
+    """The 19 dimensions."""
+    pick: str
+    best: str
+    """The fastest measured candidate."""
+    efficiency: float
+    """0 for a pick that did not run."""
+
+
+class Times(Document):
+    """The quality of all times of the dataset."""
+
+    timed: int
+    """Pairs."""
+    failed: str
+    """Pairs that failed, by status, in words."""
+    error: float | None = None
+    """Median relative standard error of a time, percent; None where it is unknown."""
+    drifted: float | None = None
+    """Share of the pairs that were timed while the device had drifted, percent; None where it is unknown."""
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Times:
+        """Return the quality of the times of a dataset."""
+        counts = np.bincount(dataset.status, minlength=len(STATUSES)).tolist()
+        error, sentinel = (
+            values[dataset.ok & np.isfinite(values)] for values in (dataset.relative_error, dataset.sentinel)
+        )
+        return cls(
+            timed=int(dataset.ok.sum()),
+            failed=list_failures(dict(zip(STATUSES, counts, strict=True))) or "none",
+            error=percent(np.median(error)) if len(error) else None,
+            drifted=percent((np.abs(sentinel - 1) > DRIFT).mean()) if len(sentinel) else None,
+        )
+
+
+class Evaluation(Origin, Figures):
+    """The picks of one operation; efficiencies and shares in percent. All but the networks follows from its layers."""
+
+    basis: str
+    """What the layers are, and whose picks these are."""
+    candidates: int
+    timed: float
+    """Mean share of the candidates that could be picked that were timed with success."""
+    interval: dict[str, Interval]
+    """Bootstrap intervals (95 %) of the pick's ``mean``, ``median`` and ``p10`` over layers."""
+    by_kind: dict[str, Figures]
+    """By kind of layer (``layers.layer_kinds``)."""
+    by_evidence: dict[EvidenceClass, Figures]
+    """By how the layers stand to what was measured (``learn.evidence``), the problems that trained for the pick."""
+    evidence: EvidenceBounds
+    """What bounds these classes."""
+    networks: list[NetworkEvaluation]
+    """The worst by time first; empty where layers belong to no network."""
+    worst_layer: LayerEvaluation
+    baselines: dict[str, Baseline]
+    possible_basis: str
+    """What ``possible`` rests on."""
+    libraries: list[LibraryComparison]
+    harm: dict[str, Harm]
+    """Of all layers and by kind of layer; empty where no library offers the candidates."""
+    times: Times
+    peak_tflops: float
+    """Dense matrix peak of the GPU for the data type, and its bandwidth: what bounds the layers."""
+    memory_tb_per_s: float
+
+    @property
+    def worst_network(self) -> NetworkEvaluation | None:
+        """The network whose picks cost the most time."""
+        return self.networks[0] if self.networks else None
+
+    @property
+    def best_baseline(self) -> Baseline:
+        """The best choice that needs no model, such as one fixed kernel."""
+        return max(self.baselines.values(), key=lambda one: one.efficiency.mean)
+
+    @property
+    def speeds(self) -> dict[str, float]:
+        """Speed of the picks relative to what runs today: other libraries, or else the best choice without a model.
+
+        Above 1 the picks are faster.
+        """
+        return {one.library: one.speed for one in self.libraries} or {"best fixed choice": self.best_baseline.speed}
+
+    @property
+    def summary(self) -> str:
+        """The figures in one line."""
+        left = f"; {self.without_candidate} more layers have no candidate" if self.without_candidate else ""
+        return (
+            f"picks for {self.layers:,} unseen layers have efficiency {self.efficiency.mean:.1f} % (mean; P10 "
+            f"{self.efficiency.p10:.1f} %, worst {self.efficiency.min:.1f} %; {self.device_kind} times), the best "
+            f"fixed choice {self.best_baseline.efficiency.mean:.1f} %{left}"
+        )
+
+
+@dataclass(frozen=True)
+class Context:
+    """What picks are evaluated with, beside the dataset."""
+
+    uses: pd.DataFrame
+    """The problems of each run of a network (``problem_table.USES``)."""
+    libraries: pd.DataFrame
+    """Microseconds of other libraries by problem key, one column per library."""
+    truth: Truth | None = None
+    """Of a device that knows its true times."""
+
+
+def evaluate(
+    dataset: Dataset, model: Model, served: Served, context: Context, threads: int = 1
+) -> tuple[Evaluation, pd.DataFrame]:
+    """Evaluate what ships of a model; return the evaluation and its judged layers (``layers.LAYERS``)."""
+    if not ranking.has_validation_split(dataset):
+        recipe = ranking.recipe_of(model, threads)
+        basis = LEFT_OUT + (STARTED if recipe.settings.prior_folder else "")
+        return evaluate_picks(ranking.rank_left_out(dataset, recipe), model.hardware, basis, context)
+    picks, basis = None, SCORED_WHOLE
+    if own_choice.library_choices(dataset) is None:
+        basis = OUTSIDE if isinstance(model, OutsideModel) else SERVED
+    if basis == SERVED:
+        rows = ranking.validation_rows(dataset)
+        rows = rows[ranking.has_pick(dataset)[rows]]
+        columns = columns_of_frame(dataset.problems)
+        place = served(np.stack([columns[name] for name in model.columns], axis=1)[rows])
+        picks = np.full(len(dataset.problems), own_choice.NONE)
+        picks[rows] = np.where(place >= 0, ranking.positions(dataset, model)[place], own_choice.NONE)
+    return evaluate_picks(ranking.rank_held_out(model, dataset, threads, picks), model.hardware, basis, context)
+
+
+def evaluate_picks(scored: Scored, gpu: Hardware, basis: str, context: Context) -> tuple[Evaluation, pd.DataFrame]:
+    """Evaluate the picks of a ranking; return the evaluation and its judged layers."""
+    dataset, uses = scored.dataset, context.uses
+    if not (len(np.unique(scored.fold[scored.rows])) > 1 or dataset.trains.any()):
+        raise UserError(
+            f"{dataset.operation}: the dataset has no problem with split train; the baselines are chosen on them, "
+            "give the dataset that the model was trained on"
+        )
+    if not dataset.held_out.any():
+        # Layers that are left out in turn belong to no network that was set aside.
+        uses = uses.iloc[:0]
+    bounds = calibrated_bounds(dataset)
+    layers = judged_layers(scored, gpu, bounds, uses, context.libraries, context.truth)
+    by_evidence = {name: figures(rows) for name, rows in groups(layers, "evidence")}
+    worst = layers.sort_values(["efficiency", "problem_key"]).iloc[0]
+    found = Evaluation(
+        **dict(Origin.of(dataset)),
+        **dict(figures(layers)),
+        basis=basis,
+        candidates=len(dataset.candidates),
+        timed=percent(layers["timed"].mean()),
+        interval=intervals(layers["efficiency"].dropna().to_numpy()),
+        by_kind={name: figures(rows) for name, rows in groups(layers, "kind")},
+        by_evidence={name: by_evidence[name] for name in EVIDENCE_CLASSES if name in by_evidence},
+        evidence=bounds,
+        networks=_networks(layers, uses),
+        worst_layer=LayerEvaluation(
+            **worst[["network", "layer", "problem", "pick", "best"]], efficiency=percent(worst["efficiency"])
+        ),
+        baselines=without_model(layers),
+        possible_basis=noise_basis(dataset, context.truth),
+        libraries=beside_libraries(layers),
+        harm=harm(layers),
+        times=Times.of(dataset),
+        peak_tflops=gpu.peak_tflops(dataset.problems["dtype"].iloc[0]),
+        memory_tb_per_s=gpu.hbm_tb_per_s,
+    )
+    return found, layers
+
+
+def _networks(layers: pd.DataFrame, uses: pd.DataFrame) -> list[NetworkEvaluation]:
+    """Return the figures of each run of a network that has a layer with a candidate, the worst by time first."""
+    named = uses[["network", "run", "problem_key", "occurrences"]].rename(columns={"occurrences": "uses"})
+    table = named.merge(layers.drop(columns=["network", "uses"]), on="problem_key")
+    of_figures = NetworkEvaluation.model_fields.keys() & Figures.model_fields.keys()
+    found = [
+        NetworkEvaluation(network=str(network), run=str(run), **figures(rows).model_dump(include=of_figures))
+        for (network, run), rows in table.groupby(["network", "run"], sort=True)
+        if rows["best_us"].notna().any()
+    ]
+    return sorted(found, key=lambda one: (one.by_time, one.network, one.run))

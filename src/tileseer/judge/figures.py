@@ -1,0 +1,206 @@
+"""The figures of any group of judged layers (``layers.LAYERS``), in percent with four decimals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core.documents import Document
+from tileseer.judge import baselines
+from tileseer.judge.layers import libraries_of
+from tileseer.learn.model_schema import Summary, percent
+from tileseer.learn.own_choice import EFFICIENCY_OF_A_FAILED_PICK, LARGE_LOSS, LOSS, MOST_LOSERS
+
+SLOWER = 1.02
+"""A pick that takes so much longer than another library's choice is slower than it."""
+AS_GOOD_AS_BEST = 0.98
+"""A pick this close to the best is as good as it: single timings do not tell them apart."""
+ALL = "all"
+"""Name of the layers of all kinds together."""
+LEVEL = 95
+"""Percent of the resampled figures that an interval holds."""
+RESAMPLED_FIGURES = 2000
+SEED = 1
+_VALUES_AT_A_TIME = 1 << 22
+"""Values resampled at a time, which bounds the memory."""
+Interval = list[float]
+"""Lower and upper end."""
+
+
+class Figures(Document):
+    """The picks of some layers; efficiencies and shares in percent."""
+
+    layers: int
+    """With a measured candidate: the efficiencies are of these."""
+    without_candidate: int
+    """Layers that no candidate ran, or that the model leaves to a library whose own choice was wrong: no efficiency
+    includes them."""
+    failed: int
+    """Layers whose pick did not run: its efficiency is 0."""
+    covered_time: float
+    """Share of the time of all layers in those with a candidate. Where nothing was measured, the time is estimated by
+    the roofline."""
+    time_us: float
+    """Of the fastest candidates, with all uses of the layers."""
+    efficiency: Summary
+    """Of the pick."""
+    best_of_2: Summary
+    """Of the fastest of the short list (``Selector.shortlist``) of two, each timed without error."""
+    best_of_3: Summary
+    possible: Summary
+    """The best possible figures of untimed picks; none below what the picks reached with a little luck."""
+    within_2_percent: float
+    """Share of the picks that are as good as the best."""
+    by_time: float
+    """Time of the fastest candidates over the time of the picks that ran, with all uses of the layers."""
+
+
+class Harm(Document):
+    """The picks of some layers beside what the library would run there without a model."""
+
+    layers: int
+    replaced: float
+    """Share of the layers whose pick is another, percent."""
+    gained: float | None
+    """Share of the room between the own choice and the fastest candidate, in logarithms of time, percent."""
+    slower: float
+    """Share of the picks that take 2 % longer, percent."""
+    slower_at_most: float
+    """Upper end of its bootstrap interval over layers."""
+    slowest: float
+    """Time of the worst pick over that of the own choice."""
+    harmless: float
+    """Share of the bootstrap's draws of layers in which at most 1 % of the picks take 2 % longer and none 5 %."""
+
+
+class LibraryComparison(Document):
+    """The picks beside what another library chooses, on the layers that have both times."""
+
+    library: str
+    layers: int
+    speed: float
+    """Geometric mean of the library's time over that of the pick: above 1 the picks are faster."""
+    slower: float
+    """Share of the picks that take 2 % longer than the library, percent."""
+
+
+class Baseline(Document):
+    """Choosing without a model (``baselines.MEANINGS``)."""
+
+    efficiency: Summary
+    speed: float
+    """Geometric mean of its time over that of the pick, on the layers that both run; 0 where there are none."""
+
+
+def figures(layers: pd.DataFrame) -> Figures:
+    """Return the figures of a group of rows."""
+    ran = layers[layers["best_us"].notna()]
+    best = ran["uses"] * ran["best_us"]
+    covered, uncovered = best.sum(), (layers["uses"] * layers["estimated_us"]).sum()
+    picked, possible = (Summary.of(ran[name].to_numpy()) for name in ("efficiency", "possible"))
+    return Figures(
+        layers=len(ran),
+        without_candidate=len(layers) - len(ran),
+        failed=int(ran["pick_us"].isna().sum()),
+        covered_time=percent(_ratio(covered, covered + uncovered)),
+        time_us=round(float(covered), 3),
+        efficiency=picked,
+        best_of_2=Summary.of(ran["efficiency_of_2"].to_numpy()),
+        best_of_3=Summary.of(ran["efficiency_of_3"].to_numpy()),
+        possible=Summary(**{name: max(value, getattr(picked, name)) for name, value in possible}),
+        within_2_percent=percent((ran["efficiency"] >= AS_GOOD_AS_BEST).mean() if len(ran) else 0.0),
+        by_time=percent(_ratio(best[ran["pick_us"].notna()].sum(), (ran["uses"] * ran["pick_us"]).sum())),
+    )
+
+
+def groups(layers: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the layers with each text of a column, in the order of the texts; no group that nothing ran on."""
+    for name, rows in layers.groupby(column, sort=True):
+        if name and rows["best_us"].notna().any():
+            yield str(name), rows
+
+
+def harm(layers: pd.DataFrame) -> dict[str, Harm]:
+    """Return the harm of the picks of all layers and by kind; empty where no library offers the candidates."""
+    ran = layers[layers["own_us"].notna()]
+    return {name: _harm_of(rows) for name, rows in ((ALL, ran), *groups(ran, "kind"))} if len(ran) else {}
+
+
+def _harm_of(rows: pd.DataFrame) -> Harm:
+    own = (rows["best_us"] / rows["own_us"]).to_numpy()
+    gain = np.log(np.maximum(rows["efficiency"].to_numpy(), EFFICIENCY_OF_A_FAILED_PICK) / own)
+    room = -np.log(own).sum()
+    slower, much = (gain < -np.log1p(loss) for loss in (LOSS, LARGE_LOSS))
+    few = (_resampled(np.stack([slower, much], axis=1), lambda x: x.mean(axis=1)) <= (MOST_LOSERS, 0.0)).all(axis=1)
+    return Harm(
+        layers=len(rows),
+        replaced=percent((rows["pick"] != rows["own"]).mean()),
+        gained=percent(gain.sum() / room) if room > 0 else None,
+        slower=percent(slower.mean()),
+        slower_at_most=interval_of_mean(slower)[1],
+        slowest=round(float(np.exp(-gain.min())), 4),
+        harmless=percent(few.mean()),
+    )
+
+
+def beside_libraries(layers: pd.DataFrame) -> list[LibraryComparison]:
+    """Return the picks beside each other library that has a time of one of the layers."""
+    found = []
+    for library, column in libraries_of(layers).items():
+        both = layers[[column, "pick_us"]].dropna()
+        if len(both):
+            theirs, taken = both[column].to_numpy(), both["pick_us"].to_numpy()
+            slower = percent((theirs / taken <= 1 / SLOWER).mean())
+            found.append(
+                LibraryComparison(library=library, layers=len(both), speed=_speed(theirs, taken), slower=slower)
+            )
+    return found
+
+
+def without_model(layers: pd.DataFrame) -> dict[str, Baseline]:
+    """Return the choices without a model that the layers have."""
+    ran = layers[layers["best_us"].notna()]
+    picked = ran["efficiency"].to_numpy()
+    known = {name: ran[name].to_numpy() for name in baselines.MEANINGS if ran[name].notna().any()}
+    return {name: Baseline(efficiency=Summary.of(own), speed=_speed(picked, own)) for name, own in known.items()}
+
+
+def intervals(values: np.ndarray) -> dict[str, Interval]:
+    """Return [low, high] of mean, median and 10th percentile of efficiencies (0..1, [n]), in percent.
+
+    The percentile bootstrap over problems: the same values in the same order give the same interval.
+    """
+    draws = _resampled(values, lambda x: np.stack([x.mean(axis=1), *np.percentile(x, (50, 10), axis=1)], axis=1))
+    return {name: _interval(draws[:, i]) for i, name in enumerate(("mean", "median", "p10"))}
+
+
+def interval_of_mean(values: np.ndarray) -> Interval:
+    """Return [low, high] of the mean of values, for instance of paired differences (0..1), in percent."""
+    return _interval(_resampled(values, lambda x: x.mean(axis=1)))
+
+
+def _resampled(values: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    draw = np.random.default_rng(SEED)
+    rows = max(_VALUES_AT_A_TIME // values.size, 1)
+    parts = []
+    for first in range(0, RESAMPLED_FIGURES, rows):
+        count = min(rows, RESAMPLED_FIGURES - first)
+        parts.append(figure(values[draw.integers(len(values), size=(count, len(values)))]))
+    return np.concatenate(parts)
+
+
+def _interval(draws: np.ndarray) -> Interval:
+    low, high = np.percentile(draws, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
+    return [percent(low), percent(high)]
+
+
+def _speed(picked: np.ndarray, other: np.ndarray) -> float:
+    """Return the geometric mean of one efficiency over another where both are known; 0 where they nowhere are."""
+    both = (picked > 0) & (other > 0)
+    return round(float(np.exp(np.log(picked[both] / other[both]).mean())), 4) if both.any() else 0.0
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(part) / float(whole) if whole else 0.0

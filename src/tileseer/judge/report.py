@@ -1,0 +1,395 @@
+"""The report: one page of tables and pictures that shows what came out, and all judged layers as CSV beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from tileseer.core import documents, templates
+from tileseer.core.checkout import Source
+from tileseer.core.code_digest import version_of
+from tileseer.core.errors import UserError
+from tileseer.data.provenance import Recording
+from tileseer.facts.operations import DTYPES, VARIANTS
+from tileseer.judge import baselines, pictures
+from tileseer.judge.evaluation import Evaluation
+from tileseer.judge.layers import read_layers
+from tileseer.judge.verdict import faults, meaning_of_times, next_step, verdict_of
+from tileseer.learn.model_schema import Origin, Summary, same_origin
+from tileseer.libraries.registry import library_of_arch, vendor_arch
+from tileseer.problems.problem_csv import without_defaults
+
+ONE_DEVICE = "one report shows one device"
+LISTED = 10
+"""Layers listed of an operation."""
+WINNERS = 3
+"""Kernels listed of a kind of layers."""
+EXPLAINED = 3
+"""Kinds of layers that lose most, of which is said where."""
+LOUD = 1.25
+"""A part is worth more training problems if its share of the loss is so many times its share of the problems."""
+NOISY = 99.0
+"""Efficiency, percent, that a pick without error misses where the times are too noisy to tell candidates apart."""
+WORTH_TIMING = 0.5
+"""Points of efficiency that timing two picks has to gain."""
+Row = Mapping[str, Any]
+"""Cells by column, in the order of the columns; the first one names the row. A number is right-aligned."""
+Rows = Callable[["Operation"], Iterable[Row]]
+
+
+class KernelSet(Protocol):
+    """The kernels to ship of one operation (``serve.serving_files.Kernels``)."""
+
+    operation: str
+    pool_size: int
+    pruned_size: int
+    oracle_within_pruned: dict[str, Summary]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What came out of one operation."""
+
+    evaluation: Evaluation
+    layers: pd.DataFrame
+    """Of ``layers.LAYERS``."""
+    kernels: KernelSet
+
+    @property
+    def name(self) -> str:
+        """Direction and data type."""
+        return self.evaluation.operation
+
+    @property
+    def ran(self) -> pd.DataFrame:
+        """The layers that a candidate ran."""
+        return self.layers[self.layers["best_us"].notna()]
+
+    @property
+    def label(self) -> str:
+        """The title of a picture or table: operation, arch, device kind, and the layers that it leaves out."""
+        name = f"{self.name}, {self.evaluation.arch} ({self.evaluation.device_kind})"
+        missing = self.evaluation.without_candidate
+        return f"{name}, without {missing:,} layers that have no candidate" if missing else name
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page."""
+
+    caption: str
+    rows: list[Row]
+
+
+def read_operations(evaluations: Sequence[Path], kernels: Sequence[KernelSet]) -> list[Operation]:
+    """Read the evaluations, their layers beside them, in the order forward, bwd_data, bwd_weight.
+
+    ``UserError`` when a file is missing or has another form, when an operation lacks one, or when they differ in arch,
+    device or device kind.
+    """
+    found = {path: documents.read_document(path, Evaluation) for path in evaluations}
+    for path, one in found.items():
+        same_origin(path, one, found[evaluations[0]], evaluations[0], ONE_DEVICE)
+    names = sorted(one.operation for one in found.values())
+    if sorted(one.operation for one in kernels) != sorted(set(names)):
+        raise UserError(f"kernels: give one list for each operation of the evaluations, {', '.join(names)}")
+    sets = {one.operation: one for one in kernels}
+    operations = [
+        Operation(one, read_layers(path.with_suffix(".parquet")), sets[one.operation]) for path, one in found.items()
+    ]
+    order = [f"{variant}_{dtype}" for variant in VARIANTS for dtype in sorted(DTYPES)]
+    return sorted(operations, key=lambda one: order.index(one.name))
+
+
+def layers_as_csv(operations: Sequence[Operation]) -> str:
+    """Return all judged layers as CSV."""
+    abouts = (dict(Origin.of(one.evaluation)) for one in operations)
+    tables = [one.layers.assign(**about)[[*about, *one.layers]] for one, about in zip(operations, abouts, strict=True)]
+    table = pd.concat(tables)
+    texts = table.select_dtypes(exclude="number").columns
+    # A spreadsheet takes what begins with one of these for a formula.
+    table[texts] = table[texts].apply(lambda column: column.str.replace(r"^(?=[=+@-])", "'", regex=True))
+    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def render_report(
+    operations: Sequence[Operation], recording: Recording, template: Path, call: str, source: Source, settings: str
+) -> str:
+    """Return the page as HTML that loads nothing; the same results and template give the same text.
+
+    ``call`` is the command that made the results, ``source`` the checkout that makes the page, ``settings`` the digest
+    of the configuration. ``UserError`` when the template is missing or broken.
+    """
+    first = operations[0].evaluation
+    pipelines = sorted({name for one in operations for name in one.ran["pipeline"]})
+    environment = templates.environment(template.parent).overlay(autoescape=True)
+    environment.filters["number"] = lambda value: f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    environment.tests["text"] = lambda value: isinstance(value, str)
+
+    def shown(*made: Table | list[Table]) -> list[Table]:
+        listed = [table for each in made for table in (each if isinstance(each, list) else [each])]
+        return [table for table in listed if table.rows]
+
+    def together(title: str, rows: Rows, by: str = "") -> Table:
+        found: list[Row] = [{"operation": one.name, **row} for one in operations for row in rows(one)]
+        found = sorted(found, key=lambda row: row[by]) if by else found
+        return Table(f"{title}, {first.arch} ({first.device_kind})", found)
+
+    def each(title: str, rows: Rows) -> list[Table]:
+        return [Table(f"{title}, {one.label}", list(rows(one))) for one in operations]
+
+    with templates.mistakes_named(template):
+        return environment.get_template(template.name).render(
+            first=first,
+            version=version_of("tileseer"),
+            headline=_headline([one.evaluation for one in operations]),
+            worth=meaning_of_times(first.device_kind, first.device),
+            verdicts=[{"operation": one.name, **_verdict(one.evaluation)} for one in operations],
+            words=[verdict_of(one.evaluation) for one in operations],
+            next=next_step(first.arch, [one.evaluation for one in operations], call),
+            reasons=[f"{one.name}: {reason}" for one in operations for reason in faults(one.evaluation)],
+            figures=shown(together("Efficiency of the picks that ship", _figures)),
+            ship=shown(together("The few kernels to ship", _ship)),
+            losses=shown(
+                together("What would improve the models", _advice),
+                together(
+                    "All networks, the worst first; time of the fastest candidates over time of the picks",
+                    _networks,
+                    "efficiency, %",
+                ),
+            ),
+            more=shown(
+                each("Loss against the fastest candidate, by kind of layer and by evidence", _kinds),
+                each("The worst picks", _worst),
+                each("The layers on which picks lose most time, with all their uses", _longest),
+            ),
+            pictures=[
+                (one.label, picture)
+                for one in operations
+                for picture in (
+                    pictures.winners(one.ran, pipelines),
+                    pictures.roofline(one.ran, one.evaluation.peak_tflops, one.evaluation.memory_tb_per_s),
+                )
+            ],
+            kernels=shown(each("The kernels that win most layers of each kind", _winners)),
+            alternatives=shown(
+                together("The picks beside other libraries", _libraries),
+                each("Efficiency of each way to choose", _choosers),
+            ),
+            sources=shown(
+                together("Quality of the times", _times),
+                Table("How the times were recorded", _described(recording) if recording.kind == "recorded" else []),
+            ),
+            recording=recording,
+            source=source,
+            settings=settings,
+        )
+
+
+def _headline(evaluations: list[Evaluation]) -> str:
+    """Return in one sentence how many operations are good enough."""
+    count, bad = len(evaluations), sum(verdict_of(one).level == "bad" for one in evaluations)
+    where = " in the simulation" if evaluations[0].device_kind == "simulated" else ""
+    if bad:
+        return f"{bad} of {count} operations {'is' if bad == 1 else 'are'} not good enough{where}"
+    return f"All {count} operations are good enough{where}" if count > 1 else f"The picks are good enough{where}"
+
+
+def _verdict(one: Evaluation) -> Row:
+    network = one.worst_network
+    worst = f"{network.network} {network.by_time:.1f} %" if network else f"none; worst layer {one.efficiency.min:.1f} %"
+    speeds = {f"speed against {name}": f"{speed:.3f}" for name, speed in one.speeds.items()}
+    return {**speeds, "efficiency": f"{one.efficiency.mean:.1f} %", "worst network": worst}
+
+
+def _figures(of: Operation) -> Iterator[Row]:
+    one = of.evaluation
+    yield {
+        "mean, %": one.efficiency.mean, "best possible mean without timing, %": one.possible.mean,
+        "mean without a model, %": one.best_baseline.efficiency.mean, "weighted by time, %": one.by_time,
+        "P10, %": one.efficiency.p10, "worst layer, %": one.efficiency.min,
+        "fastest of 2, timed, mean, %": one.best_of_2.mean, "fastest of 3, timed, mean, %": one.best_of_3.mean,
+        "layers": one.layers, "more layers without a candidate": one.without_candidate,
+        "their share of the time, %": 100 - one.covered_time,
+    }  # fmt: skip
+
+
+def _ship(of: Operation) -> Iterator[Row]:
+    reached = of.kernels.oracle_within_pruned
+    unseen = reached.get("validation")
+    yield {
+        "kernels": f"{of.kernels.pruned_size} of {of.kernels.pool_size}",
+        "loss, %": f"{100 - reached['train'].mean:.2f}",
+        "loss on unseen layers, %": f"{100 - unseen.mean:.2f}" if unseen else "",
+        "P10 loss on unseen layers, %": f"{100 - unseen.p10:.2f}" if unseen else "",
+    }
+
+
+def _networks(of: Operation) -> Iterator[Row]:
+    for one in of.evaluation.networks:
+        yield {
+            "network": one.network, "run": one.run, "efficiency, %": one.by_time, "layers": one.layers,
+            "layers without a candidate": one.without_candidate, "picks that failed": one.failed,
+        }  # fmt: skip
+
+
+def _kinds(of: Operation) -> Iterator[Row]:
+    """Yield all kinds of layers, those that cost the most time first, then the classes of evidence.
+
+    The three kinds that lose most say where.
+    """
+    whole, parts = of.evaluation, of.evaluation.by_kind
+    lost = {name: (100 - part.efficiency.mean) * part.layers for name, part in parts.items()}
+    explained = sorted(lost, key=lambda name: (-lost[name], name))[:EXPLAINED]
+    by_time = sorted(parts.items(), key=lambda item: (-item[1].time_us, item[0]))
+    evidence = {f"evidence: {name}": part for name, part in whole.by_evidence.items()}
+    for name, part in [*by_time, *evidence.items()]:
+        yield {
+            "layers of a kind": name, "layers": part.layers, "loss of the pick, %": 100 - part.efficiency.mean,
+            "P10, %": part.efficiency.p10, "least possible loss without timing, %": 100 - part.possible.mean,
+            "loss of the fastest of 2, timed, %": 100 - part.best_of_2.mean,
+            "share of the time, %": 100 * part.time_us / whole.time_us if whole.time_us else 0.0,
+            "why": _why(of, name) if name in explained else "",
+        }  # fmt: skip
+
+
+def _why(of: Operation, kind: str) -> str:
+    """Return at which choice the picks of a kind lose most, as a sentence; empty where they lose nothing."""
+    losses: dict[tuple[str, str], list[float]] = {}
+    for row in of.ran[of.ran["kind"] == kind].to_dict("records"):
+        losses.setdefault((row["pick"], row["best"]), []).append(1 - row["efficiency"])
+    (pick, best), lost = max(losses.items(), key=lambda item: sum(item[1]))
+    if not any(lost):
+        return ""
+    short, whole = _short_names(of), sum(map(sum, losses.values()))
+    return (
+        f"{100 * sum(lost) / whole:.0f} % of the loss are {len(lost)} layers on which {short(best)} is faster than "
+        f"{short(pick) or 'none'}, by {100 * sum(lost) / len(lost):.0f} % of the time."
+    )
+
+
+def _short_names(of: Operation) -> Callable[[str], str]:
+    """Return what shortens a candidate's name to the words that not all candidates of the operation have."""
+    words = {name: re.split("[_@]", name) for name in {*of.ran["pick"], *of.ran["best"]} if name}
+    common = set.intersection(*map(set, words.values())) if len(words) > 1 else set()
+    return lambda name: " ".join(word for word in words.get(name, []) if word not in common)
+
+
+def _worst(of: Operation) -> Iterator[Row]:
+    return _layers(of, of.ran.sort_values(["efficiency", "problem_key"]))
+
+
+def _longest(of: Operation) -> Iterator[Row]:
+    lost = of.ran["uses"] * (of.ran["pick_us"] - of.ran["best_us"])
+    return _layers(of, of.ran.loc[lost[lost > 0].sort_values(ascending=False, kind="stable").index])
+
+
+def _layers(of: Operation, rows: pd.DataFrame) -> Iterator[Row]:
+    short = _short_names(of)
+    for row in rows.head(LISTED).to_dict("records"):
+        yield {
+            "layer": f"{row['network']}: {row['layer']}" if row["layer"] else row["network"],
+            "efficiency, %": 100 * row["efficiency"], "pick": short(row["pick"]), "best": short(row["best"]),
+            "best, µs": row["best_us"], "uses": int(row["uses"]), "evidence": row["evidence"],
+            "problem": without_defaults(row["problem"]),
+        }  # fmt: skip
+
+
+def _winners(of: Operation) -> Iterator[Row]:
+    short = _short_names(of)
+    for kind, rows in of.ran.groupby("kind", sort=True):
+        wins = rows["best"].value_counts().sort_index().sort_values(ascending=False, kind="stable")
+        for name, count in wins.head(WINNERS).items():
+            yield {
+                "layers of a kind": kind, "layers": len(rows), "kernel": short(str(name)),
+                "layers won, %": 100 * count / len(rows),
+            }  # fmt: skip
+
+
+def _libraries(of: Operation) -> Iterator[Row]:
+    for other in of.evaluation.libraries:
+        yield {
+            "library": other.library, "layers": other.layers,
+            "time of the library over that of the pick, geometric mean": f"{other.speed:.3f}",
+            "picks slower by 2 % or more, %": other.slower,
+        }  # fmt: skip
+
+
+def _choosers(of: Operation) -> Iterator[Row]:
+    """Yield the picks beside their bound, and choosing without a model."""
+    one = of.evaluation
+    low, high = one.interval["mean"]
+    said = f"what ships; {one.basis}; 95 % interval of the mean {low:.1f} to {high:.1f}"
+    ways = {
+        "pick": (one.efficiency, f"{said}; {one.within_2_percent:.1f} % are within 2 % of the best"),
+        "best possible": (one.possible, f"knows every true time, times nothing: {one.possible_basis}"),
+        "fastest of 2": (one.best_of_2, "the first two, each timed"),
+        "fastest of 3": (one.best_of_3, "the first three, each timed"),
+        **{name: (way.efficiency, baselines.MEANINGS[name]) for name, way in one.baselines.items()},
+    }
+    for name, (summary, meaning) in ways.items():
+        yield {
+            "way to choose": name.replace("_", " "), "mean, %": summary.mean, "median, %": summary.median,
+            "P10, %": summary.p10, "minimum, %": summary.min, "meaning": meaning,
+        }  # fmt: skip
+
+
+def _times(of: Operation) -> Iterator[Row]:
+    one, times = of.evaluation, of.evaluation.times
+    yield {
+        "pairs timed": times.timed, "failed": times.failed,
+        "candidates": one.candidates, "candidates timed of those offered, mean, %": one.timed,
+        "median standard error of a time, %": "unknown" if times.error is None else f"{times.error:.2f}",
+        "pairs timed while the device had drifted, %": "unknown" if times.drifted is None else f"{times.drifted:.1f}",
+        "peak, TFLOPS": one.peak_tflops, "peak, TB/s": one.memory_tb_per_s,
+    }  # fmt: skip
+
+
+def _described(recording: Recording) -> list[Row]:
+    return [{"subject": subject, "description": text} for subject, text in recording.description().items()]
+
+
+def _advice(of: Operation) -> Iterator[Row]:
+    """Yield what would improve a model, as far as its figures show, and why; something if a limit is missed."""
+    one = of.evaluation
+    offered, recorded = library_of_arch(one.arch).offered, one.device_kind == "recorded"
+    if one.best_of_2.mean - one.efficiency.mean >= WORTH_TIMING:
+        change = f"time two picks once ({'tileseer.torch' if offered else 'tileseer tune'})"
+        yield _change(
+            change, f"the faster one has mean {one.best_of_2.mean:.1f} %, the first {one.efficiency.mean:.1f} %"
+        )
+    if heavy := list(_heavy(one)):
+        more = "add training problems (problems.training_layers, problems.design)"
+        yield _change("measure more layers of these kinds" if recorded else more, "; ".join(heavy))
+    if one.failed:
+        yield _change("repair the kernels that fail", f"{one.failed} picks did not run")
+    if one.without_candidate and not offered:
+        library = vendor_arch(one.arch)
+        plans = f"use cuDNN's plans for them (tileseer run --arch {library})"
+        yield _change(
+            plans if library else "add kernels (configs.rule_set)", f"{one.without_candidate} layers have none"
+        )
+    if one.possible.mean < NOISY:
+        reason = f"who knows every true time reaches {one.possible.mean:.1f} %"
+        yield _change("time more precisely (benchmark.timing: thorough)", reason)
+
+
+def _change(change: str, reason: str) -> Row:
+    return {"change": change, "reason": reason}
+
+
+def _heavy(one: Evaluation) -> Iterator[str]:
+    """Yield the kind of layer and the class of evidence that lose most beside what is possible, if that is much."""
+    kinds = {f"kind of layer: {name}": part for name, part in one.by_kind.items()}
+    for parts in (kinds, {f"evidence: {name}": part for name, part in one.by_evidence.items()}):
+        lost = {name: max(0.0, part.possible.mean - part.efficiency.mean) * part.layers for name, part in parts.items()}
+        if any(lost.values()):
+            name = max(lost, key=lambda name: (lost[name], name))
+            share, of_layers = 100 * lost[name] / sum(lost.values()), 100 * parts[name].layers / one.layers
+            if share > LOUD * of_layers or any(faults(one)):
+                yield f"{of_layers:.0f} % of the layers, {share:.0f} % of the loss ({name})"

@@ -1,0 +1,98 @@
+"""Figures of groups of judged layers, and what is possible: against cases whose answer is known."""
+
+import dataclasses
+
+import learning_samples as samples
+import numpy as np
+import pandas as pd
+import pytest
+
+from tileseer.judge.figures import ALL, figures, harm, intervals
+from tileseer.judge.layers import LAYERS, best_possible, judged_layers, noise_basis, read_layers, write_layers
+from tileseer.judge.ranking import score_ranking
+from tileseer.learn.evidence import NOWHERE
+from tileseer.measure.simulated_device import SimulatedDevice
+
+
+def test_an_interval_of_equal_values_is_a_point_and_of_others_holds_the_figure():
+    assert intervals(np.full(20, 0.5)) == {"mean": [50.0, 50.0], "median": [50.0, 50.0], "p10": [50.0, 50.0]}
+    values = np.random.default_rng(0).random(400)
+    low, high = intervals(values)["mean"]
+    assert low < 100 * values.mean() < high
+    # The standard error of a mean of 400 uniform values is 1.44 points; 95 % is 1.96 of it on either side.
+    assert high - low == pytest.approx(2 * 1.96 * 1.44, rel=0.1)
+    assert intervals(values) == intervals(values)
+
+
+def test_without_noise_everything_is_possible():
+    measured = np.array([[1.0, 0.9, 0.0], [0.5, 1.0, 0.7]])
+    np.testing.assert_allclose(best_possible(measured, np.zeros_like(measured)), 1.0)
+
+
+def test_noise_lowers_what_is_possible_more_in_a_larger_pool_of_equals():
+    def perfect(width):
+        # Many equal problems: the mean is that of the law, not of one draw.
+        measured = np.ones((200, width))
+        return best_possible(measured, np.full_like(measured, 0.02)).mean()
+
+    few, many = perfect(2), perfect(60)
+    # Of two equals, the luckier is ahead of a given one by 0.02 / sqrt(pi) on average.
+    assert 1 - few == pytest.approx(0.02 / np.sqrt(np.pi), rel=0.15)
+    assert many < few - 0.02
+
+
+def table(data, truth=None):
+    """The judged layers of the small world, where nothing is told apart."""
+    offered = data.grid(np.arange(len(data.problems))) > 0
+    scored = score_ranking(data, np.zeros(offered.shape), offered)
+    uses = pd.DataFrame({"problem_key": [], "occurrences": []})
+    return judged_layers(scored, samples.product(), NOWHERE, uses, pd.DataFrame(), truth)
+
+
+def test_of_the_simulator_what_is_possible_is_exact():
+    truth = SimulatedDevice(samples.product(), samples.coefficients(), seed=0).truth_us
+    # Who knows the truth is rarely beaten by luck.
+    assert 1 > table(samples.measured(), truth)["possible"].mean() > 0.99
+
+
+def test_what_is_possible_says_that_it_knows_of_other_runs():
+    data = dataclasses.replace(samples.measured(), between_runs=0.03)
+    assert noise_basis(data, None).endswith("at least 3.00 %, by which a time differs from run to run")
+
+
+def test_a_table_is_written_and_read_whole(tmp_path):
+    made = table(samples.measured()).assign(**{"us of cuDNN": 2.0})
+    write_layers(tmp_path / "layers.parquet", made)
+    read = read_layers(tmp_path / "layers.parquet")
+    assert [*read] == [*LAYERS.names, "us of cuDNN"] and figures(read) == figures(made)
+    pd.testing.assert_frame_equal(read, made, check_dtype=False)
+
+
+def beside_own(own, picked, kinds):
+    """Layers of which own choice and pick have these efficiencies; equal ones are the same candidate."""
+    with np.errstate(divide="ignore"):
+        table = pd.DataFrame({"efficiency": picked, "best_us": 1.0, "own_us": 1 / own, "kind": kinds, "own": "own"})
+    return table.assign(pick=np.where(picked == own, "own", "other"))
+
+
+def test_harm_is_counted_by_kind_against_the_own_choice():
+    own = np.full(200, 0.5)
+    picked = own.copy()
+    picked[:100] = 1.0
+    # One pick of the second kind takes 1.25 times as long as the own choice.
+    picked[150] = 0.4
+    kinds = np.repeat(["3x3", "grouped"], 100)
+    found = harm(beside_own(own, picked, kinds))
+    good, bad = found["3x3"], found["grouped"]
+    assert list(found) == [ALL, "3x3", "grouped"] and found[ALL].layers == 200
+    assert (good.replaced, good.gained, good.slower, good.slower_at_most, good.slowest) == (100, 100, 0, 0, 1 / 2)
+    assert good.harmless == 100
+    assert (bad.replaced, bad.slower, bad.slowest) == (1, 1, 1.25)
+    # A draw without that layer: (99 / 100)^100 of them.
+    assert bad.slower_at_most > 2 and bad.harmless == pytest.approx(36.6, abs=4)
+    picked[151] = 0.0
+    assert harm(beside_own(own, picked, kinds))["grouped"].slowest > 100
+
+
+def test_without_room_nothing_is_gained():
+    assert harm(beside_own(np.ones(3), np.ones(3), "3x3"))[ALL].gained is None
