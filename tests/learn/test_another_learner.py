@@ -66,6 +66,12 @@ def test_a_learner_that_cannot_be_used_is_a_user_error(learner, name, message):
         class_of(name)
 
 
+def test_a_picker_from_outside_is_judged():
+    names = {}
+    exec(compile(example("A picker of yours"), "research.md", "exec"), names)
+    assert 0 < names["mean_efficiency"](ROOT / "config/recorded/sm_90/forward_bf16") < 1
+
+
 def test_another_feature_is_one_entry_of_a_set(monkeypatch):
     monkeypatch.setitem(CUTLASS.features, "cutlass", CUTLASS.features["cutlass"])
     names = {}

@@ -1,1 +1,1 @@
-"""From a dataset to a model: features, fit, predict; cross-validation, validation, baselines."""
+"""From a dataset to a model: features, fit, predict; cross-validation."""
