@@ -20,6 +20,7 @@ import figure_tables
 from figure_tables import EVALUATIONS, ROOT, Published, PublishedEvaluations
 from tileseer.cli.run_summary import lines_of
 from tileseer.core import documents
+from tileseer.core.json_files import read_json
 from tileseer.core.tables import validate_table
 from tileseer.judge.evaluation import Evaluation
 from tileseer.judge.verdict import verdict_words
@@ -53,7 +54,7 @@ def refreshed_evaluations() -> Published:
     """Return the evaluations of results/, and the committed ones of operations that are not there."""
     evaluations = [documents.read_document(path, Evaluation) for path in ROOT.glob("results/evaluation/*/*.json")]
     found = {f"{one.arch}/{one.operation}": figure_tables.without_parts(one) for one in evaluations}
-    kept = documents.read_json(EVALUATIONS)["evaluations"] if EVALUATIONS.exists() else {}
+    kept = read_json(EVALUATIONS)["evaluations"] if EVALUATIONS.exists() else {}
     found |= {
         key: validate_table(one, Evaluation, f"{EVALUATIONS}: {key}") for key, one in kept.items() if key not in found
     }

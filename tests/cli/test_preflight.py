@@ -62,7 +62,7 @@ WRONG = {
     "table": ({"problems": {"networks": "broken.csv"}}, "broken.csv, line 1: 'N' is missing"),
     "generator": ({"problems": {"training": ["broken.yaml"]}}, "broken.yaml: section 'a': unknown dimension 'Q'"),
     "hardware": ({"hardware": "config/hardwre.yaml"}, "hardware: config/hardwre.yaml: there is no such file; is it"),
-    "arch_specs": ({"arch_specs": "broken.csv"}, "broken.csv:1:1: not valid JSON"),
+    "arch_specs": ({"arch_specs": "broken.csv"}, "broken.csv: is not JSON"),
     "no product": ({"benchmark": {"products": {}}}, "benchmark.products: there is no entry for gfx950; write gfx950:"),
     "product of another arch": (
         {"benchmark": {"products": {"gfx950": "gfx942_mi300x"}}},

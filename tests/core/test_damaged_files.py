@@ -22,16 +22,16 @@ from damage import HOSTILE, damaged
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tileseer.core import documents, isolation, yaml_files
+from tileseer.core import isolation, yaml_files
 from tileseer.core.csv_files import read_csv
 from tileseer.core.errors import UserError, plain_output
+from tileseer.core.json_files import read_json
 from tileseer.core.parquet import read_table
 from tileseer.core.reading import read_utf8
-from tileseer.core.tables import check_config_file
 from tileseer.data.dataset import Dataset
 from tileseer.facts import hardware
 from tileseer.facts.arch import ArchSpecs
-from tileseer.facts.config import check
+from tileseer.facts.config import check, check_config_file
 from tileseer.libraries.ck_tile import api as ck_api
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.costs.coefficients import load_coefficients
@@ -207,7 +207,7 @@ def test_a_hostile_cell_is_read_or_told_with_line_and_column(name, data, tmp_pat
 
 CERTAIN = {
     "twice.yaml": ("arch: gfx950\narch: gfx942\n", "'arch' is written twice"),
-    "twice.json": ('{"arch": "gfx950", "arch": "gfx942"}', "arch: this key is written twice"),
+    "twice.json": ('{"arch": "gfx950", "arch": "gfx942"}', "'arch' is written twice"),
     "deep.yaml": ("a: " + "[" * 100_000, "nested too deeply"),
     "deep.json": ("[" * 100_000, "nested too deeply"),
     "block.yaml": ("".join(f"{' ' * depth}a:\n" for depth in range(1500)), "nested too deeply"),
@@ -233,7 +233,7 @@ def test_what_snakemake_would_read_in_silence_or_run_is_refused(name, tmp_path):
 def test_texts_are_utf8_whatever_the_locale_says(tmp_path):
     (tmp_path / "é.yaml").write_text("# ☃\narch: gfx950\narch: é\n", encoding="utf-8")
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
-    code = "import pathlib; from tileseer.core.tables import check_config_file as c; c(*pathlib.Path().glob('*.yaml'))"
+    code = "import pathlib; from tileseer.facts.config import check_config_file as c; c(*pathlib.Path().glob('*.yaml'))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert b"'arch' is written twice" in done.stderr
 
@@ -283,7 +283,7 @@ def test_a_table_that_grows_is_refused_before_it_takes_memory(kind, sound):
     assert str(caught.value).count("\n") == 0
 
 
-READERS = [read_csv, read_table, read_list, documents.read_json, yaml_files.read_yaml, read_utf8]
+READERS = [read_csv, read_table, read_list, read_json, yaml_files.read_yaml, read_utf8]
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -340,7 +340,7 @@ HUGE = {
 }
 
 
-TEXTS = (documents.read_json, yaml_files.read_yaml)
+TEXTS = (read_json, yaml_files.read_yaml)
 READ_BY = dict.fromkeys(HUGE, TEXTS) | dict.fromkeys(("columns", "cells of a line", "cells"), (read_csv,))
 READ_BY |= dict.fromkeys(("lines", "one line"), (read_list,))
 

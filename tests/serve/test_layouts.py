@@ -8,8 +8,9 @@ from cpp_selectors import assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from published_models import WORD, publish_recording, train_on_recording
 
 from tileseer.cli import main
-from tileseer.core import documents, parquet
+from tileseer.core import parquet
 from tileseer.core.errors import UserError
+from tileseer.core.json_files import read_json
 from tileseer.libraries.miopen.solvers import SOLVERS
 from tileseer.problems.problem import DIMS, Problem, columns_of_frame, problem_frame, problems_of_frame
 from tileseer.serve.selector import Selector, ndims
@@ -49,7 +50,7 @@ def test_the_layout_is_learnt_and_no_rule_refuses_what_ran(published):
     data, models, _ = published
     selector = Selector.read(models, OPERATION)
     assert set(data.problems["layout"]) == {"", "NHWC"} and tuple(selector.model.layouts) == KNOWN
-    spec = documents.read_json(selector.folder / "feature_spec.json")
+    spec = read_json(selector.folder / "feature_spec.json")
     assert spec["layouts"] == list(KNOWN) and "layout" in spec["feature_names"]
     first, last = selector.rank(LAYER), selector.rank(LAYER.with_layout("NHWC"))
     assert {row["candidate"] for row in last} < {row["candidate"] for row in first}

@@ -16,8 +16,9 @@ import pytest
 from tileseer.build import registration
 from tileseer.build import source_trees as trees
 from tileseer.cli.main import main
-from tileseer.core import documents, parquet
+from tileseer.core import parquet
 from tileseer.core.checkout import source_of
+from tileseer.core.json_files import json_text
 from tileseer.data.tables import TABLES
 from tileseer.facts.compile import CompileSettings
 from tileseer.facts.config import Config
@@ -67,7 +68,7 @@ def collect(inputs, workflow):
 def published(models, tmp_path, inputs, workflow):
     """A model directory that says its origin."""
     folder = shutil.copytree(models, tmp_path / "models")
-    (folder / model_files.PROVENANCE).write_text(documents.json_text(collect(inputs, workflow)))
+    (folder / model_files.PROVENANCE).write_text(json_text(collect(inputs, workflow)))
     published_models.let_the_hashes_fit(folder)
     return folder
 

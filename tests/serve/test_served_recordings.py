@@ -9,7 +9,8 @@ from cpp_selectors import SHAPES, assert_cpp_picks_alike, random_shapes
 from published_models import SMALL_SERVING, publish_recording, train_on_recording
 
 from tileseer.cli import main
-from tileseer.core import documents, parquet
+from tileseer.core import parquet
+from tileseer.core.json_files import read_json
 from tileseer.learn import model_files, trees
 from tileseer.libraries.cutlass.kernel import CutlassKernel
 from tileseer.libraries.cutlass.rules import RULES as CUTLASS_RULES
@@ -47,7 +48,7 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(published, known, pr
 
 def test_the_kernel_list_names_the_files_of_the_kernels(published):
     _, folder, operation = published
-    listed = documents.read_json(folder / "serving" / model_files.KERNELS)
+    listed = read_json(folder / "serving" / model_files.KERNELS)
     names = [entry["kernel"] for entry in listed["kernels"]]
     assert [entry["header"] for entry in listed["kernels"]] == [f"{name}.cuh" for name in names]
     assert len({entry["registry_key"]["name"] for entry in listed["kernels"]}) == listed["pool_size"] == len(names)

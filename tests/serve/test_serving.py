@@ -11,8 +11,8 @@ import pytest
 from cpp_selectors import SHAPES, assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from published_models import TEMPLATE, publish
 
-from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.core.json_files import read_json
 from tileseer.learn import model_files
 from tileseer.learn.evidence import NOWHERE
 from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
@@ -161,7 +161,7 @@ def test_a_measured_problem_gets_its_fastest_candidate(selector, model):
 
 
 def test_the_kernel_list_names_headers_and_distinct_registry_keys(selector):
-    listed = documents.read_json(selector.folder / model_files.KERNELS)
+    listed = read_json(selector.folder / model_files.KERNELS)
     assert {entry["kernel"] for entry in listed["kernels"]} == set(selector.kernels)
     keys = {tuple(sorted(entry["registry_key"].items())) for entry in listed["kernels"]}
     assert len(keys) == len(listed["kernels"]) == listed["pool_size"]

@@ -12,7 +12,7 @@ if SRC.is_dir():
 
 from tileseer.core.errors import UserError, lines_of
 from tileseer.core.places import find_file
-from tileseer.core.tables import check_config_file
+from tileseer.facts.config import check_config_file
 
 # That of the working folder, or the workflow's own.
 CONFIG_FILE = str(find_file(Path("config/config.yaml")))

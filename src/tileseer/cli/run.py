@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from tileseer.core import places
 from tileseer.core.errors import UserError, shown
-from tileseer.core.tables import check_config_file
+from tileseer.facts.config import check_config_file
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 
 EXAMPLES = (

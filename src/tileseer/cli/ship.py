@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
-from tileseer.core import documents
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.core.json_files import json_text
 from tileseer.core.places import find_file
 from tileseer.data.dataset import Dataset
 from tileseer.facts.benchmark import SECONDS
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         if emitter:
             shipped_project.write_project(args.output, listed.arch, shipped, args.ck_api)
             shipped_project.write_instances(args.output, listed.arch, every)
-        write_text(args.output / "figures.json", documents.json_text(about))
+        write_text(args.output / "figures.json", json_text(about))
         use = BUILD_COMMAND if emitter else library_of_arch(listed.arch).use
         lines.append(f"next: {use.format(folder=shlex.quote(str(args.output)))}")
     return options.answer(args, about, lines)

@@ -1,14 +1,12 @@
 """JSON files that cross rooms: each has one declared type, used by its writer and its readers."""
 
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError
-from tileseer.core.reading import read_bytes
+from tileseer.core.json_files import json_text, read_json
 from tileseer.core.tables import StrictModel, validate_table
 
 Content = TypeVar("Content", bound=BaseModel)
@@ -36,30 +34,3 @@ def read_document(path: Path, kind: type[Content]) -> Content:
 def write_document(path: Path, content: BaseModel) -> None:
     """Write a document as JSON, whole or not at all."""
     write_text(path, json_text(content.model_dump(mode="json")))
-
-
-def json_text(content: Any) -> str:
-    """Return the JSON in the order of ``content``: a spec lists its features as the model numbers them."""
-    return json.dumps(content, indent=2, allow_nan=False) + "\n"
-
-
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file, unchecked; ``UserError`` if it is missing or damaged."""
-    if path.parent.is_file():
-        raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
-    if not path.exists():
-        raise UserError(f"{path}: there is no such file; is this the right directory?")
-    return parse_json(read_bytes(path), path)
-
-
-def parse_json(data: bytes, path: Path) -> Any:
-    """Return the JSON that was read from ``path``, unchecked; ``UserError`` if it is damaged."""
-    try:
-        text = data.decode()
-        content = json.loads(text)
-        if "\\ud" in text.lower():
-            # An escape of half a character, which JSON lets through and no table takes.
-            json.dumps(content, ensure_ascii=False).encode()
-        return content
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is not JSON that can be read ({error}); make it again") from error

@@ -1,6 +1,5 @@
-"""Reading of hand-written tables, YAML or JSON: each mistake is one line with file, place, reason and value."""
+"""Checking of tables that somebody wrote, YAML or JSON: each mistake is one line with file, place, reason and value."""
 
-import json
 import re
 from collections.abc import Hashable
 from difflib import get_close_matches
@@ -12,13 +11,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWr
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from tileseer.core.errors import UserError, shown
-from tileseer.core.reading import read_utf8
 from tileseer.core.yaml_files import read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item", bound=Hashable)
-TEMPLATE_KEY = "__use_yte__"
-"""With it Snakemake takes a configuration for a template."""
 _REASON_OF_FAULT = {
     **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
@@ -117,44 +113,3 @@ def _fields(kind: Any, place: list[str | int]) -> list[str]:
         else:
             return list(kind.model_fields)
     return []
-
-
-def check_config_file(path: Path) -> None:
-    """Raise a ``UserError`` for a configuration that Snakemake would read in silence, or with a traceback, or run."""
-    content = strict_json(read_utf8(path), str(path)) if path.suffix == ".json" else read_yaml(path)
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: should have fields such as arch: gfx950, but it is {shown(content)}")
-    if TEMPLATE_KEY in content:
-        raise UserError(f"{path}: {TEMPLATE_KEY} lets the file run code; remove it, and write plain YAML")
-
-
-class _Object(list[tuple[str, Any]]):
-    """A JSON object as its text has it, repeated keys included."""
-
-
-def strict_json(text: str, where: str) -> Any:
-    """Return the content of hand-written JSON: keys sorted, those that begin with ``_`` dropped as comments.
-
-    A key that is written twice is a mistake; the standard reader would keep the last one in silence.
-    """
-    try:
-        return _plain(json.loads(text, object_pairs_hook=_Object), where, [])
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise UserError(f"{where}: nested too deeply; flatten it") from error
-    except ValueError as error:
-        raise UserError(f"{where}: a number is too long") from error
-
-
-def _plain(value: Any, where: str, place: list[str | int]) -> Any:
-    if isinstance(value, list) and not isinstance(value, _Object):
-        return [_plain(item, where, [*place, index]) for index, item in enumerate(value)]
-    if not isinstance(value, _Object):
-        return value
-    members: dict[str, Any] = {}
-    for key, member in value:
-        if key in members:
-            raise UserError(f"{where}: {_place([*place, key])}: this key is written twice: remove one of the two")
-        members[key] = _plain(member, where, [*place, key])
-    return {key: members[key] for key in sorted(members) if not key.startswith("_")}

@@ -11,13 +11,13 @@ import json
 import math
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
 from tileseer.core.errors import UserError, shown
-from tileseer.core.reading import read_utf8
-from tileseer.core.tables import StrictModel, distinct, expected, strict_json, validate_table, wrong
+from tileseer.core.json_files import read_json
+from tileseer.core.tables import StrictModel, distinct, expected, validate_table, wrong
 from tileseer.facts.names import arch_hint
 
 Value = TypeVar("Value")
@@ -153,12 +153,8 @@ class ArchSpecs(StrictModel):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read and check a table; a ``UserError`` names file, place, value and what is allowed."""
-        return cls.parse(read_utf8(Path(path)), str(path))
-
-    @classmethod
-    def parse(cls, text: str, where: str) -> Self:
-        """Read a table from its text; ``where`` names it in messages."""
-        specs = validate_table(strict_json(text, where), cls, where)
+        where = str(path)
+        specs = validate_table(_without_comments(read_json(Path(path))), cls, where)
         for place, name, names in specs._references():
             if name not in names:
                 raise UserError(f"{where}: {place}: should be one of {', '.join(names)}, but it is {shown(name)}")
@@ -245,6 +241,13 @@ class ArchSpecs(StrictModel):
 
     def _pick(self, table: Mapping[str, Value], name: str, kind: str) -> Value:
         return table[self._known(table, name, kind)]
+
+
+def _without_comments(value: Any) -> Any:
+    """Return JSON with the keys of each object sorted, less those that begin with ``_``."""
+    if isinstance(value, dict):
+        return {key: _without_comments(value[key]) for key in sorted(value) if not key.startswith("_")}
+    return [_without_comments(item) for item in value] if isinstance(value, list) else value
 
 
 def render_json(specs: ArchSpecs) -> str:

@@ -2,11 +2,15 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator
 
+from tileseer.core.errors import UserError, shown
+from tileseer.core.json_files import read_json
 from tileseer.core.tables import validate_table
+from tileseer.core.yaml_files import read_yaml
 from tileseer.facts.benchmark import BenchmarkSettings, LockSettings
 from tileseer.facts.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 from tileseer.facts.inputs import ConfigsSettings, ProblemsSettings
@@ -15,6 +19,8 @@ from tileseer.facts.names import ConfiguredArch
 from tileseer.facts.operations import OPERATION_PATTERN
 from tileseer.facts.section import Section, SourcePath
 
+TEMPLATE_KEY = "__use_yte__"
+"""With it Snakemake takes a configuration for a template."""
 _OF_THE_MACHINE: dict[str, Any] = {
     "cache": True, "lock": True, "ck": {"root"}, "cutlass": {"root"}, "compile": {"compiler"}
 }  # fmt: skip
@@ -80,3 +86,12 @@ class Config(Section):
 def check(config: Mapping[str, Any], where: str = "config") -> Config:
     """Return the typed configuration; a ``UserError`` has one line for each wrong field."""
     return validate_table(dict(config) if isinstance(config, Mapping) else config, Config, where)
+
+
+def check_config_file(path: Path) -> None:
+    """Raise a ``UserError`` for a configuration that Snakemake would read in silence, or with a traceback, or run."""
+    content = read_json(path) if path.suffix == ".json" else read_yaml(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: should have fields such as arch: gfx950, but it is {shown(content)}")
+    if TEMPLATE_KEY in content:
+        raise UserError(f"{path}: {TEMPLATE_KEY} lets the file run code; remove it, and write plain YAML")

@@ -24,8 +24,8 @@ from pydantic import Field, StringConstraints
 from tileseer.core import seal
 from tileseer.core.documents import Document
 from tileseer.core.errors import UserError, shown
-from tileseer.core.reading import read_utf8
-from tileseer.core.tables import strict_json, validate_table
+from tileseer.core.json_files import read_json
+from tileseer.core.tables import validate_table
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.measure.device import DeviceKind
 
@@ -118,7 +118,7 @@ def parse_index(models: Path) -> Index:
     path = models / INDEX
     if not path.exists():
         raise UserError(f"{models}: has no models (no {INDEX}); {_way_to_models(models)}")
-    content = strict_json(read_utf8(path), str(path))
+    content = read_json(path)
     found = [content.get(name) for name in ("format", "tileseer")] if isinstance(content, dict) else []
     if found and found != [FORMAT, READERS]:
         raise UserError(

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from pydantic import Field
 
-from tileseer.core import documents
 from tileseer.core.atomic import write_text
+from tileseer.core.json_files import json_text, read_json
 from tileseer.core.tables import StrictModel, validate_table
 from tileseer.measure.journal import IDENTITY, MeasuredBy, pair_text
 
@@ -54,12 +54,12 @@ class Receipt(StrictModel):
 
     def write(self, path: Path) -> None:
         """Write the receipt as JSON."""
-        write_text(path, documents.json_text(self.model_dump(by_alias=True)))
+        write_text(path, json_text(self.model_dump(by_alias=True)))
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a receipt; a damaged one is a ``UserError``."""
-        return validate_table(documents.read_json(path), cls, f"{path}: this is no receipt; delete it and run again")
+        return validate_table(read_json(path), cls, f"{path}: this is no receipt; delete it and run again")
 
 
 def counted(mine: pa.Table, pairs: pa.Table) -> pa.Table:

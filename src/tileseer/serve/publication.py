@@ -7,6 +7,7 @@ from pathlib import Path
 from tileseer.core import documents
 from tileseer.core.atomic import building
 from tileseer.core.errors import UserError
+from tileseer.core.json_files import read_json
 from tileseer.core.tables import validate_table
 from tileseer.learn import model_files
 from tileseer.learn.model_files import INDEX, PAGE, PROVENANCE, SERVING, SPEC, Entry, Index
@@ -94,7 +95,7 @@ def _by_operation(files: Sequence[Path]) -> dict[str, tuple[Path, Origin]]:
     """Return each spec, report or figures of serving with what it belongs to."""
     origins: dict[str, tuple[Path, Origin]] = {}
     for path in files:
-        content = documents.read_json(path)
+        content = read_json(path)
         fields = content if isinstance(content, dict) else {}
         own = {name: fields[name] for name in Origin.model_fields if name in fields}
         origin = validate_table(own, Origin, str(path))
@@ -108,5 +109,5 @@ def _copy(source: Path, target: Path, fix: str) -> None:
     if not source.is_file():
         raise UserError(f"{source}: there is no such file; {fix}")
     if source.suffix == ".json":
-        documents.read_json(source)  # whatever is wrong with it is told before it is published
+        read_json(source)  # whatever is wrong with it is told before it is published
     shutil.copyfile(source, target)

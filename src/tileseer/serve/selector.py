@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
+from tileseer.core.json_files import read_json
 from tileseer.learn import model_files
 from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceBounds, EvidenceClass
 from tileseer.learn.model import Model
@@ -151,7 +152,7 @@ class Selector:
         """Return the mean efficiency, percent, of the picks of a class on layers left out; None without such layers."""
         path = self.folder / model_files.EVALUATION
         # Read without its schema, which takes longer to import than a pick takes.
-        parts = documents.read_json(path)["by_evidence"] if path.is_file() else {}
+        parts = read_json(path)["by_evidence"] if path.is_file() else {}
         return parts[evidence]["efficiency"]["mean"] if evidence in parts else None
 
     def evidence_columns(self, problems: Sequence[Problem]) -> dict[str, np.ndarray]:
