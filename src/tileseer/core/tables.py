@@ -15,6 +15,8 @@ from tileseer.core.yaml_files import read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item", bound=Hashable)
+MOST_FAULTS = 20
+"""Lines about one file."""
 _REASON_OF_FAULT = {
     **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
@@ -38,7 +40,9 @@ def validate_table(content: Any, model: type[Model], where: str) -> Model:
     try:
         return model.model_validate(content, context={})
     except ValidationError as error:
-        lines = [f"{where}: {_fault(fault, model)}" for fault in error.errors(include_url=False)]
+        faults = error.errors(include_url=False)
+        lines = [f"{where}: {_fault(fault, model)}" for fault in faults[:MOST_FAULTS]]
+        lines += [f"{where}: {len(faults) - MOST_FAULTS:,} more faults"] * (len(faults) > MOST_FAULTS)
         raise UserError("\n".join(lines)) from error
 
 
