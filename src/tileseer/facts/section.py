@@ -1,5 +1,6 @@
 """What every section of the configuration has in common: closed, typed, and clear about a wrong field."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -20,8 +21,9 @@ def _stays_inside(path: str) -> str:
 
 def _located(path: str, info: ValidationInfo) -> str:
     workflow = (info.context or {}).get(WORKFLOW)
-    own = Path(workflow, path) if workflow is not None else Path(path)
-    return own.as_posix() if own.exists() and not Path(path).exists() else path
+    own = os.path.join(workflow or "", path)
+    # Unlike a Path, it says no of a name that is too long.
+    return Path(own).as_posix() if os.path.exists(own) and not os.path.exists(path) else path
 
 
 RelativePath = Annotated[
