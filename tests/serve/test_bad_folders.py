@@ -2,15 +2,17 @@
 
 import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from damage import HOSTILE, changed, places
+from damage import damaged, damaged_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
 from published_models import let_the_hashes_fit
 
 from tileseer.cli import main
@@ -94,34 +96,79 @@ def copied(models, tmp_path):
     return folder
 
 
-@settings(DRAWS, max_examples=15)
+@pytest.mark.parametrize("fitting", [False, True], ids=["hashes of before", "hashes that fit"])
+@DRAWS
 @given(data=st.data())
-def test_damaged_bytes_in_a_model_directory_are_always_refused(data, models, tmp_path):
+def test_damage_in_a_model_directory_is_refused_or_harmless(fitting, data, models, tmp_path):
     folder = copied(models, tmp_path)
-    path = data.draw(st.sampled_from(sorted(file for file in folder.rglob("[!.]*") if file.is_file())))
-    content = bytearray(path.read_bytes())
-    at = data.draw(st.integers(0, len(content) - 1))
-    content[at] ^= 1 << data.draw(st.integers(0, 7))
+    files = [file for file in folder.rglob("[!.]*") if file.is_file() and (not fitting or file.suffix == ".json")]
+    path = data.draw(st.sampled_from(sorted(files)))
+    before, content = path.read_bytes(), damaged(data, path) if fitting else damaged_bytes(data, path.read_bytes())
     path.write_bytes(content)
-    if path.name == model_files.INDEX:
+    if fitting and path.name != model_files.INDEX:
+        let_the_hashes_fit(folder)
+    if fitting or content == before or path.name == model_files.INDEX:
         refused_or_read(lambda: read_models(folder), folder, path.name)
     else:
         with pytest.raises(UserError, match=path.name.replace(".", r"\.")):
             read_models(folder)
 
 
-@settings(DRAWS, max_examples=40)
-@given(data=st.data())
-def test_a_hostile_value_in_a_model_directory_whose_hashes_fit(data, models, tmp_path):
-    folder = copied(models, tmp_path)
-    path = data.draw(st.sampled_from(sorted(folder.rglob("*.json"))))
-    content = json.loads(path.read_text())
-    where = data.draw(st.sampled_from(list(places(content))[:200]))
-    content = changed(content, where, data.draw(HOSTILE), rename=data.draw(st.booleans()))
-    path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
-    if path.name != model_files.INDEX:
-        let_the_hashes_fit(folder)
-    refused_or_read(lambda: read_models(folder), folder, path.name)
+def replaced(old, new):
+    def change(path):
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    return change
+
+
+def with_table(change):
+    return lambda path: pq.write_table(change(pq.read_table(path)), path)
+
+
+def with_foreign_kernel(table):
+    values = pa.array(["cutlass_conv_fwd", *table["kernel"].to_pylist()[1:]])
+    return table.set_column(table.schema.get_field_index("kernel"), "kernel", values)
+
+
+def with_fields(**fields):
+    return lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+OWN, READS = f"grouped_conv_{OPERATION}_gfx950/", "but this release reads format 5 for >=0.1,<0.2: publish"
+MESSAGES = [
+    # A file, what is done to it, whether the hashes are made to fit, and what is said.
+    (OWN + model_files.SPEC, Path.unlink, False, "missing"),
+    ("notes.txt", Path.touch, False, "notes.txt"),
+    (OWN + model_files.SPEC, replaced('"tile_m"', '"tile_x"'), True, "features are not those"),
+    (OWN + model_files.HARDWARE, replaced('"arch": "gfx950"', '"arch": "gfx942"'), True, "arch is gfx942"),
+    (OWN + model_files.HARDWARE, replaced('"compute_units"', '"units"'), True, "compute_units"),
+    (OWN + model_files.CANDIDATES, with_table(lambda table: table.drop_columns(["split_k"])), True,
+     "column split_k is missing"),
+    (OWN + model_files.CANDIDATES, with_table(with_foreign_kernel), True, "'cutlass_conv_fwd' is no kernel of gfx950"),
+    (model_files.INDEX, with_fields(format=3), False, f"is of format 3 for tileseer >=0.1,<0.2, {READS}"),
+    (model_files.INDEX, with_fields(tileseer=">=0.3,<0.4"), False, f"is of format 5 for tileseer >=0.3,<0.4, {READS}"),
+    (model_files.INDEX, with_fields(device_kind="guessed"), False, "device_kind"),
+    (model_files.INDEX, with_fields(operations={"forward_bf16": {"folder": "../elsewhere"}}), False, "folder"),
+    (model_files.INDEX, with_fields(sha256={"a": "b"}), False, "sha256"),
+]  # fmt: skip
+
+
+def test_what_is_wrong_with_a_model_directory_is_said(models, tmp_path):
+    for name, change, fitting, message in MESSAGES:
+        folder = copied(models, tmp_path)
+        change(folder / name)
+        if fitting:
+            let_the_hashes_fit(folder)
+        with pytest.raises(UserError) as refused:
+            read_models(folder)
+        said = str(refused.value)
+        assert message in said and Path(name).name in said and (fitting or "\n" not in said), said
+    with pytest.raises(UserError, match="for gfx950, not for gfx942"):
+        Selector.read(models, str(OPERATION), arch="gfx942")
+    readers = json.loads((models / model_files.INDEX).read_text())["tileseer"]
+    assert SpecifierSet(readers).contains(version("tileseer"))
 
 
 @pytest.mark.parametrize("name", [model_files.CANDIDATES, model_files.KNOWN, model_files.OUT_OF_FOLD])
