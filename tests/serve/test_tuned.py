@@ -1,8 +1,10 @@
 """Choices that were timed once: the file of Python and C++, who may use them, and several writers at once."""
 
 import random
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,57 +25,48 @@ def choice(candidate="kernel@splitk2", device="AMD Instinct MI355X", kind="measu
     return Choice((n, *DIMENSIONS[1:]), candidate, time_ms, 3, device, kind)
 
 
-def test_what_is_remembered_is_read_in_its_order_and_once(tmp_path):
-    path = tmp_path / "models.tuned/forward_bf16.tsv"
-    assert read_choices(path) == []
-    remember(path, [choice(n=n) for n in (2, 1)])
-    remember(path, [choice(n=1, time_ms=9.0), choice(n=3)])
-    assert [(one.dims[0], one.time_ms) for one in read_choices(path)] == [(n, 0.0123456789) for n in (2, 1, 3)]
-    assert path.read_text().startswith(TUNED_HEADER + "\n") and [*path.parent.iterdir()] == [path]
-
-
-def test_the_file_is_beside_the_models(tmp_path, monkeypatch):
+def test_what_is_remembered_is_read_in_its_order_and_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    expected = tmp_path.with_name(f"{tmp_path.name}.tuned") / "forward_bf16.tsv"
-    assert tuned_path(tmp_path, "forward_bf16") == expected
-    assert tuned_path(type(tmp_path)(), "forward_bf16") == expected
+    path = tuned_path(tmp_path / "models", "forward_bf16")
+    assert path == tuned_path(Path("models"), "forward_bf16") == tmp_path / "models.tuned/forward_bf16.tsv"
+    assert read_choices(path) == []
+    untimed = choice(n=4)._replace(time_ms=0.0, timed=0)
+    remember(path, [choice(n=n) for n in (2, 1)])
+    remember(path, [choice(n=1, time_ms=9.0), choice(n=3), untimed])
+    assert read_choices(path) == [*(choice(n=n) for n in (2, 1, 3)), untimed]
+    assert path.read_text().startswith(TUNED_HEADER + "\n") and [*path.parent.iterdir()] == [path]
 
 
 def lines_of(one):
     """A line of the file, and damaged ones."""
     good = "\t".join(map(str, (*one.dims, one.candidate, one.time_ms, one.timed, one.device, one.device_kind)))
-    return good, [good[:60], good + "\tmore", good.replace("measured", "guessed"), good.replace("0.01", "-0.01"), "\0x"]
+    return good, [
+        good[:60],
+        good + "\tmore",
+        good.replace("measured", "guessed"),
+        good.replace("0.01", "-0.01"),
+        "\0x",
+        good.replace("\t3\t", "\t0\t"),
+    ]
 
 
-def test_damaged_lines_are_skipped_with_one_warning(tmp_path, capsys):
+def test_damaged_lines_are_skipped_with_one_warning_and_another_table_stays(models, selector, tmp_path, capsys):
     good, damaged = lines_of(choice())
-    path = tmp_path / "t.tsv"
+    path = tuned_path(shutil.copytree(models, tmp_path / "models"), "forward_bf16")
+    path.parent.mkdir()
     path.write_text("\n".join([TUNED_HEADER, *damaged, good, good[:-3]]))
     assert read_choices(path) == [choice()]
-    assert capsys.readouterr().err == f"warning: {path}: skipped 6 damaged lines, first line 2\n"
+    assert capsys.readouterr().err == f"warning: {path}: skipped 7 damaged lines, first line 2\n"
     remember(path, [choice(n=1)])
     assert path.read_text() == f"{TUNED_HEADER}\n{good}\n{good.replace('8', '1', 1)}\n"
-
-
-def test_another_table_is_refused_and_not_written_over(tmp_path):
-    path = tmp_path / "t.tsv"
-    path.write_text("N\tC\n")
+    path.write_text("another table\n")
     with pytest.raises(UserError, match="line 1: the columns are not those"):
         remember(path, [choice()])
-    assert path.read_text() == "N\tC\n"
-
-
-def test_a_model_picks_without_a_file_that_cannot_be_read(models, selector, capsys):
-    path = tuned_path(models, "forward_bf16")
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("another table\n")
-    try:
-        assert main.main(["select", str(models), "--problem", WORD, "--top", "1"]) == 0
-        printed = capsys.readouterr()
-        assert selector.rank(PROBLEM)[0]["kernel"] in printed.out
-        assert printed.err.count("warning:") == 1 and "its choices are not used" in printed.err
-    finally:
-        path.unlink()
+    capsys.readouterr()  # a model picks without it
+    assert main.main(["select", str(tmp_path / "models"), "--problem", WORD, "--top", "1"]) == 0
+    printed = capsys.readouterr()
+    assert selector.rank(PROBLEM)[0]["kernel"] in printed.out and path.read_text() == "another table\n"
+    assert printed.err.count("warning:") == 1 and "its choices are not used" in printed.err
 
 
 REMEMBERS = """
@@ -90,7 +83,9 @@ def test_two_processes_that_remember_at_once_lose_nothing(tmp_path, cpp_tuned):
     writers = [subprocess.Popen([sys.executable, "-c", REMEMBERS, path, str(first)]) for first in (0, 1)]
     writers.append(subprocess.Popen([cpp_tuned, path, "remember", "100", "150"]))
     assert [writer.wait() for writer in writers] == [0, 0, 0]
-    assert sorted(one.dims[0] for one in read_choices(path)) == [*range(80), *range(100, 150)]
+    read = sorted(read_choices(path))
+    assert [one.dims[0] for one in read] == [*range(80), *range(100, 150)]
+    assert read[-1] == Choice((149, *[1] * 18), "kernel", 0.3, 3, "AMD Instinct MI300X", "measured")
 
 
 MAIN = r"""
@@ -159,15 +154,6 @@ def test_cpp_reads_what_python_writes_and_skips_damage(tmp_path, cpp_tuned):
     assert path.read_text() == "another table\n"
 
 
-def test_python_reads_what_cpp_writes(tmp_path, cpp_tuned):
-    path = tmp_path / "beside/t.tsv"
-    remember(path, [choice()])
-    subprocess.run([cpp_tuned, path, "remember", "4", "6"], check=True)
-    subprocess.run([cpp_tuned, path, "remember", "5", "7"], check=True)
-    written = [Choice((n, *[1] * 18), "kernel", 0.3, 3, "AMD Instinct MI300X", "measured") for n in (4, 5, 6)]
-    assert read_choices(path) == [choice(), *written]
-
-
 ODD = [*"+-_ \r\t\0\n.e0x\x1b٣²é\ufeff", "e5", "9" * 9, "nan", "inf", "e+400"]
 
 
@@ -175,8 +161,8 @@ def test_both_read_the_same_of_any_damage(tmp_path, cpp_tuned):
     draw, path = random.Random(51), tmp_path / "t.tsv"
     lines = []
     for n in range(4000):
-        time = draw.choice(["0.0123", "3e-05", "7"])
-        fields = [str(n), *["1"] * 18, "kernel@splitk2", time, "3", "GPU", "measured"]
+        time, timed = draw.choice(["0.0123", "3e-05", "7", "0"]), draw.choice("330")
+        fields = [str(n), *["1"] * 18, "kernel@splitk2", time, timed, "GPU", "measured"]
         if draw.random() < 0.9:
             at = draw.choice([0, 1, *range(19, len(fields))])
             place = draw.randint(0, len(fields[at]))
@@ -209,39 +195,34 @@ def test_a_device_is_a_product_by_its_name(device, product, same):
     assert is_device(device, product) == same
 
 
+def with_choices(models, choices, device=None, device_kind="simulated"):
+    own = Selector.read(models, "forward_bf16")
+    own.spec = own.spec.model_copy(update={"device_kind": device_kind})
+    own.use_tuned(choices, device)
+    return own
+
+
 def test_a_tuned_choice_is_selected_on_its_device_alone(models, selector):
     dims = np.array([DIMENSIONS, (9, *DIMENSIONS[1:])])
     before = selector.select(dims)
     other = next(name for name in selector.candidates if name != selector.rank(PROBLEM)[0]["candidate"])
-    own = Selector.read(models, "forward_bf16")
-    # Of another product, and of a kernel that the model has not.
-    own.use_tuned([choice(other, "AMD Instinct MI350X"), choice("gone", PRODUCT, "simulated")])
-    assert own.tuned(PROBLEM) is None and own.select(dims).candidate.tolist() == before.candidate.tolist()
-    own.use_tuned([choice(other, PRODUCT, "simulated"), choice(selector.candidates[0], PRODUCT, "simulated")])
+    simulated, real = choice(other, PRODUCT, "simulated"), choice(selector.candidates[0])
+    # Of another product, and of a kernel that the model has not; times of a simulated device for a model of others.
+    foreign = [choice(other, "AMD Instinct MI350X"), choice("gone", PRODUCT, "simulated")]
+    for own in (with_choices(models, foreign), with_choices(models, [simulated], device_kind="recorded")):
+        assert own.tuned(PROBLEM) is None and own.select(dims).candidate.tolist() == before.candidate.tolist()
+    own = with_choices(models, [simulated, choice(selector.candidates[0], PRODUCT, "simulated")])
     picks = own.select(dims)
     assert own.candidates[picks.candidate[0]] == other == own.tuned(PROBLEM).candidate
     assert picks.known[0] and picks.score[0] == 0 and picks.candidate[1] == before.candidate[1]
-    assert (
-        own.select(dims, use_known=False).candidate.tolist()
-        == selector.select(dims, use_known=False).candidate.tolist()
-    )
+    unknown = [one.select(dims, use_known=False).candidate.tolist() for one in (own, selector)]
+    assert unknown[0] == unknown[1]
+    assert (own.select(dims, pruned_only=True).candidate != NO_CANDIDATE).all()
     # What was timed on a real GPU goes first.
-    real = Selector.read(models, "forward_bf16")
-    real.use_tuned([choice(other, PRODUCT, "simulated"), choice(selector.candidates[0])])
-    assert real.tuned(PROBLEM).candidate == selector.candidates[0]
-    named = Selector.read(models, "forward_bf16")
-    named.use_tuned([choice(other, "gfx950_mi350x", "simulated")], device="gfx950_mi350x")
-    assert named.tuned(PROBLEM).candidate == other
-    assert (named.select(dims, pruned_only=True).candidate != NO_CANDIDATE).all()
-
-
-def test_times_of_a_simulated_device_are_no_real_gpu_s(models):
-    own = Selector.read(models, "forward_bf16")
-    own.spec = own.spec.model_copy(update={"device_kind": "recorded"})
-    own.use_tuned([choice(own.candidates[0], PRODUCT, "simulated")])
-    assert own.tuned(PROBLEM) is None
-    own.use_tuned([choice(own.candidates[1])])
-    assert own.tuned(PROBLEM).candidate == own.candidates[1]
+    assert with_choices(models, [simulated, real]).tuned(PROBLEM) == real
+    assert with_choices(models, [real], device_kind="recorded").tuned(PROBLEM) == real
+    named = choice(other, "gfx950_mi350x", "simulated")
+    assert with_choices(models, [named], device="gfx950_mi350x").tuned(PROBLEM) == named
 
 
 def test_the_command_says_what_was_tuned_and_where(models, selector, capsys):
