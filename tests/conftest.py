@@ -1,9 +1,11 @@
-"""Settings of all tests."""
+"""Settings of all tests, and the host's measuring driver for those of measuring and of libraries."""
 
 import os
 import random
 from itertools import groupby
 
+import pytest
+from host_library import COMPILER, build
 from hypothesis import settings
 
 # No deadline: a busy machine is no defect. In CI the examples are the same on every run, so more of them find little.
@@ -37,3 +39,11 @@ def pytest_collection_modifyitems(items):
         min(hands, key=len).extend(tests)
     # The shorter hand comes last: so the second half begins at or before its first test.
     items[:] = [item for hand in sorted(hands, key=len, reverse=True) for item in hand]
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory):
+    """Paths of the measuring driver for the host backend and of the fake kernels."""
+    if COMPILER is None:
+        pytest.skip("no host C++ compiler (g++, clang++ or CXX)")
+    return build(tmp_path_factory.mktemp("libraries"))

@@ -7,8 +7,8 @@ import argparse
 from pathlib import Path
 
 from tileseer.core.errors import reports_user_errors
-from tileseer.data import find_db, solver_recording
 from tileseer.data.provenance import Taken
+from tileseer.libraries.miopen import databases, recording
 
 ARCH, DEVICE = "gfx942_miopen", "gfx942_mi300x"
 SOURCE = (
@@ -25,16 +25,16 @@ def main() -> int:
     parser.add_argument("database", type=Path, help="gfx942130.HIP.fdb.txt.bz2")
     parser.add_argument("--output", required=True, type=Path, help="new folder")
     args = parser.parse_args()
-    found = find_db.read_find_dbs([args.database])
+    found = databases.read_find_dbs([args.database])
     refused = ", ".join(f"{count:,}: {reason}" for reason, count in found.reasons().items())
     # Their lines would be ten times as large as the recording.
     found.refused.clear()
     told = {
         "source": SOURCE,
-        "file": solver_recording.digests([args.database]),
+        "file": recording.digests([args.database]),
         "left_out": f"54,455 lines of layers that others keep to judge models; refused here {refused}",
     }
-    solver_recording.write_solver_recording(args.output, found, ARCH, DEVICE, told, TAKEN)
+    recording.write_solver_recording(args.output, found, ARCH, DEVICE, told, TAKEN)
     problems = len({problem for problem, _ in found.times})
     print(f"{args.output}: {len(found.times):,} times of {problems:,} problems; refused {refused}")
     return 0

@@ -36,8 +36,8 @@ ELSEWHERE = {
     "tileseer run results": "workflow/test_replay.py",
     "tileseer ship results/models/sm_90": "workflow/test_replay.py",
     "tileseer select results/models/sm_90": "workflow/test_replay.py",
-    "tileseer tune results/models/gfx942_miopen": "serve/test_driver_tuning.py",
-    "tileseer export miopen": "serve/test_miopen_export.py",
+    "tileseer tune results/models/gfx942_miopen": "libraries/miopen/test_driver_tuning.py",
+    "tileseer export miopen": "libraries/miopen/test_miopen_export.py",
     "tileseer crawl --torch": "problems/test_crawl_of_own_model.py",
     "tileseer crawl --onnx": "problems/test_crawl_of_own_model.py",
 }

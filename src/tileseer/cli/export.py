@@ -6,12 +6,12 @@ from pathlib import Path
 from tileseer.cli import options
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
+from tileseer.libraries.miopen import export as miopen_export
+from tileseer.libraries.miopen.export import Settings
 from tileseer.libraries.miopen.find_db import FileName
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS
 from tileseer.problems.problem_lists import read_problem_lists
-from tileseer.serve import miopen_export
-from tileseer.serve.miopen_export import Settings
 
 EXAMPLES = (
     "tileseer export miopen results/models/gfx90a_miopen --problems training.log \\\n"

@@ -10,11 +10,11 @@ from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
-from tileseer.data import find_db, solver_recording
 from tileseer.facts import hardware
 from tileseer.facts.config import Config
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
+from tileseer.libraries.miopen import databases, recording
 from tileseer.libraries.miopen.find_db import FileGpu
 from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.registry import library_of_arch
@@ -40,11 +40,11 @@ def run(args: argparse.Namespace) -> int:
     """Write the recording and tell how to replay it."""
     gpu, table = hardware.target(args.arch), find_file(args.config / TABLE)
     products = hardware.read_products(table)
-    product = _product(args, products, find_db.gpu_of_files(args.files, gpu))
+    product = _product(args, products, databases.gpu_of_files(args.files, gpu))
     arch = _arch(args, product)
-    database = find_db.read_find_dbs(args.files)
-    source = {"source": f"MIOpen find-db: {solver_recording.digests(args.files)}"}
-    recording = solver_recording.write_solver_recording(args.output, database, arch, product.name, source)
+    database = databases.read_find_dbs(args.files)
+    source = {"source": f"MIOpen find-db: {recording.digests(args.files)}"}
+    written = recording.write_solver_recording(args.output, database, arch, product.name, source)
     is_new = product.name not in products
     if is_new:
         write_text(args.output / TABLE, _with_product(table, product))
@@ -52,16 +52,16 @@ def run(args: argparse.Namespace) -> int:
         "recording": args.output,
         "arch": arch,
         "device": product.name,
-        "operations": recording.operations,
+        "operations": written.operations,
         "problems": len({problem for problem, _ in database.times}),
         "times": len(database.times),
         "refused": database.reasons(),
     }
     lines = [
         f"{args.output}: {len(database.times):,} times of {content['problems']:,} problems, "
-        f"{len(recording.operations)} models, on {product.name} ({product.compute_units} compute units)",
+        f"{len(written.operations)} models, on {product.name} ({product.compute_units} compute units)",
         *(f"refused {count:,}: {reason}" for reason, count in database.reasons().items()),
-        f"every refused entry is in {args.output / solver_recording.REFUSED}; to train, write into the config:",
+        f"every refused entry is in {args.output / recording.REFUSED}; to train, write into the config:",
         f"  arch: {arch}",
         f"  replays: {{{arch}: {args.output}}}",
         f"  benchmark: {{products: {{{arch}: {product.name}}}}}",

@@ -33,6 +33,7 @@ RETRIES = 2
 SENTINEL_MS = 0.05
 """The sentinel is the first pair that takes this long; short ones change with where their operands lie."""
 CLASS_FIELDS = ("ndim", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "dilation_d", "dilation_h", "dilation_w")
+PLANS = ("tileseer/libraries/cudnn/device_plans.py", "tileseer/libraries/cudnn/engines.py")
 
 Row = Mapping[Hashable, Any]
 
@@ -99,7 +100,11 @@ class GpuDevice:
         device |= {"plans": self.plans} if self.plans else {}
         timing = {"cache": self._timing.cache, "rotate_bytes": 0, "seed": self._seed}
         timing |= {name: getattr(self._timing, name) for name in TIMED}
-        code = digest_of_code("tileseer/measure/harness", "tileseer/libraries/cudnn/engines.py")
+        code = digest_of_code(
+            "tileseer/measure/harness",
+            "tileseer/libraries/cudnn/device_plans.py",
+            "tileseer/libraries/cudnn/engines.py",
+        )
         text = json.dumps({"scheme": SCHEME, "device": device, "timing": timing, "code": code}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -16,12 +16,12 @@ from tileseer.build.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
+from tileseer.libraries.cudnn.device_plans import LIBRARY
 from tileseer.libraries.cudnn.kernel import CUDNN_PREFIX, Plan
 from tileseer.libraries.grammar import SPELLED
 from tileseer.libraries.kernel_table import chunk_of
 from tileseer.measure import support_table
 from tileseer.measure.gpu_device import GpuDevice
-from tileseer.measure.harness.cudnn_plans import LIBRARY
 from tileseer.measure.harness.supervisor import problem_numbers
 from tileseer.measure.session import Session
 from tileseer.problems import problem_table

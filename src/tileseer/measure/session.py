@@ -20,12 +20,12 @@ from tileseer.core.script import Settings
 from tileseer.facts.benchmark import BenchmarkSettings, LockSettings
 from tileseer.facts.hardware import Hardware, read_hardware
 from tileseer.libraries.costs.coefficients import load_coefficients
+from tileseer.libraries.miopen.device import SolverDevice
 from tileseer.measure.device import Device
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.supervisor import Supervisor
 from tileseer.measure.harness.telemetry import VARIABLES, Board, boards
 from tileseer.measure.simulated_device import SimulatedDevice
-from tileseer.measure.solver_device import SolverDevice
 from tileseer.problems.operation import Operation
 
 

@@ -24,6 +24,7 @@ from tileseer.data.recorded_device import RecordedDevice
 from tileseer.facts.benchmark import BenchmarkSettings
 from tileseer.learn import model_files
 from tileseer.libraries.candidates import with_fields
+from tileseer.libraries.cudnn.device_plans import LIBRARY
 from tileseer.libraries.kernel_table import chunk_of
 from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.registry import library_of_arch
@@ -31,7 +32,6 @@ from tileseer.measure import turns
 from tileseer.measure.batch import Batch, journal_rows
 from tileseer.measure.device import NO_TIMES, Device, Times
 from tileseer.measure.gpu_device import GpuDevice
-from tileseer.measure.harness.cudnn_plans import LIBRARY
 from tileseer.measure.harness.supervisor import problem_numbers
 from tileseer.measure.journal import Journal
 from tileseer.measure.session import Session

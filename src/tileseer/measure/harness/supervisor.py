@@ -54,7 +54,7 @@ class Request:
     """One pair to measure."""
 
     modules: tuple[str, ...]
-    """What has the kernel unless the driver holds it: a module, or cuDNN (``cudnn_plans.LIBRARY``)."""
+    """What has the kernel unless the driver holds it: a module, or cuDNN (``device_plans.LIBRARY``)."""
     kernel: str
     problem: tuple[int, ...]
     """The 21 numbers of ``ConvProblemC``."""

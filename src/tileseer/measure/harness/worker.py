@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tileseer.measure.harness import abi, cudnn_plans
-from tileseer.measure.harness.cudnn_plans import CudnnPlans
+from tileseer.libraries.cudnn import device_plans as cudnn_plans
+from tileseer.libraries.cudnn.device_plans import CudnnPlans
+from tileseer.measure.harness import abi
 
 PRINTED_BYTES = 1 << 24
 """Largest file that a worker may write: it ends a kernel that prints for ever."""

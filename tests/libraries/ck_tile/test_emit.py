@@ -32,7 +32,7 @@ from tileseer.libraries.ck_tile.kernel import (
 )
 from tileseer.libraries.emitter import ONE_SLICE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TEMPLATES = ROOT / "workflow/templates"
 API = ROOT / "config/ck_api.yaml"
 EMITTER = CkTileEmitter(TEMPLATES, API)

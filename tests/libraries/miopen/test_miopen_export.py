@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from help_examples import words
@@ -10,13 +11,14 @@ from published_models import publish_recording
 
 from tileseer.cli import main
 from tileseer.core.errors import UserError
-from tileseer.data import find_db
+from tileseer.learn import model_files
+from tileseer.libraries.miopen import databases
+from tileseer.libraries.miopen import export as miopen_export
 from tileseer.libraries.miopen.find_db import FileName, Key
 from tileseer.libraries.miopen.solvers import SOLVERS
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.problems.problem_lists import read_problem_lists
-from tileseer.serve import miopen_export
 from tileseer.serve.selector import Selector
 
 LIKE = "gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt"
@@ -102,7 +104,7 @@ def test_records_are_read_back_by_the_import_and_by_a_reader_of_the_format(expor
     assert check(lines) == told["entries"] + 1 > 6
     keys = [key for key, _ in records(lines)]
     assert keys[1].endswith("-5-1x1-1x1-1x1-0-NCHW-FP32-F") and keys[3].endswith("-0-NHWC-NHWC-NHWC-FP32-F")
-    times = find_db.read_find_dbs([path]).times
+    times = databases.read_find_dbs([path]).times
     assert len(times) == told["entries"] + 1
     problem = Problem.from_dims("forward", "fp32", N=5, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
     ranked = [row["kernel"].partition("_2d_")[2] for row in Selector.read(solvers, "forward_fp32").rank(problem)]
@@ -192,11 +194,13 @@ def test_the_example_of_the_help_text_writes_a_file(solvers, tmp_path, monkeypat
     assert check((tmp_path / "miopen-db" / LIKE).read_text().splitlines()) > 2
 
 
-def test_models_of_other_kernels_are_refused(models, tmp_path, capsys):
+def test_models_of_other_kernels_are_refused(tmp_path, capsys, monkeypatch):
+    index = SimpleNamespace(arch="gfx950", operations={"forward_bf16": None})
+    monkeypatch.setattr(model_files, "read_index", lambda folder: index)
     (tmp_path / "p").write_text(LINE.format(n=5, f=1).replace("conv ", "convbfp16 ", 1))
     (tmp_path / LIKE).write_text(OWN)
     files = ["--problems", tmp_path / "p", "--user", tmp_path / LIKE, "--output", tmp_path / "db"]
-    assert main.main(["export", "miopen", str(models), *map(str, files)]) == 2
+    assert main.main(["export", "miopen", str(tmp_path), *map(str, files)]) == 2
     assert "not of MIOpen's solvers" in capsys.readouterr().err
 
 
@@ -252,7 +256,7 @@ def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp
     ],
 )
 def test_names_of_files_have_the_gpu(tmp_path, name, parts):
-    """tests/libraries/test_miopen.py imports files of other names."""
+    """test_miopen.py imports files of other names."""
     for build, suffix in (("3_2_0_36bb7fd4a", ""), ("3_3_0_", ""), ("3_5_1", ""), ("3_4_0_abc", ".fusion")):
         found = FileName.parse(tmp_path / f"{name}.HIP.{build}{suffix}.ufdb.txt")
         assert found == (parts, build)

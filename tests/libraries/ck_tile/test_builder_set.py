@@ -15,7 +15,7 @@ from tileseer.libraries.ck_tile.upstream.full_set import Cell
 from tileseer.libraries.ck_tile.upstream.named import Enumerator, RuleTables
 from tileseer.problems.operation import Operation
 
-CONFIG = Path(__file__).parents[2] / "config"
+CONFIG = Path(__file__).parents[3] / "config"
 SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")
 TABLES = RuleTables.read_folder(CONFIG / "rule_sets")
 CONFIGS = Path("experimental/grouped_convolution_tile_instances/configs")

@@ -19,9 +19,9 @@ from tileseer.libraries.ck_tile.upstream.named import Enumerator
 from tileseer.libraries.rule_sets import RuleSet
 from tileseer.problems.operation import Operation
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
-COUNTS = Path(__file__).parents[1] / "data/reference_counts.csv"
+COUNTS = Path(__file__).parents[2] / "data/reference_counts.csv"
 TINY = "--arch gfx950 --rule-set tiny"
 ONE = "--variant forward --ndim 2 --datatype bf16"
 

@@ -11,7 +11,7 @@ from tileseer.libraries.ck_tile.kernel import PIPELINES, KernelConfig
 from tileseer.libraries.ck_tile.resources import Blocks, estimate
 from tileseer.libraries.costs.coefficients import load_coefficients
 
-CONFIG = Path(__file__).parents[2] / "config"
+CONFIG = Path(__file__).parents[3] / "config"
 GPUS = hardware.read_products(CONFIG / "hardware.yaml")
 COEFFICIENTS = load_coefficients(CONFIG / "simulated_device.yaml")
 PLAIN = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16)

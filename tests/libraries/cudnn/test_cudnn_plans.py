@@ -14,16 +14,16 @@ from tileseer.core import parquet
 from tileseer.data.assembly import ChunkFiles, write_dataset
 from tileseer.data.dataset import Dataset
 from tileseer.facts.benchmark import TIMINGS, Timing
+from tileseer.libraries.cudnn.device_plans import plan_of_kernel
 from tileseer.libraries.cudnn.kernel import Plan
 from tileseer.measure import journal, receipt, session
-from tileseer.measure.harness.cudnn_plans import plan_of_kernel
 from tileseer.measure.harness.details import read_details
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.problems import problem_table
 from tileseer.problems.problem import Problem
 from tileseer.problems.problem_table import ProblemEntry
 
-STAND_IN = Path(__file__).parents[1] / "builders/stand_in_cudnn"
+STAND_IN = Path(__file__).parents[2] / "builders/stand_in_cudnn"
 TIMING = {"min_time_ms": 0.5, "sample_ms": 0.1, "min_samples": 4, "max_samples": 50, "settle_ms": 0.0}
 OPTIONS = launch_options(Timing(**TIMING))
 SIZES = {"N": 2, "C": 4, "Hi": 7, "Wi": 6, "Y": 3, "X": 2, "pad_h": 1}

@@ -45,7 +45,7 @@ from tileseer.problems import problem as problem_tables
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 parse, frame = CutlassKernel.parse, CutlassKernel.frame
 SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
 SWEEP = CutlassSweep.read_file(ROOT / "config/rule_sets/cutlass.yaml")

@@ -21,8 +21,8 @@ from tileseer.libraries.ck_tile.upstream.named import Enumerator, ListedKernel, 
 from tileseer.libraries.ck_tile.upstream.reference_filter import ARCH_RULES, CONFIG_RULES, UNTAGGED_CONFIG_RULES
 from tileseer.libraries.rules import broken_rules
 
-ROOT = Path(__file__).parents[2]
-DATA = Path(__file__).parents[1] / "data"
+ROOT = Path(__file__).parents[3]
+DATA = Path(__file__).parents[2] / "data"
 CONFIG = ROOT / "config"
 SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")
 TABLES = RuleTables.read_folder(CONFIG / "rule_sets")

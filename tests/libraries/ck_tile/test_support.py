@@ -18,7 +18,7 @@ from tileseer.problems.problem import Problem
 
 ASKED = [rule for rule in RULES.every if "arch" not in rule.reads]
 NAMES = [rule.name for rule in ASKED]
-WAVE32 = hardware.read_hardware(Path(__file__).parents[2] / "config/hardware.yaml", "gfx1201_9070xt")
+WAVE32 = hardware.read_hardware(Path(__file__).parents[3] / "config/hardware.yaml", "gfx1201_9070xt")
 BASE = KernelConfig(
     "forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16, 8, 8, 8
 )

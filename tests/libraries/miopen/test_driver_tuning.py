@@ -8,7 +8,7 @@ from published_models import publish_recording
 from stand_in_driver import write_driver
 
 from tileseer.cli import main
-from tileseer.measure import solver_device
+from tileseer.libraries.miopen import device as solver_device
 from tileseer.measure.journal import read_journal
 from tileseer.problems.problem import Problem
 from tileseer.serve.selector import Selector

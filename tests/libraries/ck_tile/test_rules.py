@@ -13,7 +13,7 @@ from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.rules import Rule, broken_rules
 from tileseer.problems.operation import Operation
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
 SWEEP = ROOT / "config/rule_sets/sweep.yaml"
 
