@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint types format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock rule-graph schema problems crawltest counts clean figures \
+.PHONY: models test lint format-check types contracts rules-check environment-dev format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock rule-graph schema problems crawltest counts clean figures \
     reproduce reproduce-update slurm-test container-test faults
 
 models: $(READY)
@@ -18,18 +18,23 @@ models: $(READY)
 test: $(READY_DEV)
 	$(RUN) python -m pytest --numprocesses auto --dist worksteal
 
+# Beside each other with `make -j lint`; `make types` alone: 20 s the first time, 2 s after that.
+lint: format-check types contracts rules-check
+
 # ruff without its cache: how imports are sorted depends on which modules there are.
-lint: $(READY_DEV)
+format-check: $(READY_DEV)
 	$(RUN) ruff check --no-cache .
 	$(RUN) ruff format --no-cache --check .
 	$(RUN) snakefmt --check Snakefile workflow/Snakefile workflow/rules
-	$(RUN) mypy
-	$(RUN) lint-imports --no-cache --no-logo
-	$(RUN) snakemake --lint
 
-# Strict types alone: 20 s the first time, 2 s after that.
 types: $(READY_DEV)
 	$(RUN) mypy
+
+contracts: $(READY_DEV)
+	$(RUN) lint-imports --no-cache --no-logo
+
+rules-check: $(READY_DEV)
+	$(RUN) snakemake --lint
 
 # Count the kernels of every cell of the named rule sets, all archs, and compare with the reference's counts.
 counts: $(READY)
@@ -50,6 +55,8 @@ wheels: $(READY_DEV)
 	$(RUN) python tools/wheels.py results/models/sm_90_cudnn --output dist
 
 environment: $(READY)
+
+environment-dev: $(READY_DEV)
 
 # A HIP compiler and a Composable Kernel tree, outside of this folder; where, as tileseer.core.cache.default_folder says.
 TOOLCHAIN = $(or $(filter /%,$(XDG_CACHE_HOME)),$(HOME)/.cache)/tileseer/toolchain
