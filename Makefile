@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: models test lint format-check types contracts rules-check environment-dev format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock rule-graph schema problems crawltest counts clean figures \
-    reproduce reproduce-update slurm-test container-test faults
+    reproduce reproduce-update slurm-test container-test
 
 models: $(READY)
 	$(RUN) tileseer run
@@ -94,11 +94,6 @@ slurm-test: $(READY_DEV)
 container-test:
 	apt-get install -y -q --no-install-recommends buildah crun debootstrap
 	sh envs/container_test.sh "$(CURDIR)/.container"
-
-# Kills of each stage and of runs and, as root, full disks: docs/generated/faults.md.
-faults: $(READY_DEV)
-	$(RUN) PYTHONPATH=src:tests/builders python tests/workflow/fault_suite.py --kills 10 --run-kills 10 \
-	    --report docs/generated/faults.md
 
 # What users need; and with it, what developers need as well.
 $(READY): envs/requirements.lock envs/setup.sh envs/openmp.py pyproject.toml setup.py

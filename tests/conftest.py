@@ -14,7 +14,7 @@ settings.load_profile("tileseer")
 
 SEED = "TILESEER_TEST_SEED"
 """Variable with the seed of the order of modules; without it there is another order on every run."""
-LONGEST = ("test_fault_suite.py", "test_rebuild.py")
+LONGEST = ("test_kills.py", "test_rebuild.py")
 
 
 def pytest_configure():

@@ -53,9 +53,17 @@ FREE = 100
 
 def run(words, folder, environment, **options) -> subprocess.CompletedProcess[str]:
     """Start a Python program in ``folder`` with these words and wait for its end; its jobs' ``python`` is warm too."""
-    shim = _shim()
-    path = f"{os.path.dirname(shim)}{os.pathsep}{environment['PATH']}"
-    return subprocess.run([shim, *words], cwd=folder, env={**environment, "PATH": path}, text=True, **options)
+    return subprocess.run([_shim(), *words], cwd=folder, env=_with_shim(environment), text=True, **options)
+
+
+def start(words, folder, environment) -> subprocess.Popen[str]:
+    """Start a Python program, in whose output are its errors as well; it ends where the process is killed."""
+    together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen([_shim(), *words], cwd=folder, env=_with_shim(environment), **together)
+
+
+def _with_shim(environment):
+    return {**environment, "PATH": f"{os.path.dirname(_shim())}{os.pathsep}{environment['PATH']}"}
 
 
 @cache
