@@ -34,7 +34,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernels", type=Path, metavar="TXT", help=meaning)
     out = ("--out", "--output")
     parser.add_argument(*out, dest="out", required=True, type=Path, metavar="FILE", help=".parquet or .csv to write")
-    parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
     parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/internals/serving.md."
 
 
@@ -46,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
     if args.out.is_dir():
         raise UserError(f"--out: {args.out} is a folder; give the name of a file")
     pairs, remarks = scoring.read_pairs(args.problems, args.kernels, index.arch)
-    table, more = scoring.score_pairs(args.model, pairs, args.threads)
+    table, more = scoring.score_pairs(args.model, pairs)
     WRITERS[args.out.suffix](table, args.out)
     for remark in remarks + more:
         print(f"note: {remark}", file=sys.stderr)
     supported = pc.sum(table["supported"]).as_py() or 0
-    counts = {"pairs": table.num_rows, "kernels": len(pairs.named), "problems": len(pairs.dims)}
+    counts = {"pairs": table.num_rows, "kernels": len({one.text for one in pairs.kernels}), "problems": len(pairs.dims)}
     content = {"table": args.out, "arch": index.arch, "device_kind": index.device_kind, **counts}
     text = (
         "{pairs:,} pairs of {kernels:,} kernels and {problems:,} problems scored on ".format(**counts)
