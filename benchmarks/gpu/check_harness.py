@@ -13,7 +13,7 @@ import argparse
 import time
 from pathlib import Path
 
-from tileseer.build import native
+from tileseer.build import modules
 from tileseer.core.errors import reports_user_errors
 from tileseer.facts.benchmark import Timing
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options
@@ -72,12 +72,12 @@ def main() -> int:
     work = parser.parse_args().work
     work.mkdir(parents=True, exist_ok=True)
     sources = {
-        "driver": ROOT / native.NATIVE_SOURCES / native.DRIVER_SOURCE,
+        "driver": ROOT / modules.NATIVE_SOURCES / modules.DRIVER_SOURCE,
         "faulty": Path(__file__).with_name("faulty_kernels.cu"),
     }
     for name, source in sources.items():
-        native.run_command(
-            native.library_command("cuda", "nvcc", ARCH, [source], work / f"{name}.so", ROOT / native.NATIVE_SOURCES)
+        modules.run_command(
+            modules.library_command("cuda", "nvcc", ARCH, [source], work / f"{name}.so", ROOT / modules.NATIVE_SOURCES)
         )
     driver, faulty = (str((work / f"{name}.so").resolve()) for name in sources)
     facts(driver)

@@ -10,10 +10,9 @@ from fake_machine import H200, ROOT, CudaMachine
 from kernel_samples import a_kernel
 
 from tileseer.build import compiler, registration
-from tileseer.build.base import CompileUnit
+from tileseer.build.base import CompileUnit, NoToolchain
 from tileseer.build.machine_code import cubin_code, numbers, ptxas_usages
 from tileseer.build.modules import batches
-from tileseer.build.none import NoToolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.facts.compile import CompileSettings

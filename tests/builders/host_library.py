@@ -6,26 +6,26 @@ import os
 import shutil
 from pathlib import Path
 
-from tileseer.build import native
+from tileseer.build import modules
 from tileseer.measure.session import Session
 
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
-INCLUDE = ROOT / native.NATIVE_SOURCES
+INCLUDE = ROOT / modules.NATIVE_SOURCES
 
 
 def compiled(source: Path, output: Path) -> str:
     """Return the path of a library made of one source."""
-    command = native.library_command("host", COMPILER, "", [source], output, INCLUDE)
-    native.run_command([*command, "-Wall", "-Wextra", "-Werror"])
+    command = modules.library_command("host", COMPILER, "", [source], output, INCLUDE)
+    modules.run_command([*command, "-Wall", "-Wextra", "-Werror"])
     return str(output)
 
 
 def build(folder: Path) -> tuple[str, str]:
     """Return the paths of driver and fake kernels, built into ``folder``."""
-    driver = compiled(INCLUDE / native.DRIVER_SOURCE, folder / "driver.so")
+    driver = compiled(INCLUDE / modules.DRIVER_SOURCE, folder / "driver.so")
     return driver, compiled(ROOT / "tests/builders/fake_kernels.cpp", folder / "fake.so")
 
 

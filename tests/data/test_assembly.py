@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tileseer.build import build
-from tileseer.build.base import CompileUnit
-from tileseer.build.none import NoToolchain
+from tileseer.build.base import CompileUnit, NoToolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.data import assembly

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from toy_library.library import TOY
 
-from tileseer.build.base import CompileUnit
-from tileseer.build.none import NoToolchain
+from tileseer.build.base import CompileUnit, NoToolchain
 from tileseer.core.errors import UserError
 from tileseer.facts.arch import ArchSpecs
 from tileseer.learn import features

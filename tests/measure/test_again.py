@@ -13,8 +13,7 @@ from host_library import ROOT, compiled
 from journals import as_lines
 
 from tileseer.build import build as builds
-from tileseer.build.base import CompileUnit
-from tileseer.build.none import NoToolchain
+from tileseer.build.base import CompileUnit, NoToolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.data.assembly import ChunkFiles, write_dataset

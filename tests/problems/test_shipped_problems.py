@@ -13,7 +13,7 @@ from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.candidates import with_fields
 from tileseer.libraries.registry import check_support
 from tileseer.libraries.rule_sets import read_sweep
-from tileseer.problems import layers, training_set
+from tileseer.problems import layers, problem_sets
 from tileseer.problems import problem as problem_tables
 from tileseer.problems.operation import Operation
 from zoo import entries, tables
@@ -81,7 +81,7 @@ def test_the_tables_are_what_is_written_of_them(table, networks, tmp_path):
 def test_the_default_settings_choose_large_and_disjoint_sets(monkeypatch, variant):
     monkeypatch.chdir(PROBLEMS.parents[1])
     operation = Operation(variant, "bf16")
-    chosen = training_set.choose_problems(ProblemsSettings(), operation, (2, 3))
+    chosen = problem_sets.choose_problems(ProblemsSettings(), operation, (2, 3))
     sides = (chosen.training, chosen.validation)
     for what in ("key", "layer_family"):
         trained, judged = ({getattr(entry.problem, what) for entry in side} for side in sides)

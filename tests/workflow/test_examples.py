@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from small_workflow import ROOT
 
-from tileseer.build import native
+from tileseer.build import modules
 from tileseer.cli import main
 from tileseer.measure.emulated_kernels import KernelVerdict
 from tileseer.serve import emulation
@@ -73,13 +73,15 @@ def kernel(folder):
 
 def _libraries(folder):
     """Build the driver for the host, and a few of the fake kernels; a host is too slow for the larger problems."""
-    include = ROOT / native.NATIVE_SOURCES
+    include = ROOT / modules.NATIVE_SOURCES
     text = (ROOT / "tests/builders/fake_kernels.cpp").read_text().replace("problem.C <= 64", "problem.C <= 16")
     few = re.sub(r"^const Registration<.*> (?!good|wrong|segfault;)\w+;\n", "", text, flags=re.MULTILINE)
     assert few.count("const Registration<") == 5
     (folder / "few.cpp").write_text(few)
-    for name, source in (("driver.so", include / native.DRIVER_SOURCE), ("kernels.so", folder / "few.cpp")):
-        native.run_command(native.library_command("host", host_library.COMPILER, "", [source], folder / name, include))
+    for name, source in (("driver.so", include / modules.DRIVER_SOURCE), ("kernels.so", folder / "few.cpp")):
+        modules.run_command(
+            modules.library_command("host", host_library.COMPILER, "", [source], folder / name, include)
+        )
 
 
 def test_the_page_has_examples():

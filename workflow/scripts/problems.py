@@ -11,11 +11,11 @@ def main(operation: str, ndims: list[int], problems: Path, uses: Path, settings:
     """
     from tileseer.core import parquet
     from tileseer.facts.inputs import ProblemsSettings
-    from tileseer.problems import problem_table, training_set
+    from tileseer.problems import problem_sets, problem_table
     from tileseer.problems.operation import Operation
 
     asked = Operation.parse(operation)
-    chosen = training_set.choose_problems(ProblemsSettings.of(settings, "problems"), asked, tuple(ndims))
+    chosen = problem_sets.choose_problems(ProblemsSettings.of(settings, "problems"), asked, tuple(ndims))
     parquet.write_table(problem_table.problem_table(chosen.training, chosen.validation), problems)
     parquet.write_table(problem_table.use_table(chosen.runs, asked), uses)
     left_out = f", without {chosen.held_out:,} that resemble validation layers" if chosen.held_out else ""

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tileseer.build import build, cost, registration
-from tileseer.build.base import Toolchain
+from tileseer.build import build, registration
+from tileseer.build.base import NoToolchain, Toolchain
+from tileseer.build.batches import describe_cost
 from tileseer.build.hipcc import HipccToolchain
 from tileseer.build.modules import Libraries
-from tileseer.build.none import NoToolchain
 from tileseer.build.nvcc import NvccToolchain
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
@@ -47,7 +47,7 @@ def describe_build(table: pa.Table, costs: pa.Table) -> str:
     line = f"{counts['ok']:,} of {table.num_rows:,} kernels can be used" + (f"; failed: {failed}" if failed else "")
     if seconds := sum(costs["seconds"].to_pylist()):
         size = sum(filter(None, table["code_bytes"].to_pylist()))
-        line += f"; their builds took {cost.describe_cost(seconds, size)}"
+        line += f"; their builds took {describe_cost(seconds, size)}"
     return line
 
 

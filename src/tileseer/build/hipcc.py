@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from tileseer.build import compiler, flags, instructions, machine_code, reading
+from tileseer.build import compiler, instructions, machine_code, reading
 from tileseer.build.base import CompileUnit
 from tileseer.build.batches import BatchToolchain
 from tileseer.build.machine_code import KernelCode
@@ -35,7 +35,7 @@ class HipccToolchain(BatchToolchain):
 
     def identity(self) -> str:
         """Return what a result depends on besides the unit: compiler, version and flags; a part of the kernel id."""
-        return "\n".join(("hipcc", self.compiler.version, *flags.HIPCC_FLAGS, *self.passes))
+        return "\n".join(("hipcc", self.compiler.version, *compiler.HIPCC_FLAGS, *self.passes))
 
     def blamed(self, units: Sequence[CompileUnit], log: str) -> dict[int, str]:
         """Return the log of each kernel in the notes of an error: the failing templates are instantiated for it."""
@@ -77,7 +77,7 @@ class HipccToolchain(BatchToolchain):
         return reading.digest(self, unit.header, self._arguments(unit.arch))
 
     def _arguments(self, arch: str) -> list[str | Path]:
-        return [*flags.HIPCC_FLAGS, *self.passes, "-I", self.tree.include, "-I", ".", f"--offload-arch={arch}"]
+        return [*compiler.HIPCC_FLAGS, *self.passes, "-I", self.tree.include, "-I", ".", f"--offload-arch={arch}"]
 
     def device_pass(self, arch: str, folder: Path, kernels: int) -> compiler.Run:
         """Compile the unit in ``folder`` to assembly; ``UserError`` if compiler or tree are not whole."""

@@ -4,19 +4,22 @@ A module is linked from objects of a few kernels each, host and device code, whi
 """
 
 import hashlib
+import subprocess
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tileseer.build import compiler, machine_code, native, reading
+from tileseer.build import compiler, machine_code, reading
 from tileseer.build.base import CompileUnit
-from tileseer.build.compiler import Builder
-from tileseer.build.flags import arch_options, flags_of
+from tileseer.build.compiler import Builder, arch_options, flags_of
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.facts.hardware import target as gpu_target
 from tileseer.libraries.registry import emitter_of
 
+NATIVE_SOURCES = Path("workflow/native")
+DRIVER_SOURCE = "conv_library.cpp"
+STAND_IN_SOURCE = "hip_stand_in.cpp"
 _OBJECT_FORMAT, _DRIVER_FORMAT = "object-2", "driver-2"
 UNIT, OBJECT = "unit.cpp", "unit.o"
 
@@ -104,26 +107,24 @@ class Libraries(Builder):
 
     def driver(self, arch: str) -> bytes:
         """Return the measuring driver, which is built once for a compiler, an arch and its sources."""
-        return self._driver(self.compiler.vendor.backend, gpu_target(arch), native.DRIVER_SOURCE)
+        return self._driver(self.compiler.vendor.backend, gpu_target(arch), DRIVER_SOURCE)
 
     def emulated_driver(self) -> bytes:
         """Return the driver of the emulated GPU, with the stand-in for the HIP runtime."""
-        return self._driver("emulated", "", native.DRIVER_SOURCE, native.STAND_IN_SOURCE)
+        return self._driver("emulated", "", DRIVER_SOURCE, STAND_IN_SOURCE)
 
     def _driver(self, backend: str, arch: str, *names: str) -> bytes:
         def build() -> bytes:
             with compiler.workspace({}) as folder:
                 sources, output = [self.native / name for name in names], folder / "driver.so"
-                native.run_command(
-                    native.library_command(backend, str(self.compiler.path), arch, sources, output, self.native)
-                )
+                run_command(library_command(backend, str(self.compiler.path), arch, sources, output, self.native))
                 content = output.read_bytes() if output.exists() else b""
             if fault := machine_code.fault(content):
                 how = f"{fault}; {self.compiler.vendor.how}"
                 raise UserError(f"{self.compiler.path}: the measuring driver that it made cannot be used: {how}")
             return content
 
-        digest = native.sources_digest(self.native)
+        digest = sources_digest(self.native)
         key = caches.key(_DRIVER_FORMAT, self.compiler.version, self.compiler.script(), backend, arch, digest)
         return self.cache.made_once(key, build)
 
@@ -144,3 +145,37 @@ class Libraries(Builder):
             if run.outcome != "ok":
                 raise UserError(f"{self.compiler.path}: {run.outcome} in linking a module:\n{run.log[-2000:]}")
             return (folder / "module.so").read_bytes()
+
+
+def library_command(
+    backend: str, compiler: str, arch: str, sources: Sequence[Path], output: Path, include: Path = NATIVE_SOURCES
+) -> list[str]:
+    """Return the command that makes one shared library of C++ sources; the host backend ignores ``arch``."""
+    common = ["-std=c++17", "-O2", f"-I{include}", f"-DTILESEER_{backend.upper()}"]
+    common.append(f'-DTILESEER_SOURCES="{sources_digest(include)}"')
+    # CUDA: the shared runtime, for driver and modules have to agree on what is current.
+    language = {
+        "cuda": ["-x", "cu", f"-arch={arch}", "-cudart", "shared", "-Xcompiler", "-fPIC"],
+        "hip": ["-x", "hip", f"--offload-arch={arch}", "-fPIC"],
+        "host": ["-fPIC"],
+        "emulated": ["-x", "hip", "--cuda-host-only", "-D__HIP_PLATFORM_AMD__", "-fPIC"],
+    }
+    return [compiler, *common, *language[backend], "-shared", *map(str, sources), "-o", str(output)]
+
+
+def sources_digest(include: Path = NATIVE_SOURCES) -> str:
+    """Return the digest (16 hex digits) of the driver's sources: a part of its version, on which times depend."""
+    digest = hashlib.sha256()
+    for path in sorted(include.glob("*.[ch]pp")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def run_command(command_: Sequence[str]) -> None:
+    """Run a compiler; its failure is a ``UserError`` with the end of what it printed."""
+    try:
+        run = subprocess.run(command_, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    except OSError as error:
+        raise UserError(f"{command_[0]}: cannot be run: {error.strerror}") from error
+    if run.returncode:
+        raise UserError(f"{' '.join(command_)}: exit status {run.returncode}\n{run.stderr[-2000:]}")

@@ -30,7 +30,7 @@ from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import refuse_unless_emulated
 from tileseer.measure.harness.telemetry import refuse_other_gpus
-from tileseer.problems import training_set
+from tileseer.problems import problem_sets
 
 TOOLCHAIN_OF_DEVICE = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
 MOST_LINES = 10
@@ -55,7 +55,7 @@ def faults_of(settings: Config, named_sets: Path, coefficients: Path, ck_api: Pa
     specs = faults.first(partial(ArchSpecs.load, settings.arch_specs))
     faults.first(partial(read_products, settings.hardware))
     faults.first(partial(load_coefficients, coefficients))
-    for check in training_set.checks(settings.problems):
+    for check in problem_sets.checks(settings.problems):
         faults.first(check)
     faults.first(partial(check_flags, settings.configs.include_flagged), "configs.include_flagged")
     _check_arch(faults, settings, specs, named_sets)

@@ -76,7 +76,7 @@ def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
 def _emulated(args: argparse.Namespace) -> int:
     """Print a line a kernel of a list, executed on the emulated GPU; return 1 if one is not right."""
     refuse_unless_emulated(args.arch)
-    from tileseer.build import native
+    from tileseer.build import modules
     from tileseer.facts import hardware
     from tileseer.measure.emulated_kernels import coverage_text
     from tileseer.serve import emulation
@@ -88,7 +88,8 @@ def _emulated(args: argparse.Namespace) -> int:
     kernels = [_executable(name, args.arch) for name in names]
     workshop = emulation.Workshop(
         args.arch, find_file(args.config / "ck_api.yaml"), find_file(Path("workflow/templates")),
-        find_file(native.NATIVE_SOURCES), hardware.product_of_arch(find_file(args.config / "hardware.yaml"), args.arch),
+        find_file(modules.NATIVE_SOURCES),
+        hardware.product_of_arch(find_file(args.config / "hardware.yaml"), args.arch),
         {"compile": {"toolchain": library_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, args.quick,
     )  # fmt: skip
     verdicts = []

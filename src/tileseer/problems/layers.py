@@ -119,22 +119,6 @@ def layers_csv(layers: Iterable[Layer]) -> str:
 
 def read_layers(path: Path) -> list[Layer]:
     """Read a table; a ``UserError`` names the line of the first row that is no valid convolution."""
-    table = _checked_table(path)
-    rows = zip(*(table[name].tolist() for name in DIMS), strict=True)
-    network, run, layer, *rest = (table[name].tolist() for name in ("network", "run", "layer", *_OF_LAYERS))
-    return [Layer(*values) for values in zip(network, run, layer, rows, *rest, strict=True)]
-
-
-def check_layers(path: Path) -> None:
-    """Raise what ``read_layers`` and ``assert_splits`` raise of a table, in a third of their time."""
-    table = _checked_table(path)
-    family = list(DIMS[1:])
-    if table[[*family, "split"]].drop_duplicates().duplicated(family).any():
-        assert_splits(read_layers(path), str(path))
-
-
-def _checked_table(path: Path) -> pd.DataFrame:
-    """Return the table with tuples of directions, and whole numbers that are valid convolutions."""
     table = read_csv(path)
     fault = next((f"{name!r} is missing" for name in REQUIRED_LAYER_COLUMNS if name not in table), "")
     fault = fault or next((f"{shown(name)} is not one of them" for name in table if name not in LAYER_COLUMNS), "")
@@ -159,7 +143,17 @@ def _checked_table(path: Path) -> pd.DataFrame:
     dims = pd.DataFrame({name: whole_numbers(path, table[name]) for name in DIMS})
     check_problems(path, dims, "forward", "bf16")
     occurrences = whole_numbers(path, table["occurrences"], least=1)
-    return table.assign(**dims, occurrences=occurrences, directions=directions)
+    table = table.assign(**dims, occurrences=occurrences, directions=directions)
+    rows = zip(*(table[name].tolist() for name in DIMS), strict=True)
+    network, run, layer, *rest = (table[name].tolist() for name in ("network", "run", "layer", *_OF_LAYERS))
+    return [Layer(*values) for values in zip(network, run, layer, rows, *rest, strict=True)]
+
+
+def read_split_layers(path: Path) -> list[Layer]:
+    """Read a table; a ``UserError`` also says which layer of it is in two splits."""
+    found = read_layers(path)
+    assert_splits(found, str(path))
+    return found
 
 
 def runs_of(layers: Iterable[Layer], direction: str) -> list[NetworkRun]:

@@ -1,4 +1,6 @@
-"""Sets of problems: from generator files, and from tables of the layers of networks.
+"""The problems of one operation: what is trained on, and which runs of unseen networks it is judged on.
+
+They come from generator files, from tables of the layers of networks, and from the space that these span (``design``).
 
 A generator file lists sections. A section crosses ``choices``: each key is a dimension or several joined by
 commas (chosen together), each value the list to choose from. Derived names say what a product of lists cannot:
@@ -16,7 +18,9 @@ import itertools
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,13 +29,81 @@ from pydantic import Field
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, read_yaml_table
 from tileseer.facts.inputs import ProblemsSettings
-from tileseer.problems.layers import Layer, NetworkRun, runs_of
+from tileseer.problems import design
+from tileseer.problems.layers import Layer, NetworkRun, read_layers, read_split_layers, runs_of
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, INT32_MAX, Problem, problem_within
 from tileseer.problems.problem_table import ProblemEntry
 
 _DERIVED = ("C/G", "K/G")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ProblemSplit:
+    """The problems of one operation; no layer library is in both ``training`` and ``validation``."""
+
+    training: list[ProblemEntry]
+    validation: list[ProblemEntry]
+    runs: list[NetworkRun]
+    """The runs whose layers are the validation problems."""
+    held_out: int
+    """Training problems that were left out, because validation has their layer family."""
+
+
+def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> ProblemSplit:
+    """Read the tables that ``settings`` name and choose the problems of ``operation``.
+
+    Layers that a user lists under ``training`` are trained on, and validation gives them up; everything that is drawn
+    gives way to validation. A run of which a layer is trained on is no whole network any more, and not among the runs.
+    ``UserError`` if validation has too few.
+    """
+    tables = {name: read_split_layers(Path(name)) for name in dict.fromkeys((settings.networks, settings.validation))}
+    own: list[ProblemEntry] = []
+    generated: list[ProblemEntry] = []
+    for path in map(Path, settings.training):
+        (own if path.suffix == ".csv" else generated).extend(_of_file(path, operation, ndims, settings.seed))
+    taken = {entry.problem.layer_family for entry in own}
+    runs = sample_runs(tables[settings.validation], settings, operation, ndims)
+    judged = problems_of_layers([layer for run in runs for layer in run.layers], operation, ndims)
+    validation = [e for e in judged if e.problem.layer_family not in taken]
+    if len(validation) < settings.min_validation:
+        raise UserError(
+            f"{settings.validation}: {len(validation)} problems for {operation}, fewer than the "
+            f"{settings.min_validation} that problems.validation_problems: {settings.validation_problems} needs; add "
+            "layers, lower it, or set it to 0 for all"
+        )
+    kept = {entry.problem.key for entry in validation}
+    train = [layer for layer in tables[settings.networks] if layer.split == "train"]
+    filling = design.draw_design(train, operation, ndims, settings.design, settings.seed)
+    some = sample_layers(train, operation, settings.training_layers, settings.seed)
+    drawn = [ProblemEntry(problem, "design", "") for problem in filling]
+    drawn += problems_of_layers(some, operation, ndims)
+    training = {entry.problem.key: entry for entry in (*own, *generated, *drawn)}
+    rest = hold_out(list(training.values()), validation)
+    return ProblemSplit(
+        rest,
+        validation,
+        [run for run in runs if all(layer.problem_for(operation).key in kept for layer in run.layers)],
+        len(training) - len(rest),
+    )
+
+
+def checks(settings: ProblemsSettings) -> Iterator[Callable[[], object]]:
+    """Yield the calls that read what the settings name; each raises a ``UserError`` where ``choose_problems`` would."""
+    for name in dict.fromkeys((settings.networks, settings.validation)):
+        yield partial(read_split_layers, Path(name))
+    for name in settings.training:
+        yield partial(_of_file, Path(name), Operation("forward", "bf16"), (2, 3), settings.seed)
+
+
+def _of_file(path: Path, operation: Operation, ndims: Sequence[int], seed: int) -> list[ProblemEntry]:
+    """Return the problems of a file under ``problems.training``: a table of layers, or a generator."""
+    if path.suffix == ".csv":
+        return problems_of_layers(read_layers(path), operation, ndims)
+    if path.suffix not in (".yaml", ".yml"):
+        raise UserError(f"problems.training: {path} is neither a .yaml generator nor a .csv table of layers")
+    return generate_problems(path, operation, tuple(ndims), seed)
 
 
 class GeneratorSection(StrictModel):
@@ -72,13 +144,6 @@ def generate_problems(path: Path, operation: Operation, ndims: tuple[int, ...], 
             if problem.ndim in ndims:
                 entries.setdefault(problem.key, ProblemEntry(problem, section.name, ""))
     return list(entries.values())
-
-
-def check_generator(path: Path) -> None:
-    """Raise a ``UserError`` for a mistake in a generator file, but for a ``count`` beyond what its choices make."""
-    for section in read_yaml_table(path, Generator).sections:
-        for key, values in section.choices.items():
-            _axis(key, values, _where(path, section))
 
 
 def _where(path: Path, section: GeneratorSection) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tileseer.build import compiler, flags, native
+from tileseer.build import compiler, modules
 from tileseer.core import places
 from tileseer.core.atomic import write_text
 from tileseer.core.tables import read_yaml_table
@@ -135,7 +135,7 @@ def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Map
             suffix=emitter.source_suffix.removeprefix("."),
             level=level or ck_api.NEWEST,
             levels=_levels(),
-            flags=[*flags.program_flags(vendor), *flags.arch_options(vendor, target(arch))],
+            flags=[*compiler.program_flags(vendor), *compiler.arch_options(vendor, target(arch))],
             operations=list(models),
         ),
     }
@@ -176,7 +176,7 @@ def _levels() -> list[tuple[str, str, str]]:
 
 def _copies(launcher: str, vendor: compiler.Vendor) -> dict[str, str]:
     """Return the files that every project has as they are."""
-    own, measuring = places.workflow_folder() / TEMPLATES / PROJECT, places.workflow_folder() / native.NATIVE_SOURCES
+    own, measuring = places.workflow_folder() / TEMPLATES / PROJECT, places.workflow_folder() / modules.NATIVE_SOURCES
     sources = {f"src/{name}": own / name for name in ("kernel.hpp", "dispatcher.hpp", "dispatcher.cpp")}
     sources["src/tuned.hpp"] = own.with_name("serving") / "tuned.hpp"
     sources |= {f"src/{name}": measuring / name for name in (*NATIVE, launcher)}
