@@ -55,7 +55,7 @@ SHIPPED_HEAD = """# How good the picks are that ship
 Written by `make figures` from the evaluations of the models. Efficiency in percent: time of the fastest candidate over
 time of the pick, on layers that no model was trained on. The interval is a 95 % bootstrap interval of the mean. "By
 time" weights each layer by its time and its uses in the networks. "Best of 2" and "best of 3" are of the recorded
-times, as if each pick were timed without error. The fixed choice is the best without a model: one kernel, or a fixed
+times, as if each pick were timed without error. The fixed choice is the best without a model, such as a rule or a fixed
 order of solvers. "Possible" is the mean of a selector that knows [more than a model
 can](../internals/learning.md#noise-floor). Layers without a candidate are in none of the other figures. With cuDNN's
 plans they are the layers whose first plan was wrong; these stay with cuDNN. Simulated figures do not describe a real

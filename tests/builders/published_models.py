@@ -72,7 +72,7 @@ def evaluation(origin, **changed):
         **FIGURES, "basis": "layers", "candidates": 3, "timed": 100.0, "by_kind": {}, "by_evidence": {},
         "interval": {name: [98.0, 99.5] for name in ("mean", "median", "p10")}, "evidence": NOWHERE.model_dump(),
         "networks": [], "worst_layer": layer, "libraries": [], "harm": {}, "possible_basis": "spread",
-        "baselines": {"best_single_kernel": {"efficiency": alone.model_dump(), "speed": 1.25}},
+        "baselines": {"fixed_order": {"efficiency": alone.model_dump(), "speed": 1.25}},
         "times": {"timed": 6, "failed": "none"}, "peak_tflops": 2500.0, "memory_tb_per_s": 8.0,
     }  # fmt: skip
     return Evaluation.model_validate(dict(Origin.of(origin)) | fields | changed)

@@ -1,4 +1,4 @@
-"""Choosing without a model: one kernel, a fixed order of them, a random one, an engineer's rule, a library's choice."""
+"""Choosing without a model: a fixed order of kernels, a random one, an engineer's rule, a library's choice."""
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from tileseer.learn.features import Features
 from tileseer.libraries.registry import library_of_kernels
 
 MEANINGS = {
-    "best_single_kernel": "the candidate with the best mean efficiency on the training problems, one a dimensionality",
     "fixed_order": "the first candidate of a fixed order that can run the problem: that with the best mean efficiency "
     "on the training problems, then the best on those that it cannot run, and so on; one order a dimensionality",
     "random_supported": "expectation over the supported candidates of each problem",
@@ -22,21 +21,18 @@ MEANINGS = {
 def score_baselines(scored: Scored, gpu: Hardware) -> dict[str, np.ndarray]:
     """Return the efficiency of each baseline of ``MEANINGS`` on the scored problems, [R] by name.
 
-    Of layers that are left out in turn, each fold has a best single kernel and an order of its own.
+    Of layers that are left out in turn, each fold has an order of its own.
     """
     possible = np.where(scored.pool, scored.achieved, 0.0)
     every = np.arange(len(scored.rows))
-    single, first = np.zeros((2, len(every)), int)
+    first = np.full(len(every), own_choice.NONE)
     fold_of, ndim_of = scored.fold[scored.rows], scored.problems["ndim"].to_numpy()
     for fold in np.unique(fold_of):
-        kernels = best_single(scored.dataset, scored.fold != fold)
         orders = _fixed_order(scored.dataset, scored.offered, scored.fold != fold)
         for row in np.flatnonzero(fold_of == fold):
-            single[row] = kernels.get(ndim_of[row], 0)
             order = orders.get(ndim_of[row], [])
-            first[row] = next((one for one in order if scored.pool[row, one]), -1)
+            first[row] = next((one for one in order if scored.pool[row, one]), own_choice.NONE)
     table = {
-        "best_single_kernel": possible[every, single],
         "fixed_order": np.where(first >= 0, possible[every, first], 0.0),
         "random_supported": possible.sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1),
     }
@@ -46,19 +42,6 @@ def score_baselines(scored: Scored, gpu: Hardware) -> dict[str, np.ndarray]:
         table["hand_rule"] = possible[every, np.argmax(np.where(scored.pool, rule, -np.inf), axis=1)]
     own = own_choice.library_choices(scored.dataset)
     return table if own is None else table | {"own_choice": scored.achieved[every, own[scored.rows]]}
-
-
-def best_single(dataset: Dataset, used: np.ndarray) -> dict[int, int]:
-    """Return the candidate (row) of each dimensionality that is best on the problems ``used`` (bool [P]).
-
-    What did not run counts 0.
-    """
-    training = np.flatnonzero(used & (dataset.best_tflops > 0))
-    achieved = dataset.grid(training)
-    dimensions = dataset.problems["ndim"].to_numpy()[training]
-    return {
-        ndim: int(np.argmax(achieved[dimensions == ndim].mean(axis=0))) for ndim in sorted(set(dimensions.tolist()))
-    }
 
 
 def _fixed_order(dataset: Dataset, supported: np.ndarray, used: np.ndarray) -> dict[int, list[int]]:

@@ -180,7 +180,7 @@ def evaluate(
     dataset: Dataset, model: Model, served: Served, context: Context, threads: int = 1
 ) -> tuple[Evaluation, pd.DataFrame]:
     """Evaluate what ships of a model; return the evaluation and its judged layers (``layers.LAYERS``)."""
-    if not ranking.has_validation_split(dataset):
+    if not dataset.held_out.any():
         recipe = ranking.recipe_of(model, threads)
         basis = LEFT_OUT + (STARTED if recipe.settings.prior_folder else "")
         return evaluate_picks(ranking.rank_left_out(dataset, recipe), model.hardware, basis, context)

@@ -41,7 +41,7 @@ LAYERS = parquet.schema(
   did not run, missing where no candidate ran
 * ``possible``: efficiency of a pick that knows every true time; ``timed``: share of what is offered that has a time
 * ``best_us``, ``pick_us``, ``own_us``: microseconds; ``estimated_us``: a library's or by roofline, where nothing ran
-* ``best_single_kernel`` and so on: efficiency of each choice without a model (``baselines.MEANINGS``)
+* ``fixed_order`` and so on: efficiency of each choice without a model (``baselines.MEANINGS``)
 * ``uses``: in all runs of networks; ``flop``, ``bytes``: useful work, and what is moved once; ``gemm_m``, ``gemm_k``
 """
 DRAWS_OF_NOISE = 64
@@ -93,6 +93,7 @@ def judged_layers(
     names = dataset.candidates["candidate"].to_numpy()
     chosen, own = np.append(names, "")[scored.picks], own_choice.library_choices(dataset)
     evidence = held_out_classes(dataset, scored.rows, scored.fold, bounds)
+    error = dataset.spread_out(scored.rows, dataset.relative_error, np.nan)
     best_us = (gemm["flops"] * 1e-6)[np.isin(rows, scored.rows)].to_numpy() / dataset.best_tflops[scored.rows]
     judgement: dict[str, np.ndarray] = {
         "evidence": np.array(EVIDENCE_CLASSES)[evidence],
@@ -102,7 +103,7 @@ def judged_layers(
         "efficiency": scored.picked,
         "efficiency_of_2": scored.fastest_of(2),
         "efficiency_of_3": scored.fastest_of(3),
-        "possible": _perfect(scored, truth) if truth else best_possible(scored.achieved, scored.relative_errors),
+        "possible": _perfect(scored, truth) if truth else best_possible(scored.achieved, error),
         "timed": ((scored.achieved > 0) & scored.pool).sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1),
         "best_us": best_us,
         "pick_us": _time(best_us, scored.picked),

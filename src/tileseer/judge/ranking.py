@@ -34,11 +34,6 @@ Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
 """Scores of each of Q candidates on each of R problems, float64 [R, Q]: larger is faster, NaN is never picked."""
 
 
-def has_validation_split(dataset: Dataset) -> bool:
-    """Return whether problems were set aside for validation; without, layers are left out in turn."""
-    return bool(dataset.held_out.any())
-
-
 def validation_rows(dataset: Dataset) -> np.ndarray:
     """Return the rows of ``problems`` held out for validation, int [R].
 
@@ -141,11 +136,6 @@ class Scored:
     def best(self) -> np.ndarray:
         """The fastest measured candidate, int [R]."""
         return self.achieved.argmax(axis=1)
-
-    @cached_property
-    def relative_errors(self) -> np.ndarray:
-        """Relative standard error of each time, float64 [R, Q]; NaN where it is unknown."""
-        return self.dataset.spread_out(self.rows, self.dataset.relative_error, np.nan)
 
 
 def score_ranking(

@@ -29,8 +29,6 @@ LISTED = 10
 """Layers listed of an operation."""
 WINNERS = 3
 """Kernels listed of a kind of layers."""
-EXPLAINED = 3
-"""Kinds of layers that lose most, of which is said where."""
 LOUD = 1.25
 """A part is worth more training problems if its share of the loss is so many times its share of the problems."""
 NOISY = 99.0
@@ -239,14 +237,9 @@ def _networks(of: Operation) -> Iterator[Row]:
 
 
 def _kinds(of: Operation) -> Iterator[Row]:
-    """Yield all kinds of layers, those that cost the most time first, then the classes of evidence.
-
-    The three kinds that lose most say where.
-    """
-    whole, parts = of.evaluation, of.evaluation.by_kind
-    lost = {name: (100 - part.efficiency.mean) * part.layers for name, part in parts.items()}
-    explained = sorted(lost, key=lambda name: (-lost[name], name))[:EXPLAINED]
-    by_time = sorted(parts.items(), key=lambda item: (-item[1].time_us, item[0]))
+    """Yield all kinds of layers, those that cost the most time first, then the classes of evidence."""
+    whole = of.evaluation
+    by_time = sorted(whole.by_kind.items(), key=lambda item: (-item[1].time_us, item[0]))
     evidence = {f"evidence: {name}": part for name, part in whole.by_evidence.items()}
     for name, part in [*by_time, *evidence.items()]:
         yield {
@@ -254,23 +247,7 @@ def _kinds(of: Operation) -> Iterator[Row]:
             "P10, %": part.efficiency.p10, "least possible loss without timing, %": 100 - part.possible.mean,
             "loss of the fastest of 2, timed, %": 100 - part.best_of_2.mean,
             "share of the time, %": 100 * part.time_us / whole.time_us if whole.time_us else 0.0,
-            "why": _why(of, name) if name in explained else "",
         }  # fmt: skip
-
-
-def _why(of: Operation, kind: str) -> str:
-    """Return at which choice the picks of a kind lose most, as a sentence; empty where they lose nothing."""
-    losses: dict[tuple[str, str], list[float]] = {}
-    for row in of.ran[of.ran["kind"] == kind].to_dict("records"):
-        losses.setdefault((row["pick"], row["best"]), []).append(1 - row["efficiency"])
-    (pick, best), lost = max(losses.items(), key=lambda item: sum(item[1]))
-    if not any(lost):
-        return ""
-    short, whole = _short_names(of), sum(map(sum, losses.values()))
-    return (
-        f"{100 * sum(lost) / whole:.0f} % of the loss are {len(lost)} layers on which {short(best)} is faster than "
-        f"{short(pick) or 'none'}, by {100 * sum(lost) / len(lost):.0f} % of the time."
-    )
 
 
 def _short_names(of: Operation) -> Callable[[str], str]:
