@@ -26,8 +26,6 @@ from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.registry import library_of_arch
 from tileseer.libraries.rule_sets import RuleSet
 
-CHUNK_SIZE = 25
-"""Kernels of a registration source."""
 AT_LEVEL = "lacks", "one_slice"
 """Columns of a list that the level of the API decides, named as in ``config/ck_api.yaml``."""
 EMITTED = (
@@ -180,6 +178,6 @@ def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
     emitted = [built[name] for name in sorted(built) if not emitter.lack(built[name], arch)]
     if not emitted:
         raise UserError(f"{args.rule_set}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
-    files = emitted_folder.emit_folder(folder, emitted, arch, emitter, CHUNK_SIZE)
+    files = emitted_folder.emit_folder(folder, emitted, arch, emitter)
     left_out_of = {"left_out_by_a_flag": len(left_out), "not_in_the_api_level": len(built) - len(emitted)}
     return {"arch": arch, "folder": folder, "kernels": len(emitted), **left_out_of, **files}

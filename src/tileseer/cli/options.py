@@ -63,7 +63,6 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(*data_types, dest="dtype", choices=DTYPES, help="data type (default: of the line, or bf16)")
     words = "dimensions, or a line of MIOpenDriver or ckProfiler, whose direction and data type other options override"
     parser.add_argument("--problem", metavar="N=8,C=64,...", help=words)
-    parser.add_argument("--replay", action="store_true", help="also print the problem as a line of each, on stderr")
     parser.epilog = (
         f"Dimensions: {', '.join(DIMS)}. C and K are totals over the groups; the rest default to a 1x1 convolution."
     )
@@ -102,10 +101,7 @@ def problem(args: argparse.Namespace) -> Problem:
     needed = SIZES if {"Y", "X"}.isdisjoint(dims) else (*SIZES, "Y", "X")
     args.left_out = [name for name in needed if name not in dims]
     args.variant, args.dtype = args.variant or variant or "forward", args.dtype or dtype or "bf16"
-    requested = Problem.from_dims(args.variant, args.dtype, **dims).with_layout(layout)
-    if args.replay:
-        print("\n".join(["replay:", *driver_lines.lines_of(requested).values()]), file=sys.stderr)
-    return requested
+    return Problem.from_dims(args.variant, args.dtype, **dims).with_layout(layout)
 
 
 def word_of(problem: Problem) -> str:

@@ -73,7 +73,7 @@ class Emitter(ABC):
         """Return path to text of a kernel's files."""
 
     @abstractmethod
-    def collection_files(self, kernels: Sequence[Any], arch: str, chunk_size: int = 0) -> dict[str, str]:
+    def collection_files(self, kernels: Sequence[Any], arch: str) -> dict[str, str]:
         """Return path to text of the files that name many kernels, for users' own builds."""
 
     def lack(self, kernel: Any, arch: str) -> str:

@@ -1,9 +1,8 @@
 """A convolution as a line of other programs: MIOpenDriver and ckProfiler.
 
 ``parse_line`` reads such a line as people paste it: in quotes, with variables in front, behind a log's own words.
-``lines_of`` writes one of each program, so that others can measure the same problem. ckProfiler counts C and K of one
-group, with pads of both sides; MIOpenDriver has totals and one pad an axis. Its flags and defaults are those of release
-3.6 (ROCm/rocm-libraries, projects/miopen/driver/conv_driver.hpp).
+ckProfiler counts C and K of one group, with pads of both sides; MIOpenDriver has totals and one pad an axis. Its flags
+and defaults are those of release 3.6 (ROCm/rocm-libraries, projects/miopen/driver/conv_driver.hpp).
 """
 
 import re
@@ -59,8 +58,6 @@ PROFILER_OPERATIONS = {f"grouped_conv_{name}": v for name, v in zip(("fwd", *VAR
 PROFILER_DTYPES = {0: "fp32", 1: "fp16", 2: "bf16"}
 PROFILER_WEIGHT_DTYPES = {0: "fp32", 1: "fp16", 5: "bf16"}
 """Of ``bwd_weight``, where 2 is bf16 with a gradient in fp32."""
-PROFILER_CONTROLS = {"forward": "1 0 1 1 0 1", "bwd_data": "1 1 1 0 1", "bwd_weight": "2 1 1 0 1"}
-"""Layout NHWGC, forward the type of indices, then: verify, initialise, do not print, time."""
 
 
 class Line(NamedTuple):
@@ -112,12 +109,8 @@ def _check_depth(program: str, ndim: int, dims: Mapping[str, int]) -> None:
         raise UserError(f"--problem: {program}: {NO_DEPTH}; write it as a 2D one")
 
 
-def lines_of(problem: Problem) -> dict[str, str]:
-    """Return the problem as a line of each program."""
-    return {"MIOpenDriver": _driver_line(problem), "ckProfiler": _profiler_line(problem)}
-
-
-def _driver_line(problem: Problem) -> str:
+def driver_line(problem: Problem) -> str:
+    """Return the problem as a line of MIOpenDriver."""
     flags = {name: flag for name, flag in SHORT_FLAGS.items() if problem.ndim == 3 or name not in _DEPTH_DIMS}
     # A shell would take the short flags of depth for its own.
     flags |= {name: LONG_FLAGS[name] for name in _DEPTH_DIMS if name in flags}
@@ -127,21 +120,8 @@ def _driver_line(problem: Problem) -> str:
         layout = DEEP_LAYOUTS[problem.layout] if problem.ndim == 3 else problem.layout
         spatial += [f"{flag} {layout}" for _, flag in LAYOUT_FLAGS]
     direction = 1 << VARIANTS.index(problem.variant)
-    return " ".join(["MIOpenDriver", _word(DRIVER_DTYPES, problem.dtype), *words, *spatial, f"-F {direction}"])
-
-
-def _profiler_line(problem: Problem) -> str:
-    operation = _word(PROFILER_OPERATIONS, problem.variant)
-    dtype = _word(_profiler_dtypes(problem.variant), problem.dtype)
-    sizes = [problem.G, problem.N, problem.K // problem.G, problem.C // problem.G]
-    sizes += [getattr(problem, name) for name in _profiler_axes(problem.ndim)]
-    split = ["all"] if problem.variant == "bwd_weight" else []
-    words = ["ckProfiler", operation, dtype, PROFILER_CONTROLS[problem.variant], problem.ndim, *sizes, *split]
-    return " ".join(map(str, words))
-
-
-def _word(meanings: Mapping[Key, Value], meaning: Value) -> Key:
-    return next(word for word, value in meanings.items() if value == meaning)
+    program = next(word for word, dtype in DRIVER_DTYPES.items() if dtype == problem.dtype)
+    return " ".join(["MIOpenDriver", program, *words, *spatial, f"-F {direction}"])
 
 
 def _profiler_dtypes(variant: str) -> dict[int, str]:

@@ -22,5 +22,5 @@ class ToyEmitter(Emitter):
         text = f"// {arch}\nusing {kernel.name} = Toy<{kernel.tile_m}, {kernel.tile_n}>;\n"
         return {self.header_file(kernel): text}
 
-    def collection_files(self, kernels, arch, chunk_size=0):
+    def collection_files(self, kernels, arch):
         return {"library.cpp": self.registration_source(kernels)}

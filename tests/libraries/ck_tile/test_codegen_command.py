@@ -135,7 +135,7 @@ def test_an_interrupted_emission_leaves_nothing_that_the_next_does_not_know(tmp_
         def __init__(self, fails):
             self.fails = fails
 
-        def collection_files(self, kernels, arch, chunk_size):
+        def collection_files(self, kernels, arch):
             return {"all.hpp": " ".join(kernels)}
 
         def kernel_files(self, one, arch):
@@ -144,8 +144,8 @@ def test_an_interrupted_emission_leaves_nothing_that_the_next_does_not_know(tmp_
             return {f"{one}.hpp": one}
 
     with pytest.raises(Interrupted):
-        library.emit_folder(tmp_path, ["a", "b", "c"], "gfx950", Emitter("c"), 25)
-    done = library.emit_folder(tmp_path, ["b", "d"], "gfx950", Emitter(None), 25)
+        library.emit_folder(tmp_path, ["a", "b", "c"], "gfx950", Emitter("c"))
+    done = library.emit_folder(tmp_path, ["b", "d"], "gfx950", Emitter(None))
     assert set(contents(tmp_path)) == {"all.hpp", "b.hpp", "d.hpp", "MANIFEST"}
     assert done == {"files": 3, "files_written": 2, "files_removed": 2}
 

@@ -93,11 +93,11 @@ class CkTileEmitter(Emitter):
         texts = [self._filled(template, kernel, arch) for template in templates]
         return dict(zip(paths, texts, strict=True))
 
-    def collection_files(self, kernels: Sequence[Kernel], arch: str, chunk_size: int = 0) -> dict[str, str]:
+    def collection_files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
         """Return the files that name many kernels: relative path to text, sorted.
 
         An include-all header per direction; one register-all header; for each direction that has 2D or 3D kernels,
-        its registration sources of ``chunk_size`` kernels (default: ``CHUNK_SIZE``) and one source that calls them.
+        its registration sources of ``CHUNK_SIZE`` kernels and one source that calls them.
         """
         texts = {}
         registered = []
@@ -109,7 +109,7 @@ class CkTileEmitter(Emitter):
             path = f"include_all_grouped_conv_{row.short}_kernels.hpp"
             texts[path] = self._render("include_all.hpp.j2", variant=row, names=names)
             registered.append((row, wrapped))
-            texts |= self._registration_sources(row, wrapped, chunk_size or CHUNK_SIZE)
+            texts |= self._registration_sources(row, wrapped)
         texts[f"{WRAPPERS}/register_all_grouped_conv_kernels.hpp"] = self._render(
             "register_all.hpp.j2",
             arch=_checked(arch),
@@ -128,10 +128,10 @@ class CkTileEmitter(Emitter):
         """Return why the kernel refuses every split-K above 1 at this level of the API, or an empty string."""
         return self._api.only_one_slice(kernel)
 
-    def _registration_sources(self, row: ck_api.VariantRow, names: list[str], chunk_size: int) -> dict[str, str]:
+    def _registration_sources(self, row: ck_api.VariantRow, names: list[str]) -> dict[str, str]:
         if not names:
             return {}
-        chunks = [names[start : start + chunk_size] for start in range(0, len(names), chunk_size)]
+        chunks = [names[start : start + CHUNK_SIZE] for start in range(0, len(names), CHUNK_SIZE)]
         common = {"variant": row, "includes": self._api.includes.registration, "chunks": len(chunks)}
         every = self._render("register_variant.cpp.j2", **common)
         texts = {f"register_all_grouped_conv_{row.short}_kernels.cpp": every}

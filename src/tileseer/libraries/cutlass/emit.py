@@ -68,7 +68,7 @@ class CutlassEmitter(Emitter):
         texts = [self.header(kernel, arch), self._render("kernel.cu.j2", name=kernel.name)]
         return dict(zip(self.paths(kernel), texts, strict=True))
 
-    def collection_files(self, kernels: Sequence[CutlassKernel], arch: str, chunk_size: int = 0) -> dict[str, str]:
+    def collection_files(self, kernels: Sequence[CutlassKernel], arch: str) -> dict[str, str]:
         """Return the one source that registers all kernels, however many."""
         return {"library.cu": self.registration_source(kernels)}
 

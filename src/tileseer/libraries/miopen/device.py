@@ -26,7 +26,7 @@ from tileseer.core.errors import UserError
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.measure.harness.supervisor import printable
-from tileseer.problems.driver_lines import lines_of
+from tileseer.problems.driver_lines import driver_line
 from tileseer.problems.problem import problems_of_frame
 
 ITERATIONS = 100
@@ -103,7 +103,7 @@ class SolverDevice:
     def _one(self, row: pd.DataFrame, kernel: str) -> _Outcome:
         (problem,) = problems_of_frame(row)
         solver = Solver.parse(kernel).solver
-        words = shlex.split(lines_of(problem)["MIOpenDriver"])[1:]
+        words = shlex.split(driver_line(problem))[1:]
         call = [self._program, *words, "-t", "1", "-i", str(ITERATIONS), "-V", "1", "-s", "0"]
         with TemporaryDirectory(prefix="tileseer-miopen-") as folder:
             _copy_parameters(Path(self._environment.get(USER_DB) or DEFAULT_USER_DB).expanduser(), Path(folder))

@@ -19,14 +19,12 @@ MANIFEST_FILE = "MANIFEST"
 _TEMPORARY = ".writing"
 
 
-def emit_folder(
-    folder: Path, kernels: Sequence[Kernel], arch: str, emitter: Emitter, chunk_size: int
-) -> dict[str, int]:
+def emit_folder(folder: Path, kernels: Sequence[Kernel], arch: str, emitter: Emitter) -> dict[str, int]:
     """Write the files of ``kernels`` and their collections below ``folder``; unchanged files keep their times.
 
     Returned: how many files there are, and how many of them were written and removed.
     """
-    collections = emitter.collection_files(kernels, arch, chunk_size)
+    collections = emitter.collection_files(kernels, arch)
     expected = {path for kernel in kernels for path in emitter.paths(kernel)} | set(collections)
     before = _listed(folder)
     for parent in {(folder / path).parent for path in (MANIFEST_FILE, *expected)}:
