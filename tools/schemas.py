@@ -12,12 +12,13 @@ from pydantic import BaseModel
 from tileseer.data.provenance import Recording
 from tileseer.facts.hardware import Hardware
 from tileseer.judge.evaluation import Evaluation
+from tileseer.learn.learners.trees.scorer import Cuts, Importances
 from tileseer.learn.model_files import Index
-from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest
+from tileseer.learn.model_schema import FeatureSpec, Manifest
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.measure.receipt import Receipt
 from tileseer.serve.provenance import Provenance
-from tileseer.serve.serving_files import Kernels, Serving
+from tileseer.serve.serving_files import Kernels
 
 FOLDER = Path(__file__).parents[1] / "docs/generated/schemas"
 FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
@@ -27,7 +28,7 @@ FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("train_manifest.json", Manifest, "training folder, published model"),
     ("feature_importances_tflops.json", Importances, "training folder, published model"),
     ("hardware.json", Hardware, "training folder, published model"),
-    ("serving.json", Serving, "serving folder, published model"),
+    ("cuts.json", Cuts, "training folder, published model"),
     ("kernels.json", Kernels, "serving folder, published model"),
     ("evaluation.json", Evaluation, "`results/evaluation/ARCH/OPERATION.json`, published model"),
     ("resource_estimates.json", Coefficients, "serving folder, published model; of CUTLASS only a `meaning`"),

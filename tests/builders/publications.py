@@ -6,21 +6,23 @@ import json
 import shutil
 from pathlib import Path
 
+from tileseer.core import parquet
 from tileseer.core.atomic import write_text
 from tileseer.learn import model_files
 from tileseer.serve.selector import Selector
+from tileseer.serve.serving_files import KNOWN_PROBLEMS
 
 
 def other_version(serving: Path, folder: Path) -> Path:
-    """Copy a serving folder; two files say that the copy is another version: there are no cuts and no pruned set."""
+    """Copy a serving folder; two files say that the copy is another version: no problem is known, no kernel pruned."""
     shutil.copytree(serving, folder)
-    for name, field in ((model_files.SERVING, "stages"), (model_files.KERNELS, "pruned")):
-        content = json.loads((folder / name).read_text()) | {field: []}
-        write_text(folder / name, json.dumps(content))
+    content = json.loads((folder / model_files.KERNELS).read_text()) | {"pruned": []}
+    write_text(folder / model_files.KERNELS, json.dumps(content))
+    parquet.write_table(KNOWN_PROBLEMS.empty_table(), folder / model_files.KNOWN)
     return folder
 
 
 def read_once(models: Path, operation: str) -> None:
     """Read a published selector; an error if its files are of two versions."""
     selector = Selector.read(models, operation)
-    assert bool(selector.cuts) == selector.pruned.any()
+    assert bool(selector.known.num_rows) == selector.pruned.any()

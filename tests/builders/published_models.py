@@ -38,8 +38,8 @@ def parts(folder, data, trained, threads=1):
     """Save what was trained, serve and evaluate it; return its training folder, evaluation and serving folder."""
     training, file, serving_folder = folder / "training", folder / "evaluation.json", folder / "serving"
     trained.save(training)
-    model = Model.read(training)
-    serving.serve_model(data, model, SMALL_SERVING, threads).save(serving_folder)
+    model = Model.read(training, threads)
+    serving.serve_model(data, model, SMALL_SERVING).save(serving_folder)
 
     def served(dims):
         return Selector.of_serving(model, serving_folder).select(dims, use_known=False).candidate

@@ -24,7 +24,7 @@ PROBLEMS = {
 }  # fmt: skip
 MODEL = {
     "overrides": {
-        "n_estimators": 2, "cv_estimators": 2, "folds": 2, "num_leaves": 4,
+        "n_estimators": 2, "num_leaves": 4,
     }
 }  # fmt: skip
 PRODUCT = "--product gfx950_mi355x --hardware config/hardware.yaml"

@@ -7,8 +7,8 @@ import numpy as np
 
 from tileseer.judge import ranking
 from tileseer.judge.baselines import score_baselines
-from tileseer.learn import boosting
-from tileseer.learn.cross_validation import LAYER_FOLDS, NO_FOLD
+from tileseer.learn.learners.trees import fit
+from tileseer.learn.rows import LAYER_FOLDS, NO_FOLD
 from tileseer.problems.problem import DIMS
 
 
@@ -18,13 +18,13 @@ def all_train():
 
 
 def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
-    data, grow, seen = all_train(), boosting.grow, []
+    data, grow, seen = all_train(), fit.grow, []
 
     def watched(prepared, rows, recipe, progress):
         seen.append((set(prepared.dataset.problem[rows]), recipe.settings.n_estimators))
         return grow(prepared, rows, recipe, progress)
 
-    monkeypatch.setattr(boosting, "grow", watched)
+    monkeypatch.setattr(fit, "grow", watched)
     scored = ranking.rank_left_out(data, samples.recipe())
     assert len(seen) == LAYER_FOLDS
     sizes = ["N", "Di", "Hi", "Wi"]

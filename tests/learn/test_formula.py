@@ -9,9 +9,9 @@ import pytest
 from tileseer.core.errors import UserError
 from tileseer.facts.model import ModelSettings, TrainingParameters
 from tileseer.judge import ranking
-from tileseer.learn import explain
 from tileseer.learn import training as stage
 from tileseer.learn.formula import Formula, FormulaPrior
+from tileseer.learn.learners.trees.scorer import FORMULA
 from tileseer.learn.model import Model
 from tileseer.measure.simulated_device import SimulatedDevice
 
@@ -43,7 +43,7 @@ def test_scores_are_those_of_the_formula_and_what_trees_add(trained):
     model, pairs = trained.model, (data.problem, data.candidate)
     start = model.spec.formula
     formula = Formula(data.problems, data.candidates, samples.product(), start).score(*pairs)
-    trees = dataclasses.replace(model, spec=model.spec.model_copy(update={"formula": None}))
+    trees = dataclasses.replace(model, scorer=dataclasses.replace(model.scorer, formula=None))
     # The pool holds every candidate here.
     np.testing.assert_allclose(
         model.score_pairs(data.problems, *pairs), formula + trees.score_pairs(data.problems, *pairs)
@@ -82,9 +82,9 @@ def test_a_published_model_keeps_the_coefficients(trained, tmp_path):
 def test_the_formula_is_among_the_reasons_of_a_pick(trained):
     data = measured()
     pick, other = np.array([0]), np.array([9])
-    (reasons,) = explain.contributions(trained.model, data.problems.iloc[:1], data.candidates, pick, other)
+    (reasons,) = trained.model.scorer.explain(data.problems.iloc[:1], data.candidates, pick, other)
     by_name = {reason.feature: reason for reason in reasons}
-    formula = by_name[explain.FORMULA]
+    formula = by_name[FORMULA]
     weight = trained.model.spec.formula.weight
     assert formula.contribution == pytest.approx(weight * np.log(formula.of_best / formula.of_pick), abs=1e-4)
 

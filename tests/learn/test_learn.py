@@ -9,37 +9,41 @@ import pytest
 from published_models import train_on_recording
 
 from tileseer.core.errors import UserError
-from tileseer.learn import boosting, cross_validation, rows
+from tileseer.learn import cross_validation, own_choice, rows
+from tileseer.learn.learners.trees import fit
 
 BAD = np.uint8(5)
+
+
+def text_of(trained):
+    return trained.model.scorer.text
 
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_two_trainings_give_the_same_bytes_with_any_threads(threads):
     data = samples.measured()
     again = samples.train(data, samples.product(), samples.SMALL, threads=threads)
-    assert again.model.text == samples.trained().model.text
-    assert again.crossed.picks.equals(samples.trained().crossed.picks)
+    assert text_of(again) == text_of(samples.trained())
     assert again.manifest == samples.trained().manifest
 
 
 def test_the_order_of_rows_does_not_matter():
     data = samples.measured()
     order = np.random.default_rng(3).permutation(len(data.problem))
-    assert samples.train(data.only(order), samples.product(), samples.SMALL).model.text == samples.trained().model.text
+    assert text_of(samples.train(data.only(order), samples.product(), samples.SMALL)) == text_of(samples.trained())
 
 
 def test_the_seed_and_the_settings_matter():
     data, product = samples.measured(), samples.product()
-    assert samples.train(data, product, samples.changed(seed=2)).model.text != samples.trained().model.text
-    assert samples.train(data, product, samples.changed(num_leaves=7)).model.text != samples.trained().model.text
+    assert text_of(samples.train(data, product, samples.changed(seed=2))) != text_of(samples.trained())
+    assert text_of(samples.train(data, product, samples.changed(num_leaves=7))) != text_of(samples.trained())
 
 
 def test_validation_rows_teach_nothing():
     data = samples.measured()
     held_out = data.held_out[data.problem]
     altered = dataclasses.replace(data, tflops=np.where(held_out, 1.0, data.tflops))
-    assert samples.train(altered, samples.product(), samples.SMALL).model.text == samples.trained().model.text
+    assert text_of(samples.train(altered, samples.product(), samples.SMALL)) == text_of(samples.trained())
 
 
 def test_failed_rows_are_no_training_rows():
@@ -53,23 +57,23 @@ def test_failed_rows_are_no_training_rows():
 def test_the_target_is_relative_to_the_best_of_the_problem():
     data = samples.table_of([[100, 50, 1], [3, 6, np.nan]], "train")
     found = rows.training_pairs(data)
-    np.testing.assert_allclose(np.exp(boosting.target(found.efficiency)), [1, 0.5, 0.05, 0.5, 1])
+    np.testing.assert_allclose(np.exp(fit.target(found.efficiency)), [1, 0.5, 0.05, 0.5, 1])
     np.testing.assert_allclose(found.tflops, [100, 50, 1, 3, 6])
 
 
 def test_an_awful_kernel_counts_where_few_others_were_measured():
     problem = np.repeat([0, 1], [4, 200])
-    weights = boosting.weight(problem, np.r_[1.0, 0.5, 1e-4, 1e-4, np.full(200, 0.5)])
+    weights = fit.weight(problem, np.r_[1.0, 0.5, 1e-4, 1e-4, np.full(200, 0.5)])
     np.testing.assert_allclose(weights[:4], [1, 0.25, 0.025, 0.025])
     assert (weights[4:] == 0.25).all()
 
 
 def test_where_few_rows_of_a_problem_were_measured_a_handful_of_layers_has_a_leaf():
     few, many = np.repeat(np.arange(30), 4), np.repeat(np.arange(3), 40)
-    assert boosting.few_rows(few) and not boosting.few_rows(many)
+    assert fit.few_rows(few) and not fit.few_rows(many)
     settings = samples.changed(min_child_samples=20)
-    usual, of_few = (boosting.parameters(settings, 1, 9999, few) for few in (False, True))
-    assert usual["min_data_in_leaf"] == 20 and of_few["min_data_in_leaf"] == boosting.LEAST_ROWS_OF_A_LEAF
+    usual, of_few = (fit.parameters(settings, 1, 9999, few) for few in (False, True))
+    assert usual["min_data_in_leaf"] == 20 and of_few["min_data_in_leaf"] == fit.LEAST_ROWS_OF_A_LEAF
 
 
 def test_sampling_keeps_the_fastest_rows_of_each_problem():
@@ -83,31 +87,24 @@ def test_sampling_keeps_the_fastest_rows_of_each_problem():
         assert teaching[part][np.argsort(-found.efficiency[part])[:3]].all()
 
 
-def test_cross_validation_has_few_folds_where_no_margins_follow():
-    found = samples.train(samples.measured(), samples.product(), samples.changed(folds=5)).crossed
-    assert found.fold.max() + 1 == cross_validation.FOLDS_WITHOUT_MARGINS
-    assert len(found.picks) == np.count_nonzero(found.fold != cross_validation.NO_FOLD)
-
-
 @pytest.mark.parametrize("folds", [2, 5])
 def test_folds_are_whole_groups_of_like_size(folds):
     groups = [f"group{i}" for i in range(40)]
     sizes = [1 + i % 7 for i in range(40)]
-    fold = cross_validation.assign_folds(groups, sizes, folds, seed=1)
+    fold = rows.assign_folds(groups, sizes, folds, seed=1)
     filled = np.bincount(fold, weights=sizes)
     assert filled.max() - filled.min() <= 7
-    backwards = cross_validation.assign_folds(groups[::-1], sizes[::-1], folds, seed=1)
+    backwards = rows.assign_folds(groups[::-1], sizes[::-1], folds, seed=1)
     assert dict(zip(groups, fold, strict=True)) == dict(zip(groups[::-1], backwards, strict=True))
     with pytest.raises(UserError, match="lower `folds`"):
-        cross_validation.assign_folds(groups[: folds - 1], sizes[: folds - 1], folds, seed=1)
+        rows.assign_folds(groups[: folds - 1], sizes[: folds - 1], folds, seed=1)
 
 
-def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
+def test_no_layer_is_on_both_sides_of_a_fold(monkeypatch):
     data = samples.measured()
-    # Batch sizes of one layer: the keys differ, the library is shared.
+    # Batch sizes of one layer: the keys differ, the layer is shared.
     families = [f"family{i // 4}" for i in range(len(data.problems))]
-    shared = dataclasses.replace(data, problems=data.problems.assign(layer_family=families))
-    found = samples.of(shared)
+    found = samples.of(dataclasses.replace(data, problems=data.problems.assign(layer_family=families)))
     family_of_row = np.array(families)[found.pairs.problem[found.teaching]]
     seen = []
     original = lightgbm.Dataset.subset
@@ -117,34 +114,13 @@ def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
         return original(self, used_indices, params)
 
     monkeypatch.setattr(lightgbm.Dataset, "subset", subset)
-    samples.train(shared, samples.product(), samples.SMALL)
-    everything = set(family_of_row)
-    held_out = [everything - part for part in seen]
-    # The last one is the published model's.
-    assert len(seen) == samples.SMALL.folds + 1
-    assert seen.pop() == everything
-    held_out.pop()
-    # Every library is held out exactly once, and as a whole.
-    assert sorted(family for part in held_out for family in part) == sorted(everything)
-
-
-def test_every_training_problem_is_scored_out_of_fold_once():
-    data = samples.measured()
-    keys = data.problems["problem_key"][data.problems["split"] == "train"]
-    solvable = data.problems["problem_key"][data.best_tflops > 0]
-    assert sorted(samples.trained().out_of_fold["problem_key"]) == sorted(set(keys) & set(solvable))
-
-
-def test_what_never_runs_is_no_pick_out_of_fold():
-    data = samples.measured()
-    fastest = np.bincount(data.candidate[data.ok], data.tflops[data.ok], len(data.candidates)).argmax()
-    broken = data.candidate == fastest
-    status, tflops = np.where(broken, BAD, data.status), np.where(broken, np.nan, data.tflops)
-    found = samples.train(dataclasses.replace(data, status=status, tflops=tflops), samples.product(), samples.SMALL)
-    runs = data.ok & ~broken & data.trains[data.problem]
-    could = data.problems["problem_key"].iloc[np.unique(data.problem[runs])]
-    assert set(found.out_of_fold["problem_key"]) == set(could)
-    assert (found.out_of_fold["efficiency"] > 0).all()
+    fold = rows.deal(np.array(families), found.pairs.problem, 3, seed=1)
+    scores = cross_validation.out_of_fold(found, fold, found.recipe.small)
+    # Every layer is held out exactly once, and as a whole.
+    held_out = [set(family_of_row) - part for part in seen]
+    assert len(seen) == 3 and sorted(family for part in held_out for family in part) == sorted(set(family_of_row))
+    # Every tried pair has a score.
+    assert (np.isfinite(scores) == own_choice.offered(found.pairs)).all()
 
 
 def test_the_model_ranks_better_than_chance():

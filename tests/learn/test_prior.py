@@ -11,6 +11,7 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.judge import ranking
 from tileseer.learn import model_files
+from tileseer.learn.learners.trees.scorer import MODEL
 from tileseer.learn.prior import read_prior
 
 SETTINGS = samples.changed(n_estimators=60, min_child_samples=5)
@@ -21,7 +22,12 @@ def picked(data, trained):
 
 
 def with_trees(trained, path):
-    return dataclasses.replace(trained, model=dataclasses.replace(trained.model, text=path.read_text()))
+    return dataclasses.replace(
+        trained,
+        model=dataclasses.replace(
+            trained.model, scorer=dataclasses.replace(trained.model.scorer, text=path.read_text())
+        ),
+    )
 
 
 def few_rows(data, share, seed=0):
@@ -51,8 +57,8 @@ def test_the_model_has_the_trees_of_the_prior_and_its_own_and_its_origin_is_told
     assert trained.manifest.prior.model_dump() == {
         "operation": "forward_bf16", "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
     }  # fmt: skip
-    first = with_trees(trained, folder / model_files.MODEL)
-    assert trained.model.booster.num_trees() > first.model.booster.num_trees()
+    first = with_trees(trained, folder / MODEL)
+    assert trained.model.scorer.count > first.model.scorer.count
     assert picked(other, trained) > picked(other, first)
 
 
@@ -89,7 +95,7 @@ def test_another_data_type_has_the_same_candidates(folder):
     assert prior.knows(table).all()
 
 
-@pytest.mark.parametrize("name", [model_files.MODEL, model_files.SPEC, model_files.CANDIDATES, model_files.HARDWARE])
+@pytest.mark.parametrize("name", [MODEL, model_files.SPEC, model_files.CANDIDATES, model_files.HARDWARE])
 def test_a_published_prior_with_one_changed_byte_is_refused(folder, tmp_path, name):
     copy = tmp_path / "models/grouped_conv_forward_bf16_gfx950"
     shutil.copytree(folder, copy)
@@ -106,7 +112,7 @@ def test_a_published_prior_with_one_changed_byte_is_refused(folder, tmp_path, na
     read_prior(copy, "tileseer", "forward")
     whole = bytearray((copy / name).read_bytes())
     # A digit of a leaf's value, if it is the model: still a model, with other scores.
-    place = whole.find(b"leaf_value=0.") + len("leaf_value=0.") if name == model_files.MODEL else len(whole) // 2
+    place = whole.find(b"leaf_value=0.") + len("leaf_value=0.") if name == MODEL else len(whole) // 2
     whole[place] ^= 1
     (copy / name).write_bytes(whole)
     with pytest.raises(UserError, match=f"{name}: the content does not match"):

@@ -2,6 +2,7 @@
 
 import re
 
+import learning_samples as samples
 import lightgbm
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
-from tileseer.learn import trees
-from tileseer.learn.trees import UNIT
+from tileseer.learn.formula import UNIT
+from tileseer.learn.learners.trees import scorer
+from tileseer.learn.learners.trees import text as trees
 
 ROWS, COLUMNS = 2000, 6
 CATEGORY = 5
@@ -69,9 +71,10 @@ def test_what_no_reader_needs_of_a_text_changes_no_score_and_no_reason(booster):
 def test_many_rows_have_the_scores_of_few(booster, monkeypatch):
     rounded = trees.round_leaves(lightgbm.Booster(model_str=booster.model_to_string()))
     data = table(3)
-    few = trees.predict(rounded, data, 1)
-    monkeypatch.setattr(trees, "ROWS_FOR_TREES_TOGETHER", 100)
-    np.testing.assert_array_equal(trees.predict(rounded, data, 1), few)
+    own = scorer.TreeScorer(rounded.model_to_string(), None)
+    few = own._predict(data)
+    monkeypatch.setattr(scorer, "ROWS_FOR_TREES_TOGETHER", 100)
+    np.testing.assert_array_equal(own._predict(data), few)
     assert all((tree.leaf % UNIT == 0).all() for tree in trees.nodes(rounded.model_to_string()))
 
 
@@ -136,3 +139,15 @@ def test_damaged_trees_have_a_fault_or_scores(booster, data):
         assert len(loaded.predict(table(2)[:20])) == 20
     except (UserError, lightgbm.basic.LightGBMError):
         pass
+
+
+def test_contributions_are_the_difference_of_the_scores(monkeypatch):
+    data = samples.measured()
+    model = samples.trained().model
+    problems, pick, best = data.problems.iloc[[3]], np.array([1]), np.array([7])
+    scores = model.scorer.score(problems, data.candidates)[0]
+    (few,) = model.scorer.explain(problems, data.candidates, pick, best)
+    assert len(few) == scorer.FEATURES_OF_A_PICK
+    monkeypatch.setattr(scorer, "FEATURES_OF_A_PICK", 1000)
+    (every,) = model.scorer.explain(problems, data.candidates, pick, best)
+    assert sum(part.contribution for part in every) == pytest.approx(scores[1] - scores[7], abs=1e-4)

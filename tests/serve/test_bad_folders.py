@@ -171,7 +171,7 @@ def test_what_is_wrong_with_a_model_directory_is_said(models, tmp_path):
     assert SpecifierSet(readers).contains(version("tileseer"))
 
 
-@pytest.mark.parametrize("name", [model_files.CANDIDATES, model_files.KNOWN, model_files.OUT_OF_FOLD])
+@pytest.mark.parametrize("name", [model_files.CANDIDATES, model_files.KNOWN])
 def test_an_empty_column_in_a_model_directory_whose_hashes_fit(name, models, tmp_path, capfd):
     folder = copied(models, tmp_path)
     (path,) = folder.rglob(name)

@@ -35,9 +35,9 @@ def rendered(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     content = {}
 
-    def remember(template, **values):
-        content.update(values, template=template)
-        return templates.fill_cpp_template(template, **values)
+    def remember(*files, **values):
+        content.update(values, files=files)
+        return templates.fill_cpp_template(*files, **values)
 
     data, trained = train_on_recording(folder / "d.parquet", "gfx950_mi355x", "forward_bf16", 4, "gfx950_mi355x")
     with pytest.MonkeyPatch.context() as patch:
@@ -57,10 +57,10 @@ def rendered(tmp_path_factory):
 @pytest.fixture(scope="module")
 def filled(rendered):
     """The template as a function, its values for a small model, and the code of that header."""
-    values = {name: value for name, value in rendered[2].items() if name != "template"}
+    values = {name: value for name, value in rendered[2].items() if name != "files"}
     values |= {key: [] for key in ("shape", "leaves", "tree_sizes", "known", "feature_tables", "fixed")}
-    template = rendered[2]["template"]
-    render = templates.cpp_environment(template.parent).get_template(template.name).render
+    template, folder = rendered[2]["files"]
+    render = templates.cpp_environment(template.parent, folder).get_template(template.name).render
     return render, values, code_of(render(**values))[0]
 
 
@@ -85,16 +85,16 @@ def meaning(string):
 @pytest.mark.parametrize("name", ["namespace", "content", "suffix"])
 @pytest.mark.parametrize("evil", ["a {} inline int evil", "a;b", "a\nb", 'a"b', "a//b", "a\\", "a#b", "é"])
 def test_a_name_that_is_none_is_refused(name, evil, rendered):
-    content = {key: value for key, value in rendered[2].items() if key != "template"} | {name: evil}
+    content = {key: value for key, value in rendered[2].items() if key != "files"} | {name: evil}
     with pytest.raises(UserError, match="cannot be written into C"):
-        templates.fill_cpp_template(rendered[2]["template"], **content)
+        templates.fill_cpp_template(*rendered[2]["files"], **content)
 
 
 def test_a_header_with_hostile_texts_compiles_and_says_them(rendered, tmp_path):
     _, _, content = rendered
     evil = 'x"; inline const int evil = 1; //\\\n??/\n*/ "'
-    values = {name: value for name, value in content.items() if name != "template"} | {"device": evil, "library": evil}
-    text = templates.fill_cpp_template(content["template"], **values | {"own_margins": None})
+    values = {name: value for name, value in content.items() if name != "files"} | {"device": evil, "library": evil}
+    text = templates.fill_cpp_template(*content["files"], **values | {"own_margins": None})
     (tmp_path / "selector.hpp").write_text(text)
     (tmp_path / "main.cpp").write_text(
         '#include "selector.hpp"\n#include <cstdio>\n'

@@ -109,7 +109,7 @@ def test_select_takes_a_layout_and_a_line_that_names_one(published, capsys):
     assert main.main(["explain", models, "--dtype", "fp32", "--problem", WORD, "--layout", "NHWC", "--json"]) == 0
     explained = json.loads(capsys.readouterr().out)
     assert explained["problem"]["layout"] == "NHWC"
-    assert explained["nearest_training_problems"][0]["problem"]["layout"] == "NHWC"
+    assert explained["nearest_measured_problems"][0]["problem"]["layout"] == "NHWC"
     assert main.main(["verify", models]) == 0
     capsys.readouterr()
     assert main.main(["select", models, "--problem", f"{line} --in_layout NHWC"]) == 2

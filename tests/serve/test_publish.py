@@ -18,6 +18,7 @@ from stages_by_hand import main_of
 from tileseer.core import atomic
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
+from tileseer.learn.learners.trees.scorer import MODEL
 from tileseer.serve import publication
 from tileseer.serve.provenance import read_provenance
 
@@ -90,7 +91,7 @@ def test_parts_that_do_not_belong_together_are_refused_and_nothing_is_left(both,
 
     spec = (trainings[1] / model_files.SPEC).read_text()
     other = changed("other", model_files.SPEC, spec.replace('"simulated"', '"measured"'))
-    less, damaged = changed("less", model_files.MODEL, None), changed("damaged", model_files.MANIFEST, "{")
+    less, damaged = changed("less", MODEL, None), changed("damaged", model_files.MANIFEST, "{")
     for parts, message in (
         ((trainings[:1], evaluations[1:], servings[:1]), "forward_bf16"),
         (([trainings[0], other], evaluations, servings), "device_kind"),
@@ -166,7 +167,7 @@ def test_a_directory_has_the_operations_of_its_last_publication(forward, weight,
     read_often(models, 1)
 
 
-@pytest.mark.parametrize("name", ["index.json", f"grouped_conv_{FORWARD}_gfx950/serving.json"])
+@pytest.mark.parametrize("name", ["index.json", f"grouped_conv_{FORWARD}_gfx950/kernels.json"])
 def test_a_damaged_file_is_written_again(forward, weight, models, name):
     before = content(models)
     for damage in (b"", b"nonsense", None):

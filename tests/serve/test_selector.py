@@ -11,7 +11,8 @@ from published_models import LAYER, WORD, let_the_hashes_fit
 from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
-from tileseer.learn.model import read_trees, write_table
+from tileseer.learn.learners.trees.scorer import read_trees
+from tileseer.learn.model import write_table
 from tileseer.problems import problem as problems
 from tileseer.problems.problem import Problem
 
@@ -43,7 +44,7 @@ def test_a_damaged_model_text_is_a_user_error(model, tmp_path):
     with pytest.raises(UserError, match="LightGBM"):
         read_trees(tmp_path / "model", model.spec)
     with pytest.raises(UserError, match="features"):
-        (tmp_path / "model").write_text(model.text)
+        (tmp_path / "model").write_text(model.scorer.text)
         read_trees(tmp_path / "model", model.spec.model_copy(update={"feature_names": ["another"]}))
 
 

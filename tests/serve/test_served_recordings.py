@@ -11,7 +11,8 @@ from published_models import SMALL_SERVING, publish_recording, train_on_recordin
 from tileseer.cli import main
 from tileseer.core import parquet
 from tileseer.core.json_files import read_json
-from tileseer.learn import model_files, trees
+from tileseer.learn import model_files
+from tileseer.learn.learners.trees import text as trees
 from tileseer.libraries.cutlass.kernel import CutlassKernel
 from tileseer.libraries.cutlass.rules import RULES as CUTLASS_RULES
 from tileseer.libraries.features.table import Feature
@@ -93,7 +94,7 @@ def test_the_header_of_another_library_picks_what_python_picks(tmp_path, monkeyp
     for name, shipped in features.items():
         monkeypatch.setitem(features, name, replace(shipped, problem=(*shipped.problem, own)))
     data, trained = train_on_recording(tmp_path / "dataset", product, operation, 8, arch)
-    categorical = sum(tree.categorical.sum() for tree in trees.nodes(trained.model.text))
+    categorical = sum(tree.categorical.sum() for tree in trees.nodes(trained.model.scorer.text))
     assert (categorical > 0) == trained.model.spec.feature_set.startswith("miopen")
     served = stage.serve_model(data, trained.model, SMALL_SERVING)
     header = tmp_path / f"models/grouped_conv_{operation}_{arch}" / model_files.SELECTOR

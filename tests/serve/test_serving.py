@@ -14,11 +14,12 @@ from published_models import TEMPLATE, publish
 from tileseer.core.errors import UserError
 from tileseer.core.json_files import read_json
 from tileseer.learn import model_files
-from tileseer.learn.evidence import NOWHERE
+from tileseer.learn.learners.trees import cpp
+from tileseer.libraries.symbols import Symbol
+from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
 from tileseer.serve import header, serving_files
 from tileseer.serve.selector import NO_CANDIDATE, Selector, evidence_columns
-from tileseer.serve.symbols import Symbol
 
 VARIANTS = ("forward", "bwd_data", "bwd_weight")
 
@@ -46,16 +47,21 @@ def frame(model, shapes):
     return problem_frame(problems_of_rows(model.spec.variant, model.spec.dtype, shapes))
 
 
-def with_all(model, cuts=()):
+def with_all(model):
     """A selector of a model without known problems, all of whose kernels are in the pruned set."""
-    known = serving_files.KNOWN_PROBLEMS.empty_table()
-    return Selector(model, cuts, np.ones(len(model.pool), bool), known, NOWHERE)
+    return Selector(model, np.ones(len(model.pool), bool), serving_files.KNOWN_PROBLEMS.empty_table())
+
+
+def with_text(model, text, **changed):
+    """The model with other trees, or with other cuts."""
+    return dataclasses.replace(model, scorer=dataclasses.replace(model.scorer, text=text, **changed))
 
 
 def test_the_header_can_have_every_feature(model):
     """Also those that no tree of a small model reads: their formulas run on symbols as on numbers."""
     names = model.features.set.names
-    moving, fixed = header._feature_values(model, names)
+    inputs = cpp._Inputs(model.scorer, Operation.parse(model.spec.operation), model.pool, header._inputs(model))
+    moving, fixed = cpp.feature_values(inputs, names)
     assert {*moving, *fixed} == set(names)
 
 
@@ -84,13 +90,13 @@ extern "C" double score(const std::int32_t* dims)
 
 @pytest.mark.parametrize("folder", ["forward"], indirect=True)
 def test_two_models_of_one_operation_live_in_one_process(selector, model, tmp_path):
-    booster = lightgbm.Booster(model_str=model.text)
+    booster = lightgbm.Booster(model_str=model.scorer.text)
     for tree, grown in enumerate(booster.dump_model()["tree_info"]):
         for leaf in range(grown["num_leaves"]):
             booster.set_leaf_output(tree, leaf, 2 * booster.get_leaf_output(tree, leaf))
     libraries = []
-    for name, grown in (("plain", model.text), ("twice", booster.model_to_string())):
-        served = with_all(dataclasses.replace(model, text=grown), selector.cuts[-1:])
+    for name, grown in (("plain", model.scorer.text), ("twice", booster.model_to_string())):
+        served = with_all(with_text(model, grown, cuts=model.scorer.cuts[-1:]))
         (tmp_path / f"{name}.hpp").write_text(header.render_header(TEMPLATE, served))
         command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-x", "c++", "-", "-o", tmp_path / f"{name}.so"]
         subprocess.run(command, input=SHARED.replace("HEADER", f"{tmp_path}/{name}.hpp"), text=True, check=True)
@@ -141,7 +147,7 @@ def test_picks_are_supported_and_their_score_is_the_model_s(selector, model):
 def test_without_cuts_the_pick_has_the_best_score(model):
     shapes = random_shapes(60, seed=2)
     score = model.predict(frame(model, shapes))
-    whole = with_all(model)
+    whole = with_all(with_text(model, model.scorer.text, cuts=[]))
     has = np.isfinite(score).any(axis=1)
     picks = whole.select(shapes, use_known=False)
     assert picks.candidate[has].tolist() == score.argmax(axis=1)[has].tolist()
@@ -174,10 +180,10 @@ def test_the_kernel_list_names_headers_and_distinct_registry_keys(selector):
 
 
 def test_leaf_values_that_do_not_add_up_exactly_are_refused(model):
-    booster = lightgbm.Booster(model_str=model.text)
+    booster = lightgbm.Booster(model_str=model.scorer.text)
     booster.set_leaf_output(0, 0, 0.1)
     with pytest.raises(UserError, match="multiples"):
-        header.render_header(TEMPLATE, with_all(dataclasses.replace(model, text=booster.model_to_string())))
+        header.render_header(TEMPLATE, with_all(with_text(model, booster.model_to_string())))
 
 
 def test_a_model_of_the_reference_s_features_is_served_in_python_and_its_header_says_so():

@@ -75,7 +75,7 @@ def test_a_cut_model_loses_what_its_best_kernel_of_the_set_loses():
     pool, model = pool_of(data), samples.train(data, samples.product(), samples.SMALL).model
     own = model.with_pool((model.pool["kernel"] == pool.names[0]).to_numpy())
     assert set(own.pool["kernel"]) == {pool.names[0]}
-    found = shipping.losses(pool, {"one": own, "all": model}, 1)
+    found = shipping.losses(pool, {"one": own, "all": model})
     assert found["one"]["loss"] == pytest.approx(100 * (1 - pool.efficiency[pool.judged, 0].mean()), abs=1e-3)
     assert found["all"]["loss"] < found["one"]["loss"]
 

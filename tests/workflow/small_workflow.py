@@ -46,7 +46,7 @@ CONFIG = {
         "validation_problems": 0,
     },
     "benchmark": {"seed": 1},
-    "model": {"overrides": {"n_estimators": 10, "cv_estimators": 5, "folds": 2, "num_leaves": 7}},
+    "model": {"overrides": {"n_estimators": 10, "num_leaves": 7}},
 }
 
 
@@ -111,10 +111,11 @@ class Workflow:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.variables: dict[str, str] = {}
 
     def environment(self) -> dict[str, str]:
         """As a user has it, with a cache of its own."""
-        return environment() | {"XDG_CACHE_HOME": str(self.folder / "cache")}
+        return environment() | {"XDG_CACHE_HOME": str(self.folder / "cache")} | self.variables
 
     def command(self, *arguments: str) -> list[str]:
         return [SNAKEMAKE, "--cores", "2", *arguments]

@@ -1,17 +1,18 @@
-"""A learner from outside of the checkout, through the workflow: the example of docs/research.md on the page's data."""
+"""A stranger's learner through the workflow: the package of ``tests/packages`` is trained, judged and published."""
 
-import re
+from installed import install
 
-from small_workflow import ROOT
+from tileseer.problems.problem import Problem
+from tileseer.serve.selector import Selector
 
 
-def test_the_example_of_the_page_is_trained_evaluated_and_reported(fresh):
-    section = (ROOT / "docs/research.md").read_text().split("\n### Another learner\n")[1].split("\n#")[0]
-    (code,) = re.findall(r"(?ms)^```python\n(.*?)^```$", section)
-    (fresh.folder / "my_learner.py").write_text(code)
-    fresh.configure(model={"learner": "my_learner:Linear"})
-    assert "so its models are not published" in fresh.refuse("results/models/sm_90")
-    fresh.make("results/evaluation/sm_90/forward_bf16.json", "results/reports/sm_90.html")
-    log = (fresh.folder / "logs/sm_90/forward_bf16/evaluation.log").read_text().splitlines()[-1]
-    # The layers, the mean with its interval, P10 and the best fixed candidate, as the page prints them.
-    assert log.partition(": ")[2] in " ".join(section.split())
+def test_a_learner_of_another_package_is_published_like_ours(fresh, tmp_path, monkeypatch):
+    fresh.configure(model={"learner": "nearest"})
+    assert "there is no learner 'nearest'; installed are trees" in fresh.refuse()
+    fresh.variables["PYTHONPATH"] = str(install("nearest_learner", tmp_path))
+    fresh.make("results/models/gfx950", "results/reports/gfx950.html")
+    (folder,) = (fresh.folder / "results/models/gfx950").glob("grouped_conv_*")
+    assert (folder / "scores.npy").is_file() and "struct Place" in (folder / "selector.hpp").read_text()
+    monkeypatch.syspath_prepend(fresh.variables["PYTHONPATH"])
+    selector = Selector.read(folder.parent, "forward_bf16")
+    assert selector.rank(Problem.from_dims("forward", "bf16", N=8, C=64, K=64, Hi=14, Wi=14, Y=3, X=3))

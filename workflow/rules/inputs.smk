@@ -114,11 +114,6 @@ def other_dtype(wildcards):
 
 def made_from(wildcards):
     """Tables that the models were made from, those of one operation after the other; a recorded arch has datasets alone."""
-    if SETTINGS.model.parameters.learner:
-        raise WorkflowError(
-            f"model.learner: {SETTINGS.model.parameters.learner}: a learner from outside has no C++ header, so its models "
-            f"are not published; ask for results/reports/{wildcards.arch}.html"
-        )
     # Publishing refuses as well; here it costs no run.
     from tileseer.serve.publication import refuse_replacement
 

@@ -1,10 +1,11 @@
 # Stage 8: train one ranking model per operation.
-from tileseer.learn.learner import file_of
+import inspect
+
+from tileseer.learn.learner import learner_class
 
 # A prior is a file of the user's, from another run: only its content counts.
 PRIOR_FILES = [local(path) for path in SETTINGS.model.parameters.prior_files]
-# A learner from outside of the checkout: its code is no code of ours.
-LEARNER = SETTINGS.model.parameters.learner
+LEARNER = ask(learner_class, SETTINGS.model.learner)
 
 
 rule model:
@@ -15,15 +16,14 @@ rule model:
         hardware=HARDWARE,
         coefficients=COEFFICIENTS,
         prior=PRIOR_FILES,
-        learner=file_of(LEARNER) or [] if LEARNER else [],
+        # The code of a stranger is no code of ours.
+        learner=[] if LEARNER.__module__.startswith("tileseer.") else [inspect.getfile(LEARNER)],
     output:
-        model="results/training/{arch}/{operation}/" + ("model.pickle" if LEARNER else "model_tflops.lgbm"),
+        learnt=expand("results/training/{{arch}}/{{operation}}/{name}", name=LEARNER.scorer.FILES),
         spec="results/training/{arch}/{operation}/feature_spec.json",
         manifest="results/training/{arch}/{operation}/train_manifest.json",
-        importances="results/training/{arch}/{operation}/feature_importances_tflops.json",
         candidates="results/training/{arch}/{operation}/candidates.parquet",
         hardware="results/training/{arch}/{operation}/hardware.json",
-        out_of_fold="results/training/{arch}/{operation}/out_of_fold.parquet",
     log:
         "logs/{arch}/{operation}/model.log",
     conda:
@@ -36,7 +36,7 @@ rule model:
         dataset=dataset_folders("dataset"),
         other_dtype=dataset_folders("other_dtype"),
         product=product,
-        folder=subpath(output.model, parent=True),
+        folder=subpath(output.spec, parent=True),
     shell:
         f"python {SCRIPTS}/model.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"

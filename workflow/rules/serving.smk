@@ -10,7 +10,6 @@ rule serving:
         header="results/serving/{arch}/{operation}/selector.hpp",
         known="results/serving/{arch}/{operation}/known_problems.parquet",
         kernels="results/serving/{arch}/{operation}/kernels.json",
-        figures="results/serving/{arch}/{operation}/serving.json",
         estimates="results/serving/{arch}/{operation}/resource_estimates.json",
     log:
         "logs/{arch}/{operation}/serving.log",

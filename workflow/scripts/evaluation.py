@@ -27,7 +27,7 @@ def main(
     from tileseer.serve.selector import Selector
 
     data = Dataset.read(dataset)
-    model = Model.read_for(training, data, dataset)
+    model = Model.read_for(training, data, dataset, threads)
     data = data.with_estimates(model.hardware, load_coefficients(coefficients))
 
     def served(dims: np.ndarray) -> np.ndarray:

@@ -33,8 +33,4 @@ def main(
     prior = prior_of(parameters, data.operation, fitted)
     more = Dataset.read(other_dtype) if other_dtype else None
     manifest = train(data, Recipe(features, parameters, prior, threads), more).save(output)
-    summary = manifest.out_of_fold_efficiency
-    return (
-        f"learnt from {manifest.training_rows:,} {data.device_kind} times of {manifest.unique_problems:,} problems; "
-        f"picks for problems left out in turn have efficiency {summary.mean:.1f} % (mean; P10 {summary.p10:.1f} %)"
-    )
+    return f"learnt from {manifest.training_rows:,} {data.device_kind} times of {manifest.unique_problems:,} problems"

@@ -81,11 +81,10 @@ def _nearest_lines(explained: Explanation) -> Iterator[str]:
     rows = [
         {
             "octaves away": _cell(row["octaves"]),
-            "out of fold, %": _cell(row["out_of_fold_efficiency"]),
-            "nearest training problem": _dims(row["problem"]),
-            "fastest there": row["fastest"] or "-",
+            "nearest measured problem": _dims(row["problem"]),
+            "fastest there": row["fastest"],
         }
-        for row in explained.nearest_training_problems
+        for row in explained.nearest_measured_problems
     ]
     yield from options.table_lines(rows)
 

@@ -23,7 +23,7 @@ from tileseer.facts.config import Config
 from tileseer.facts.hardware import Hardware, hardware_of_arch, read_products
 from tileseer.facts.operations import OPERATIONS, RULE_SETS
 from tileseer.learn.features import feature_set
-from tileseer.learn.learner import class_of
+from tileseer.learn.learner import learner_class
 from tileseer.libraries import rule_sets
 from tileseer.libraries.ck_tile.flags import check_flags
 from tileseer.libraries.costs.coefficients import load_coefficients
@@ -60,8 +60,7 @@ def faults_of(settings: Config, named_sets: Path, coefficients: Path, ck_api: Pa
     faults.first(partial(check_flags, settings.configs.include_flagged), "configs.include_flagged")
     _check_arch(faults, settings, specs, named_sets)
     faults.first(partial(feature_set, settings.model.features), "model.features")
-    if learner := settings.model.parameters.learner:
-        faults.first(partial(class_of, learner))
+    faults.first(partial(learner_class, settings.model.learner), "model.learner")
     _check_toolchain(faults, settings, ck_api)
     return list(faults.lines)
 

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--ck-api is for AMD's CK Tile kernels, not for {listed.arch}")
     limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
     emitter = shipped_project.emitter_of(listed.arch, args.ck_api)
-    models = {name: Model.read(args.models / listed.operations[name].folder) for name in operations}
+    models = {name: Model.read(args.models / listed.operations[name].folder, args.threads) for name in operations}
     pools = [_pool(args, model, name, emitter) for name, model in models.items()]
     content, shipped, max_loss = {}, {}, percent(args.max_loss)
     lines = [f"{listed.arch}, {listed.device_kind} times"]
@@ -96,8 +96,8 @@ def run(args: argparse.Namespace) -> int:
         if args.output:
             whole = models[operation]
             own = whole.with_pool(whole.pool["kernel"].isin(names).to_numpy())
-            chosen["model"] = shipping.losses(pool, {"of the pool": whole, "of the set": own}, args.threads)
-            shipped_project.write_selector(args.output / operation, pool.measurements, own, args.threads)
+            chosen["model"] = shipping.losses(pool, {"of the pool": whole, "of the set": own})
+            shipped_project.write_selector(args.output / operation, pool.measurements, own)
             shipped[operation] = own, pool.example(columns)
         content[operation] = chosen
         lines += _lines(operation, chosen, pool, max_loss)

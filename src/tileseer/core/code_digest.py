@@ -94,7 +94,8 @@ def _files_of(pattern: str) -> set[Path]:
 
 
 def _python_files(path: Path) -> list[Path]:
-    return [*path.rglob("*.py")] if path.is_dir() else [path]
+    # A template beside a module, such as the C++ of a learner, is code too.
+    return [*path.rglob("*.py"), *path.rglob("*.j2")] if path.is_dir() else [path]
 
 
 def _digest_of_files(files: Iterable[Path]) -> str:
@@ -109,6 +110,8 @@ def _digest(lines: Iterable[str]) -> str:
 @cache
 def _syntax_of_file(path: Path) -> str:
     syntax: list[str] = []
+    if path.suffix != ".py":
+        return _digest([path.read_text(encoding="utf-8")])
     _write_syntax(ast.parse(path.read_bytes(), filename=str(path)), syntax.append)
     return _digest(syntax)
 

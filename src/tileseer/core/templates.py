@@ -65,10 +65,10 @@ def _checked(text: str, allowed: re.Pattern[str]) -> Written:
     return Written(text)
 
 
-def environment(folder: Path) -> jinja2.Environment:
-    """Return the environment of the templates of a folder: a name without a value is a mistake."""
+def environment(*folders: Path) -> jinja2.Environment:
+    """Return the environment of the templates of folders: a name without a value is a mistake."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader(folders),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -78,9 +78,9 @@ def environment(folder: Path) -> jinja2.Environment:
     )
 
 
-def cpp_environment(folder: Path) -> jinja2.Environment:
-    """Return the environment of the C++ templates of a folder: text that is no plain word needs a filter."""
-    made = environment(folder).overlay(finalize=_printed)
+def cpp_environment(*folders: Path) -> jinja2.Environment:
+    """Return the environment of the C++ templates of folders: text that is no plain word needs a filter."""
+    made = environment(*folders).overlay(finalize=_printed)
     made.filters = made.filters | {"quoted": quoted, "comment": comment, "code": code}
     return made
 
@@ -121,10 +121,13 @@ def _entity(sign: str) -> str:
     return " " if sign.isspace() else f"&#{ord(sign)};"
 
 
-def fill_cpp_template(template: Path, **values: object) -> str:
-    """Return the text of a C++ template with some values; a fault in it is a ``UserError``."""
+def fill_cpp_template(template: Path, *more: Path, **values: object) -> str:
+    """Return the text of a C++ template with some values; a fault in it is a ``UserError``.
+
+    ``more``: folders of templates that it extends.
+    """
     with mistakes_named(template):
-        return cpp_environment(template.parent).get_template(template.name).render(values)
+        return cpp_environment(template.parent, *more).get_template(template.name).render(values)
 
 
 class Leaf(str):

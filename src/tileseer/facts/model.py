@@ -14,9 +14,7 @@ FeatureSet = Annotated[
     str, Field(pattern=r"^[a-z][a-z0-9_]*$"), expected("the name of a feature set, such as tileseer")
 ]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Learner = Annotated[
-    str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"), expected("package.module:Class, or empty")
-]
+Learner = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$"), expected("the name of a learner, such as trees")]
 
 
 class TrainingParameters(Section):
@@ -26,14 +24,14 @@ class TrainingParameters(Section):
     """As ``model.features``."""
     prior: RelativePath = "auto"
     """As ``model.prior``."""
-    learner: Learner = ""
+    learner: Learner = "trees"
     """As ``model.learner``."""
     rows_per_problem: int = Field(64, ge=0)
     """Training rows kept of each problem, 0 for all: the fastest are half of them, the seed draws the rest."""
     n_estimators: int = Field(600, ge=1)
     """Trees of the published model."""
     cv_estimators: int = Field(100, ge=1)
-    """Trees of the models of cross-validation; fewer keep them cheap, and their numbers pessimistic."""
+    """Trees of the models of cross-validation, by which a library's own choice is kept."""
     num_leaves: int = Field(63, ge=2)
     """Most leaves of a tree. Few rows: a leaf for 400 of them, but at least 15."""
     learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
@@ -49,7 +47,7 @@ class TrainingParameters(Section):
 
     @property
     def small(self) -> TrainingParameters:
-        """The settings of the models of cross-validation: few trees."""
+        """The settings of the models of cross-validation."""
         return self.model_copy(update={"n_estimators": self.cv_estimators})
 
     @property
@@ -60,7 +58,7 @@ class TrainingParameters(Section):
     @property
     def prior_files(self) -> list[str]:
         """The files of that model; none without it."""
-        folder, names = self.prior_folder, ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet")
+        folder, names = self.prior_folder, ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet", "cuts.json")
         return [(folder / name).as_posix() for name in names] if folder else []
 
 
@@ -75,9 +73,8 @@ class ModelSettings(Section):
     """What training starts from; its trees learn the difference. ``formula``: the simulated device's formula for this
     GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times if one exists. Otherwise the folder of
     a trained model of the same direction and features (another arch, data type or device kind)."""
-    learner: Learner = ""
-    """A learner from outside of the checkout, as ``package.module:Class``; empty: ours. Its models are evaluated and
-    reported, not published: they have no C++ header."""
+    learner: Learner = "trees"
+    """Name of an installed learner, an entry point of the group ``tileseer.learners``."""
     seed: Seed = 1
     """Seed of row sampling, folds and trees."""
     overrides: Annotated[TrainingParameters, OnlySet] = TrainingParameters()

@@ -1,8 +1,7 @@
 """How good the picks are that ship, on layers that no model was trained on.
 
 A pick is one of the served model, not of the model with all its trees for all candidates. Where no layers were set
-aside, layers are left out in turn, and the picks are those of the models without them. A learner from outside serves
-nothing: its picks are those of the model.
+aside, layers are left out in turn, and the picks are those of the models without them.
 """
 
 from __future__ import annotations
@@ -35,14 +34,13 @@ from tileseer.judge.layers import Truth, judged_layers, noise_basis
 from tileseer.judge.ranking import Scored
 from tileseer.learn import own_choice
 from tileseer.learn.evidence import EVIDENCE_CLASSES, EvidenceBounds, EvidenceClass, calibrated_bounds
-from tileseer.learn.model import Model, OutsideModel
+from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, percent
 from tileseer.measure.device import STATUSES, list_failures
 from tileseer.problems.problem import columns_of_frame
 
 SERVED = "layers of networks that no model was trained on; picks of the served model"
 SCORED_WHOLE = "layers of networks that no model was trained on; picks among all that the library offers"
-OUTSIDE = "layers of networks that no model was trained on; picks of a learner from outside"
 LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
 STARTED = "; the model that training starts from may have learnt from these layers on its own device"
 DRIFT = 0.01
@@ -183,23 +181,31 @@ def evaluate(
     if not dataset.held_out.any():
         recipe = ranking.recipe_of(model, threads)
         basis = LEFT_OUT + (STARTED if recipe.settings.prior_folder else "")
-        return evaluate_picks(ranking.rank_left_out(dataset, recipe), model.hardware, basis, context)
+        return evaluate_picks(
+            ranking.rank_left_out(dataset, recipe), model.hardware, basis, context, model.spec.evidence
+        )
     picks, basis = None, SCORED_WHOLE
     if own_choice.library_choices(dataset) is None:
-        basis = OUTSIDE if isinstance(model, OutsideModel) else SERVED
-    if basis == SERVED:
+        basis = SERVED
         rows = ranking.validation_rows(dataset)
         rows = rows[ranking.has_pick(dataset)[rows]]
         columns = columns_of_frame(dataset.problems)
         place = served(np.stack([columns[name] for name in model.columns], axis=1)[rows])
         picks = np.full(len(dataset.problems), own_choice.NONE)
-        picks[rows] = np.where(place >= 0, ranking.positions(dataset, model)[place], own_choice.NONE)
-    return evaluate_picks(ranking.rank_held_out(model, dataset, threads, picks), model.hardware, basis, context)
+        picks[rows] = np.where(place >= 0, model.positions(dataset)[place], own_choice.NONE)
+    return evaluate_picks(
+        ranking.rank_held_out(model, dataset, picks), model.hardware, basis, context, model.spec.evidence
+    )
 
 
-def evaluate_picks(scored: Scored, gpu: Hardware, basis: str, context: Context) -> tuple[Evaluation, pd.DataFrame]:
-    """Evaluate the picks of a ranking; return the evaluation and its judged layers."""
-    dataset, uses = scored.dataset, context.uses
+def evaluate_picks(
+    scored: Scored, gpu: Hardware, basis: str, context: Context, evidence: EvidenceBounds | None = None
+) -> tuple[Evaluation, pd.DataFrame]:
+    """Evaluate the picks of a ranking, by a model with bounds of ``evidence`` or by anything else.
+
+    Return the evaluation and its judged layers.
+    """
+    dataset, uses, bounds = scored.dataset, context.uses, evidence or calibrated_bounds(scored.dataset)
     if not (len(np.unique(scored.fold[scored.rows])) > 1 or dataset.trains.any()):
         raise UserError(
             f"{dataset.operation}: the dataset has no problem with split train; the baselines are chosen on them, "
@@ -208,7 +214,6 @@ def evaluate_picks(scored: Scored, gpu: Hardware, basis: str, context: Context) 
     if not dataset.held_out.any():
         # Layers that are left out in turn belong to no network that was set aside.
         uses = uses.iloc[:0]
-    bounds = calibrated_bounds(dataset)
     layers = judged_layers(scored, gpu, bounds, uses, context.libraries, context.truth)
     by_evidence = {name: figures(rows) for name, rows in groups(layers, "evidence")}
     worst = layers.sort_values(["efficiency", "problem_key"]).iloc[0]

@@ -17,12 +17,12 @@ from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import TrainingParameters
 from tileseer.learn import own_choice
-from tileseer.learn.cross_validation import LAYER_FOLDS, NO_FOLD, Prepared, deal, out_of_fold
-from tileseer.learn.evidence import INSIDE, calibrated_bounds, held_out_classes
+from tileseer.learn.cross_validation import Prepared, out_of_fold
+from tileseer.learn.evidence import INSIDE, held_out_classes
 from tileseer.learn.learner import Recipe
 from tileseer.learn.model import Model
 from tileseer.learn.prior import prior_of
-from tileseer.learn.rows import training_pairs
+from tileseer.learn.rows import LAYER_FOLDS, NO_FOLD, deal, training_pairs
 from tileseer.problems.kinds import margin_kind
 from tileseer.problems.problem import DIMS
 
@@ -58,22 +58,6 @@ def has_pick(dataset: Dataset) -> np.ndarray:
     """Return on which problems something ran, bool [P]; without those that a selector leaves to a library."""
     own = own_choice.library_choices(dataset)
     return dataset.best_tflops > 0 if own is None else own != own_choice.NONE
-
-
-def positions(dataset: Dataset, model: Model) -> np.ndarray:
-    """Return the row in ``dataset.candidates`` of each candidate of the pool, int [Q]; each must have one."""
-    position = pd.Index(dataset.candidates["candidate"]).get_indexer(model.pool["candidate"])
-    if (position < 0).any():
-        foreign = model.pool["candidate"][position < 0].iloc[0]
-        raise UserError(f"{dataset.operation}: {foreign} is in the model's pool but missing from the dataset")
-    return position
-
-
-def listed(dataset: Dataset, model: Model) -> np.ndarray | None:
-    """Return what a library lists for each problem and can run it, bool [P, pool]; None where no library lists any."""
-    if own_choice.library_choices(dataset) is None:
-        return None
-    return own_choice.offered(dataset)[:, positions(dataset, model)] & model.supported(dataset.problems)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +148,7 @@ def score_ranking(
     return Scored(dataset, rows, fold, offered, scores[rows], picks[rows], untimed[rows])
 
 
-def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.ndarray | None = None) -> Scored:
+def rank_held_out(model: Model, dataset: Dataset, picks: np.ndarray | None = None) -> Scored:
     """Return the picks of a model on the problems held out for validation; ``picks`` [P]: those that are served.
 
     Measured candidates outside the model's pool are not offered; ``UserError`` when the pool has one that was not
@@ -173,16 +157,16 @@ def rank_held_out(model: Model, dataset: Dataset, threads: int = 1, picks: np.nd
     """
     problems, rows = dataset.problems, validation_rows(dataset)
     rows = rows[has_pick(dataset)[rows]]
-    own, lists = own_choice.library_choices(dataset), listed(dataset, model)
+    own, lists = own_choice.library_choices(dataset), model.listed(dataset)
     offered = np.zeros((len(problems), len(dataset.candidates)), bool)
-    offered[:, positions(dataset, model)] = model.supported(problems) if lists is None else lists
+    offered[:, model.positions(dataset)] = model.supported(problems) if lists is None else lists
     scores = np.full(offered.shape, -np.inf)
     of_rows = None if lists is None else lists[rows]
-    scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, threads, of_rows)
+    scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, of_rows)
     if own is None or model.spec.own_margins is None:
         return score_ranking(dataset, scores, offered, picks=picks)
     fold = np.where(dataset.held_out, 0, NO_FOLD)
-    inside = held_out_classes(dataset, rows, fold, calibrated_bounds(dataset)) == INSIDE
+    inside = held_out_classes(dataset, rows, fold, model.spec.evidence) == INSIDE
     margins = np.array(model.spec.own_margins)[margin_kind(problems.iloc[rows])]
     margins = np.where(inside, margins, own_choice.NEVER)
     kept = own_choice.kept(scores[rows], own[rows], margins)

@@ -1,1 +1,1 @@
-"""From a dataset to a model: features, fit, predict; cross-validation."""
+"""From a dataset to a model: features, learners, evidence, the library's own choice."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from tileseer.core.documents import Document
 from tileseer.data.dataset import Dataset
-from tileseer.learn.cross_validation import LAYER_FOLDS, deal
+from tileseer.learn.rows import LAYER_FOLDS, deal
 from tileseer.problems.kinds import evidence_kind
 from tileseer.problems.problem import columns_of_frame
 from tileseer.problems.shapes import tensor_elements

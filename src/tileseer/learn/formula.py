@@ -13,11 +13,12 @@ import pandas as pd
 
 from tileseer.core.documents import Document
 from tileseer.facts.hardware import Hardware
-from tileseer.learn.trees import UNIT
 from tileseer.libraries.costs import timing
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
 
+UNIT = 2.0**-20
+"""Scores of the formula and leaf values of trees are whole multiples of it: sums of them are exact in any order."""
 LEAST_OCCUPANCY = 0.1
 """Resident blocks of a kernel of which the formula thinks that none fits."""
 

@@ -1,21 +1,24 @@
-"""What a learner is, and which one a configuration names: ours, or a class from outside of the checkout.
+"""What a learner is, what it leaves behind, and how a configuration names one.
 
-Cross-validation, validation and evaluation know nothing else of a learner.
+A learner is an entry point of the group ``tileseer.learners``, ours (``tileseer.learn.learners.trees``) as well as a
+stranger's. Nothing else of the package knows how one works. ``tileseer.testing.learner`` has tests for an author.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from tileseer.core.documents import Scalar
 from tileseer.core.errors import UserError, mistakes_of
+from tileseer.learn.formula import FormulaPrior
+from tileseer.learn.model_schema import Contribution
 from tileseer.libraries.costs.coefficients import Coefficients
 
 if TYPE_CHECKING:
@@ -25,8 +28,13 @@ if TYPE_CHECKING:
     from tileseer.facts.model import TrainingParameters
     from tileseer.learn.features import Features
     from tileseer.learn.model import Model
+    from tileseer.problems.operation import Operation
 
-OURS = "tileseer.learn.boosting:Boosting"
+ENTRY_POINTS = "tileseer.learners"
+OURS = (EntryPoint("trees", "tileseer.learn.learners.trees:Trees", ENTRY_POINTS),)
+"""Not in the metadata of the package: a checkout runs without an installation, in the environment of a job."""
+LANES = 8
+"""Candidates that stand side by side in the tables of the C++ header: whole groups of them are a pool."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +44,7 @@ class Recipe:
     features: Features
     settings: TrainingParameters
     prior: Model | Coefficients | None = None
-    """What training starts from: a model's trees, or the formula with these coefficients."""
+    """What training starts from: a model, or the formula with these coefficients."""
     threads: int = 1
 
     @property
@@ -51,112 +59,105 @@ class Recipe:
         return pairs.proven | self.prior.knows(pairs.candidates)
 
 
-class Scores(Protocol):
-    """What a learner learnt."""
+@dataclass(frozen=True)
+class CppPart:
+    """A learner's part of the C++ header: a template that extends ``selector.hpp.j2`` and fills its blocks."""
 
-    def score(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> np.ndarray:
-        """Return the scores of Q candidates on P problems, float64 [P, Q]; higher is faster.
+    template: Path
+    values: Mapping[str, object]
 
-        ``offered`` (bool [P, Q]) says which pairs are asked for; others may be -inf. Scores compare within a problem.
+
+class Scorer(ABC):
+    """What a learner learnt. P problems and Q candidates are tables of a dataset; higher scores are faster."""
+
+    FILES: ClassVar[tuple[str, ...]]
+    """Names of the files that ``save`` writes; they are published."""
+    threads: int = 1
+    """That ``score`` may use."""
+    formula: FormulaPrior | None = None
+    """The formula that scores start from; without one they are logarithms of an efficiency."""
+
+    @abstractmethod
+    def score(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray | None = None) -> np.ndarray:
+        """Return scores, float64 [P, Q], finite for the pairs that are ``offered`` (bool [P, Q]; None: all), else -inf.
+
+        They compare within a problem.
         """
-        ...
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write ``FILES`` into a folder, each whole or not at all."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, folder: Path) -> Self:
+        """Read what ``save`` wrote; ``UserError`` where a file is missing or damaged.
+
+        The folder has the spec and the hardware too: ``model_schema.read_features`` reads the features.
+        """
+
+    def calibrated(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> Self:
+        """Return what is served: it may use what it scores on training problems, where ``offered`` [P, Q] can run."""
+        return self
+
+    def leading(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> np.ndarray:
+        """Return ``score`` [P, Q] of the candidates that stay in the running to the end; -inf of others."""
+        return self.score(problems, candidates, offered)
+
+    def explain(
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, pick: np.ndarray, other: np.ndarray
+    ) -> list[list[Contribution]]:
+        """Return what spoke most for the pick against another candidate, for each of P problems; nothing if unknown.
+
+        ``pick`` and ``other`` (int [P]) are rows of ``candidates``.
+        """
+        return [[] for _ in range(len(problems))]
+
+    def cpp(self, operation: Operation, candidates: pd.DataFrame, problem: Mapping[str, Any]) -> CppPart | str:
+        """Return the part of the C++ header that scores, or a sentence that says why there is no header.
+
+        ``candidates`` are in the places of the header, ``problem`` has symbols (``libraries.symbols``) of what features
+        read. ``UserError`` where this model needs what C++ cannot compute.
+        """
+        return "the learner of this model writes no C++: pick with Python"
+
+    @property
+    def facts(self) -> dict[str, Scalar]:
+        """What a report says of how it was made."""
+        return {}
 
 
-class Learner(Protocol):
+class Learner(ABC):
     """What makes models of a dataset."""
 
+    scorer: ClassVar[type[Scorer]]
+    """Of what it leaves behind."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """Take features, settings, prior and threads."""
+        self.recipe = recipe
+
+    @abstractmethod
     def prepare(self, dataset: Dataset) -> Any:
-        """Return what every fit on rows of ``dataset`` shares; its pairs ran on training problems."""
-        ...
+        """Return what every fit on rows of ``dataset`` shares; its n pairs ran on training problems."""
 
-    def fit(self, prepared: Any, rows: np.ndarray) -> Scores:
+    @abstractmethod
+    def fit(self, prepared: Any, rows: np.ndarray) -> Scorer:
         """Return what can be learnt from some rows of the prepared dataset, bool [n]."""
-        ...
 
 
-def file_of(name: str) -> Path | None:
-    """Return the file of a learner ``package.module:Class``, or None for a module without one.
-
-    The folder of the run is searched too. ``UserError`` if there is no such module.
-    """
-    if "" not in sys.path:
-        sys.path.append("")
-    module = name.partition(":")[0]
-    try:
-        found = find_spec(module)
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        raise UserError(
-            f"model.learner: {name}: there is no module {module}; put its file into the folder of the run, or the "
-            "folder of its package into PYTHONPATH"
-        )
-    return Path(found.origin) if found.origin and found.has_location else None
-
-
-def class_of(name: str) -> Callable[[Recipe], Learner]:
-    """Return the learner ``package.module:Class``; ``UserError`` if it does not exist or lacks a method."""
-    file_of(name)
-    module, _, attribute = name.partition(":")
-    with mistakes_of(f"model.learner: {name}: importing {module}"):
-        learner = getattr(importlib.import_module(module), attribute, None)
-    if learner is None:
-        raise UserError(f"model.learner: {name}: {module} has no {attribute}; give package.module:Class")
-    for method in ("prepare", "fit"):
-        if not callable(getattr(learner, method, None)):
-            raise UserError(f"model.learner: {name}: the class has no method {method}; docs/research.md has an example")
+def learner_class(name: str) -> type[Learner]:
+    """Return the learner with a name; a ``UserError`` lists those that are installed."""
+    found = {point.name: point for point in (*entry_points(group=ENTRY_POINTS), *OURS)}
+    if name not in found:
+        raise UserError(f"there is no learner {name!r}; installed are {', '.join(sorted(found))}")
+    with mistakes_of(f"learner {name}: importing {found[name].value}"):
+        learner = found[name].load()
+    if not (isinstance(learner, type) and issubclass(learner, Learner)):
+        raise UserError(f"learner {name}: {found[name].value} is no subclass of tileseer.learn.learner.Learner")
     return learner
 
 
 def learner_of(recipe: Recipe) -> Learner:
     """Return the learner that the settings of ``recipe`` name, made with it."""
-    name = recipe.settings.learner
-    return Outside(name, recipe) if name else class_of(OURS)(recipe)
-
-
-class Outside:
-    """A learner from outside, whose mistakes are told."""
-
-    def __init__(self, name: str, recipe: Recipe) -> None:
-        """Make the class ``package.module:Class``."""
-        self._name = name
-        with mistakes_of(f"model.learner: {name}: making it with a recipe"):
-            self._learner = class_of(name)(recipe)
-
-    def prepare(self, dataset: Dataset) -> Any:
-        """Return what it returns."""
-        with mistakes_of(f"model.learner: {self._name}: prepare"):
-            return self._learner.prepare(dataset)
-
-    def fit(self, prepared: Any, rows: np.ndarray) -> Scores:
-        """Return what it learnt; ``UserError`` if that has no method ``score``."""
-        with mistakes_of(f"model.learner: {self._name}: fit"):
-            learnt = self._learner.fit(prepared, rows)
-        if hasattr(learnt, "with_margins"):
-            # A model of ours.
-            return learnt
-        if not callable(getattr(learnt, "score", None)):
-            kind = type(learnt).__name__
-            raise UserError(f"model.learner: {self._name}: fit returns {kind}, which has no method score")
-        return Learnt(self._name, learnt)
-
-
-@dataclass(frozen=True, eq=False)
-class Learnt:
-    """What a learner from outside learnt."""
-
-    name: str
-    scores: Scores
-
-    def score(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> np.ndarray:
-        """Return its scores; ``UserError`` for another shape, or where a pair that is offered has no finite one."""
-        with mistakes_of(f"model.learner: {self.name}: score"):
-            scores = np.asarray(self.scores.score(problems, candidates, offered), float)
-        fault = ""
-        if scores.shape != offered.shape:
-            fault = f"the shape {scores.shape}, not {offered.shape}, [P, Q]"
-        elif (wrong := ~np.isfinite(scores) & offered).any():
-            fault = f"{scores[wrong][0]} for a pair that is offered; give a finite number"
-        if fault:
-            raise UserError(f"model.learner: {self.name}: score returns {fault}")
-        return scores
+    return learner_class(recipe.settings.learner)(recipe)

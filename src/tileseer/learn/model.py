@@ -1,43 +1,40 @@
-"""A trained model: trees, feature spec, pool of candidates and hardware, and what it says of problems."""
+"""A trained model: what its learner learnt, feature spec, pool of candidates and hardware."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from tileseer.core import documents, parquet
-from tileseer.core.atomic import write_bytes, write_text
 from tileseer.core.errors import UserError, shown
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware, target
 from tileseer.facts.operations import DTYPES
-from tileseer.learn import model_files, trees
-from tileseer.learn.features import Features, feature_set
-from tileseer.learn.formula import Formula
-from tileseer.learn.learner import class_of
+from tileseer.learn import model_files, own_choice
+from tileseer.learn.features import Features
+from tileseer.learn.learner import Scorer, learner_class
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
 from tileseer.libraries.features.table import Columns
 from tileseer.libraries.gemm_kernel import field_types
 from tileseer.libraries.reference_features import hardware_arguments
 from tileseer.libraries.registry import library_of_arch
-from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem, problem_frame
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS
 
 if TYPE_CHECKING:
-    import lightgbm
-
     from tileseer.facts.model import TrainingParameters
+    from tileseer.learn.evidence import EvidenceBounds
 
-PAIRS_AT_A_TIME = 1 << 15
-"""Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the
-32 MiB from which the allocator gives every block back to the system and gets fresh pages for the next."""
+SCORES_AT_A_TIME = 1 << 20
+"""Of pairs that are scored by whole rows of problems: what a large table costs in memory."""
+PROBLEMS_TO_CALIBRATE_ON = 250
+"""Training problems on which a scorer is calibrated: margins of cuts are within a tenth of those of 1200."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,30 +42,27 @@ class Model:
     """A model of one operation on one device."""
 
     spec: FeatureSpec
-    text: str
-    """The trees as LightGBM writes them, without the thread count."""
+    scorer: Scorer
     pool: pd.DataFrame
     """The Q candidates to choose from: name, kernel, split-K, fields of the kernel, resources."""
     hardware: Hardware
-    threads: int = 1
-    """Of ``score``."""
 
     @classmethod
-    def read(cls, folder: Path, own: bool = False) -> Self:
-        """Read a training folder or the folder of a published operation; ``own`` as for ``read_checked``.
+    def read(cls, folder: Path, threads: int = 1) -> Self:
+        """Read a training folder or the folder of a published operation, to score with ``threads``.
 
-        ``UserError`` for a file that is missing, damaged or does not fit the others, or for features that this
-        release does not have. The files of a published folder are checked by the index above it.
+        ``UserError`` for a file that is missing, damaged or does not fit the others, for features that this release
+        does not have, or for a learner that is not installed. The files of a published folder are checked by the index
+        above it.
         """
         models = folder.resolve().parent
-        return model_files.of_one_version(models, lambda: cls.read_checked(folder, models, own))
+        model = model_files.of_one_version(models, lambda: cls.read_checked(folder, models))
+        model.scorer.threads = threads
+        return model
 
     @classmethod
-    def read_checked(cls, folder: Path, models: Path | None = None, own: bool = False) -> Self:
-        """Read what ``read`` reads, once; ``models``: the folder whose index has hashes to check, if it has one.
-
-        ``own``: this run has trained it, so a learner from outside may run its code.
-        """
+    def read_checked(cls, folder: Path, models: Path | None = None) -> Self:
+        """Read what ``read`` reads, once; ``models``: the folder whose index has hashes to check, if it has one."""
         if models is not None and (models / model_files.INDEX).is_file():
             model_files.read_index(models)
         spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
@@ -79,17 +73,11 @@ class Model:
                 "train or publish the model again"
             )
         pool = read_pool(folder / model_files.CANDIDATES, spec.arch)
-        if learner := spec.params.get("learner"):
-            if not own:
-                raise UserError(
-                    f"{folder / model_files.SPEC}: params.learner is {shown(learner)}, whose file could run any code: "
-                    "only the run that trains it reads it"
-                )
-            return OutsideModel.unpickled(folder / model_files.OUTSIDE_MODEL, spec, pool, hardware)  # type: ignore[return-value]
-        model = cls(spec, read_trees(folder / model_files.MODEL, spec), pool, hardware)
+        model = cls(spec, scorer_class(spec).read(folder), pool, hardware)
         try:
+            columns = model.features.candidate_columns(pool)
             for feature in model.features.set.candidate:
-                feature.values(model._candidate_columns)
+                feature.values(columns)
         except KeyError as error:
             raise UserError(
                 f"{folder / model_files.CANDIDATES}: column {error} is missing; train or publish the model again"
@@ -97,56 +85,24 @@ class Model:
         return model
 
     @classmethod
-    def read_for(cls, folder: Path, dataset: Dataset, path: Path) -> Self:
+    def read_for(cls, folder: Path, dataset: Dataset, path: Path, threads: int = 1) -> Self:
         """Read a training folder that belongs to ``dataset``, which was read from ``path``."""
-        model = cls.read(folder, own=True)
+        model = cls.read(folder, threads)
         fix = "give the dataset that the model belongs to"
         same_origin(folder / model_files.SPEC, model.spec, dataset, path, fix, Origin.model_fields)
         return model
 
     def save(self, folder: Path) -> None:
         """Write the files that ``read`` reads, each whole or not at all."""
-        self.save_learnt(folder)
+        self.scorer.save(folder)
         documents.write_document(folder / model_files.SPEC, self.spec)
         documents.write_document(folder / model_files.HARDWARE, self.hardware)
         write_table(folder / model_files.CANDIDATES, self.pool)
 
-    def save_learnt(self, folder: Path) -> None:
-        """Write the trees."""
-        write_text(folder / model_files.MODEL, self.text)
-
-    @property
-    def splits(self) -> dict[str, int]:
-        """How many splits of the trees read each feature."""
-        return dict(zip(self.spec.feature_names, self.booster.feature_importance("split").tolist(), strict=True))
-
-    @cached_property
-    def booster(self) -> lightgbm.Booster:
-        """The trees; ``UserError`` where LightGBM is not installed or does not read them."""
-        return trees.load_trees(self.text)
-
-    @property
-    def tree_count(self) -> int:
-        """How many trees there are."""
-        return self.text.count("\nTree=")
-
     @cached_property
     def features(self) -> Features:
-        """What the trees read."""
+        """What the scorer reads of pairs."""
         return Features.of(self.spec.feature_set, self.hardware, self.spec.feature_names)
-
-    @cached_property
-    def _candidate_columns(self) -> Columns:
-        """What the features read of the pool."""
-        return self.features.candidate_columns(self.pool)
-
-    @cached_property
-    def formula(self) -> Formula | None:
-        """What scores of the pool start from, of a problem of this operation; None where they start from 0."""
-        if self.spec.formula is None:
-            return None
-        any_problem = problem_frame([Problem.from_dims(self.spec.variant, self.spec.dtype)])
-        return Formula(any_problem, self.pool, self.hardware, self.spec.formula)
 
     @property
     def layouts(self) -> list[str]:
@@ -159,13 +115,20 @@ class Model:
         """What a selector gets of a problem: the dimensions, and the layout if the model was trained with it."""
         return DIMS if self.spec.layouts is None else (*DIMS, "layout")
 
-    def with_margins(self, margins: list[float] | None) -> Self:
-        """Return the same model with the margins of the choice of the library that offers its candidates."""
-        return replace(self, spec=self.spec.model_copy(update={"own_margins": margins}))
-
     def with_pool(self, kept: np.ndarray) -> Self:
-        """Return the same trees for some candidates of the pool (bool or int [Q])."""
+        """Return the same model of some candidates of the pool (bool or int [Q])."""
         return replace(self, pool=self.pool.iloc[kept].reset_index(drop=True))
+
+    def calibrated_on(self, dataset: Dataset) -> Self:
+        """Return the model with its scorer calibrated on training problems; ``UserError`` where nothing runs any."""
+        trains = np.flatnonzero(dataset.trains)
+        rows = trains[:: max(1, len(trains) // PROBLEMS_TO_CALIBRATE_ON)]
+        lists = self.listed(dataset)
+        offered = self.supported(dataset.problems.iloc[rows]) if lists is None else lists[rows]
+        if not (has := offered.any(axis=1)).any():
+            raise UserError(f"{dataset.operation}: no candidate can run a training problem; there is nothing to serve")
+        scorer = self.scorer.calibrated(dataset.problems.iloc[rows[has]], self.pool, offered[has])
+        return replace(self, scorer=scorer)
 
     def knows(self, candidates: pd.DataFrame) -> np.ndarray:
         """Return which candidates are in the pool, in any data type, bool [Q]."""
@@ -173,7 +136,7 @@ class Model:
         return np.array([_typeless(name) in names for name in candidates["candidate"]], bool)
 
     def supported(self, problems: pd.DataFrame) -> np.ndarray:
-        """Return which candidates can run which of P problems, bool [P, Q]."""
+        """Return which candidates of the pool can run which of P problems, bool [P, Q]."""
         rules, (kernels, classes) = library_of_arch(self.spec.arch).rules, self._kernel_classes
         verdicts = rules.verdicts(rules.problem_columns(problems, self.spec.variant), kernels)
         return np.take(verdicts, classes, axis=1) == 0
@@ -183,18 +146,29 @@ class Model:
         """The kernels that support rules tell apart, and the class of each candidate [Q]."""
         return library_of_arch(self.spec.arch).rules.kernel_classes(self.pool, self.hardware)
 
+    def positions(self, dataset: Dataset) -> np.ndarray:
+        """Return the row in ``dataset.candidates`` of each candidate of the pool, int [Q]; each must have one."""
+        position = pd.Index(dataset.candidates["candidate"]).get_indexer(self.pool["candidate"])
+        if (position < 0).any():
+            foreign = self.pool["candidate"][position < 0].iloc[0]
+            raise UserError(f"{dataset.operation}: {foreign} is in the model's pool but missing from the dataset")
+        return position
+
+    def listed(self, dataset: Dataset) -> np.ndarray | None:
+        """Return what a library lists for P problems and can run them, bool [P, Q]; None where no library lists any."""
+        if own_choice.library_choices(dataset) is None:
+            return None
+        return own_choice.offered(dataset)[:, self.positions(dataset)] & self.supported(dataset.problems)
+
     def predict(
-        self,
-        problems: pd.DataFrame,
-        candidates: pd.DataFrame | None = None,
-        threads: int = 1,
-        offered: np.ndarray | None = None,
+        self, problems: pd.DataFrame, candidates: pd.DataFrame | None = None, offered: np.ndarray | None = None
     ) -> np.ndarray:
         """Return the score of each candidate (default: of the pool) on P problems, float64 [P, Q]; higher is faster.
 
         -inf where a candidate cannot run the problem or is not in the pool. Scores compare within a problem: they are
         ln(efficiency), or the same up to a constant of the problem where the model starts from a formula. ``offered``
-        (bool [P, pool]) is scored instead of what can run.
+        (bool [P, pool]) is scored instead of what can run. ``UserError`` for scores of another shape or that are no
+        numbers.
         """
         strange = set(problems["layout"]) - {"", *self.layouts} if "layout" in problems else set()
         if strange:
@@ -202,101 +176,49 @@ class Model:
                 f"the model of {self.spec.operation} on {self.spec.arch} knows {', '.join(self.layouts)} "
                 f"only, but problems have the layout {strange.pop()}; give problems of these layouts"
             )
-        scores = np.full((len(problems), len(self.pool)), -np.inf)
-        if len(problems):
-            row, candidate = np.nonzero(self.supported(problems) if offered is None else offered)
-            scores[row, candidate] = self.score_pairs(problems, row, candidate, threads)
+        offered = self.supported(problems) if offered is None else offered
+        scores = self.scorer.score(problems, self.pool, offered)
+        if scores.shape != offered.shape or not np.isfinite(scores[offered]).all():
+            raise UserError(
+                f"learner {self.spec.params.get('learner')}: scores of shape {scores.shape} for pairs of shape "
+                f"{offered.shape}; give a finite number for each pair that is offered"
+            )
         if candidates is None:
             return scores
         column = pd.Index(self.pool["candidate"]).get_indexer(candidates["candidate"])
         return np.where(column >= 0, scores[:, column], -np.inf)
 
-    def score(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> np.ndarray:
-        """Return the scores of pairs of any candidates by all trees, float64 [P, Q]; ``offered`` [P, Q] are scored."""
-        problem, candidate = np.nonzero(offered)
-        scores = np.full(offered.shape, -np.inf)
-        model = self if candidates is self.pool else replace(self, pool=candidates)
-        scores[problem, candidate] = model.score_pairs(problems, problem, candidate, self.threads)
-        return scores
-
-    def score_pairs(
-        self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray, threads: int = 1
-    ) -> np.ndarray:
+    def score_pairs(self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
         """Return the scores of n pairs, float64 [n]; both int [n], rows of ``problems`` and pool."""
-        if not len(problem):
-            return np.empty(0)
-        pairs, scores = self.pairs(problems), np.empty(len(problem))
-        for first in range(0, len(problem), PAIRS_AT_A_TIME):
-            part = slice(first, first + PAIRS_AT_A_TIME)
-            matrix, start = pairs(problem[part], candidate[part])
-            scores[part] = start + trees.predict(self.booster, matrix, threads)
+        scores, step = np.empty(len(problem)), max(1, SCORES_AT_A_TIME // max(1, len(self.pool)))
+        for first in range(0, len(problems), step):
+            own = np.flatnonzero((problem >= first) & (problem < first + step))
+            block = problems.iloc[first : first + step]
+            offered = np.zeros((len(block), len(self.pool)), bool)
+            offered[problem[own] - first, candidate[own]] = True
+            scores[own] = self.scorer.score(block, self.pool, offered)[problem[own] - first, candidate[own]]
         return scores
 
-    def pairs(self, problems: pd.DataFrame) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """Return a function of n pairs of ``problems`` and pool: features [n, F], and what scores start from [n]."""
-        columns = self.features.problem_columns(problems), self._candidate_columns
-        formula = None if self.formula is None else self.formula.of_problems(problems)
 
-        def of(problem: np.ndarray, candidate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            start = np.zeros(len(problem)) if formula is None else formula.score(problem, candidate)
-            return self.features.gather(*columns, problem, candidate), start
-
-        return of
-
-    def sum_trees(self, matrix: np.ndarray, first: int, last: int, threads: int = 1) -> np.ndarray | float:
-        """Return what the trees ``first`` to ``last`` - 1 add to the scores of n rows of features, float64 [n]."""
-        if first == last:
-            return 0.0
-        count = last - first
-        return np.asarray(self.booster.predict(matrix, start_iteration=first, num_iteration=count, num_threads=threads))
+def scorer_class(spec: FeatureSpec) -> type[Scorer]:
+    """Return the kind of scorer that a model has; ``UserError`` where its learner is not installed."""
+    return learner_class(str(spec.params.get("learner"))).scorer
 
 
-@dataclass(frozen=True, eq=False)
-class OutsideModel(Model):
-    """A model of a learner from outside of the checkout: it has no trees."""
-
-    learnt: Any = None
-    """Has the method ``score`` (``learner.Scores``)."""
-
-    @classmethod
-    def unpickled(cls, path: Path, spec: FeatureSpec, pool: pd.DataFrame, hardware: Hardware) -> Self:
-        """Read what was learnt; ``UserError`` where the file is missing or its class cannot be imported."""
-        class_of(str(spec.params["learner"]))
-        try:
-            learnt = pickle.loads(path.read_bytes())
-        except (OSError, ImportError, AttributeError, pickle.UnpicklingError) as error:
-            raise UserError(f"{path}: cannot be read ({error}); train the model again") from error
-        return cls(spec, "", pool, hardware, learnt=learnt)
-
-    def save_learnt(self, folder: Path) -> None:
-        """Pickle what was learnt; ``UserError`` where that cannot be done."""
-        try:
-            content = pickle.dumps(self.learnt, protocol=5)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            name = self.spec.params["learner"]
-            raise UserError(f"model.learner: {name}: what `fit` returns cannot be pickled ({error})") from error
-        write_bytes(folder / model_files.OUTSIDE_MODEL, content)
-
-    @property
-    def splits(self) -> dict[str, int]:
-        """No splits: there are no trees."""
-        return {}
-
-    @property
-    def tree_count(self) -> int:
-        """No trees."""
-        return 0
-
-    def score_pairs(
-        self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray, threads: int = 1
-    ) -> np.ndarray:
-        """Return the scores of n pairs of ``problems`` and pool, float64 [n]."""
-        offered = np.zeros((len(problems), len(self.pool)), bool)
-        offered[problem, candidate] = True
-        return np.asarray(self.learnt.score(problems, self.pool, offered), float)[problem, candidate]
+def training_files(folder: Path) -> tuple[str, ...]:
+    """Return the names of the files of a training folder: what is published of it."""
+    spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
+    return *model_files.TRAINING_FILES, *scorer_class(spec).FILES
 
 
-def spec_of(dataset: Dataset, features: Features, settings: TrainingParameters) -> FeatureSpec:
+def spec_of(
+    dataset: Dataset,
+    features: Features,
+    settings: TrainingParameters,
+    scorer: Scorer,
+    evidence: EvidenceBounds,
+    own_margins: list[float] | None = None,
+) -> FeatureSpec:
     """Return the spec of a model of a dataset."""
     variant, _, dtype = dataset.operation.rpartition("_")
     return FeatureSpec(
@@ -313,10 +235,13 @@ def spec_of(dataset: Dataset, features: Features, settings: TrainingParameters) 
         log_targets=["tflops"],
         target="relative",
         target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
+        formula=scorer.formula,
         source=dataset.source,
         taken=dataset.taken,
         library=dataset.library,
+        own_margins=own_margins,
         layouts=_layouts(dataset),
+        evidence=evidence,
         params=settings.model_dump(mode="json"),
     )
 
@@ -340,29 +265,6 @@ def _typeless(candidate: str) -> str:
     for dtype in DTYPES:
         candidate = candidate.replace(f"_{dtype}_", "_", 1)
     return candidate
-
-
-def read_trees(path: Path, spec: FeatureSpec) -> str:
-    """Read the text of a model file; ``UserError`` if it is damaged or its features are not those of ``spec``."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no such file; is this the right directory?") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: is no LightGBM model ({error}); train it again") from error
-    names = trees.feature_names(text)
-    if not names:
-        raise UserError(f"{path}: is no LightGBM model; train it again")
-    if names != spec.feature_names:
-        raise UserError(f"{path}: its features are not those of {model_files.SPEC} beside it; publish the model again")
-    if fault := trees.fault_of(text, len(names)):
-        raise UserError(f"{path}: {fault}; this is no model of ours, publish it again")
-    unknown = sorted(set(spec.feature_names) - set(feature_set(spec.feature_set).names))
-    if unknown:
-        raise UserError(
-            f"{path}: this release's feature set {spec.feature_set!r} has no {unknown[0]!r}; train the model again"
-        )
-    return text
 
 
 def read_pool(path: Path, arch: str) -> pd.DataFrame:
@@ -393,22 +295,6 @@ def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
         raise UserError(f"{path}: column {nested[0]} holds lists; publish the models again")
     parquet.refuse_empty(table, columns, path)
     return table.to_pandas()
-
-
-OUT_OF_FOLD_SCHEMA = parquet.schema(
-    [
-        ("problem_key", pa.string()),
-        ("efficiency", pa.float64()),
-        ("layer_family", pa.string()),
-        ("ndim", pa.int64()),
-    ]
-)
-"""One row a training problem: how good the pick of a model was that had not seen it ."""
-
-
-def read_out_of_fold(folder: Path) -> pd.DataFrame:
-    """Read the picks of cross-validation of a training folder or a published model."""
-    return parquet.read_table(folder / model_files.OUT_OF_FOLD, OUT_OF_FOLD_SCHEMA).to_pandas()
 
 
 def write_table(path: Path, frame: pd.DataFrame) -> None:

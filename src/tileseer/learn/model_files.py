@@ -6,10 +6,10 @@
     MODELS/provenance.json                            what made them
     MODELS/README.md                                  what they are, how good, and how to use them
     MODELS/grouped_conv_{operation}_{arch}/
-        model_tflops.lgbm  feature_spec.json  train_manifest.json
-        feature_importances_tflops.json  candidates.parquet  hardware.json
-        selector.hpp  known_problems.parquet  kernels.json  serving.json
-        evaluation.json  layers.parquet  resource_estimates.json  out_of_fold.parquet
+        feature_spec.json  train_manifest.json  candidates.parquet  hardware.json
+        selector.hpp  known_problems.parquet  kernels.json  resource_estimates.json
+        evaluation.json  layers.parquet  and the files of the learner (trees:
+        model_tflops.lgbm, cuts.json, feature_importances_tflops.json)
 
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """
@@ -30,34 +30,28 @@ from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.measure.device import DeviceKind
 
 INDEX = "index.json"
-MODEL = "model_tflops.lgbm"
-OUTSIDE_MODEL = "model.pickle"
-"""In the place of ``MODEL``: what a learner from outside learnt. It is never published."""
 SPEC = "feature_spec.json"
 MANIFEST = "train_manifest.json"
-IMPORTANCES = "feature_importances_tflops.json"
 CANDIDATES = "candidates.parquet"
 HARDWARE = "hardware.json"
-OUT_OF_FOLD = "out_of_fold.parquet"
-TRAINING_FILES = (MODEL, SPEC, MANIFEST, IMPORTANCES, CANDIDATES, HARDWARE, OUT_OF_FOLD)
-"""What training leaves in its folder."""
+TRAINING_FILES = (SPEC, MANIFEST, CANDIDATES, HARDWARE)
+"""What training leaves in its folder beside the files of the scorer (``learner.Scorer.FILES``)."""
 SELECTOR = "selector.hpp"
 KNOWN = "known_problems.parquet"
 KERNELS = "kernels.json"
-SERVING = "serving.json"
 EVALUATION = "evaluation.json"
 """How good the picks are that ship."""
 LAYERS = "layers.parquet"
 """The same, layer by layer."""
 ESTIMATES = "resource_estimates.json"
 """Coefficients by which a kernel outside the pool gets its registers, LDS and occupancy."""
-SERVING_FILES = (SELECTOR, KNOWN, KERNELS, SERVING, ESTIMATES)
+SERVING_FILES = (SELECTOR, KNOWN, KERNELS, ESTIMATES)
 """What the serving stage leaves in its folder; publishing adds ``EVALUATION`` and ``LAYERS``."""
 PAGE = "README.md"
 """What the models are, how good, and how to use them."""
 PROVENANCE = "provenance.json"
 """What made the models (``tileseer.serve.provenance``); a directory that was published by hand may lack it."""
-FORMAT: Literal[5] = 5
+FORMAT: Literal[6] = 6
 READERS = ">=0.1,<0.2"
 """Versions of the package that read a directory of this one: features and rules are in the package."""
 READS = 20
@@ -74,7 +68,7 @@ class Entry(Document):
 class Index(Document):
     """What a model directory holds, and the SHA-256 of each of its files."""
 
-    format: Literal[5]
+    format: Literal[6]
     tileseer: str
     """Versions of the package that read the directory, ``READERS``."""
     arch: Arch

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, RootModel
+from pydantic import AfterValidator
 
-from tileseer.core.documents import Document, Scalar
+from tileseer.core.documents import Document, Scalar, read_document
 from tileseer.core.errors import UserError
 from tileseer.data.provenance import Taken
+from tileseer.facts.hardware import Hardware
 from tileseer.facts.names import Arch, Library, OperationName, Product
-from tileseer.learn.features import feature_sets
+from tileseer.learn import model_files
+from tileseer.learn.evidence import EvidenceBounds
+from tileseer.learn.features import Features, feature_sets
 from tileseer.learn.formula import FormulaPrior
 from tileseer.measure.device import DeviceKind
 
@@ -122,14 +125,16 @@ class FeatureSpec(Document):
     """Whose times these are, where others published them."""
     taken: Taken | None = None
     """As of the recording."""
-    training_rows: int | None = None
-    trees: int | None = None
+    evidence: EvidenceBounds
+    """How far from the measured problems a problem may be."""
     params: dict[str, Scalar]
     """Settings of the training."""
 
 
-class Importances(RootModel[dict[str, int]]):
-    """Splits of each feature, most used first."""
+def read_features(folder: Path) -> Features:
+    """Return the features of the model in a folder; ``UserError`` for some that this release has not."""
+    spec = read_document(folder / model_files.SPEC, FeatureSpec)
+    return Features.of(spec.feature_set, read_document(folder / model_files.HARDWARE, Hardware), spec.feature_names)
 
 
 class Manifest(Origin):
@@ -142,9 +147,8 @@ class Manifest(Origin):
     unique_problems: int
     layer_families: int
     candidates: int
-    total_n_estimators: int
-    out_of_fold_efficiency: Summary
-    lightgbm: str
+    learner: dict[str, Scalar]
+    """What its learner says of how it was made."""
     settings: dict[str, Scalar]
     prior: Origin | None = None
     """What the prior was trained for."""

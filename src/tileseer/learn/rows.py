@@ -1,5 +1,7 @@
-"""The rows of a dataset that a model may learn from."""
+"""The rows of a dataset that a model may learn from, and folds: parts of its problems that share no layer."""
 
+import hashlib
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -7,6 +9,11 @@ import numpy as np
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import TrainingParameters
+
+LAYER_FOLDS = 5
+"""Parts in which layers are left out in turn, while the others train, where no problems were set aside."""
+NO_FOLD = -1
+"""Fold of a problem that only trains."""
 
 
 def training_pairs(dataset: Dataset) -> Dataset:
@@ -38,3 +45,32 @@ def sampled(pairs: Dataset, settings: TrainingParameters) -> np.ndarray:
         priority[np.argsort(-pairs.efficiency[start:stop], kind="stable")[: per_problem // 2]] = -1.0
         keep[start + np.argsort(priority, kind="stable")[:per_problem]] = True
     return pairs.ok & keep
+
+
+def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: int) -> np.ndarray:
+    """Return a fold for each distinct group, int [groups]: largest group first, into the fold with fewest rows.
+
+    Groups of one size go in the order of their hash, so a fold does not depend on the order of the table.
+    """
+    if len(groups) < folds:
+        raise UserError(f"cross-validation: {folds} folds need as many groups, there are {len(groups)}; lower `folds`")
+    digests = [hashlib.sha256(f"{seed},{group}".encode()).hexdigest() for group in groups]
+    order = sorted(range(len(groups)), key=lambda i: (-sizes[i], digests[i]))
+    filled = [0] * folds
+    assigned = np.empty(len(groups), np.int64)
+    for i in order:
+        fold = filled.index(min(filled))
+        assigned[i] = fold
+        filled[fold] += int(sizes[i])
+    return assigned
+
+
+def deal(layer: np.ndarray, problem: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Return the fold of each problem, int [P], of those without rows ``NO_FOLD``; folds share no ``layer``, text [P].
+
+    ``problem`` (int [n]) is the problem of each row, of which folds get about the same number.
+    """
+    layers, number, sizes = np.unique(layer[problem], return_inverse=True, return_counts=True)
+    fold = np.full(len(layer), NO_FOLD)
+    fold[problem] = assign_folds(layers.tolist(), sizes.tolist(), folds, seed)[number]
+    return fold

@@ -1,23 +1,21 @@
-"""Training: the model, its cross-validation, and where it came from, as they lie in the model's folder."""
+"""Training: the model, and where it came from, as they lie in the model's folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-import lightgbm
 import numpy as np
-import pandas as pd
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import TrainingParameters
 from tileseer.learn import features, model_files, own_choice
-from tileseer.learn.cross_validation import NO_FOLD, CrossValidation, Prepared, cross_validate
-from tileseer.learn.evidence import INSIDE, calibrated_bounds, held_out_classes
+from tileseer.learn.cross_validation import Prepared, out_of_fold
+from tileseer.learn.evidence import INSIDE, EvidenceBounds, calibrated_bounds, held_out_classes
 from tileseer.learn.learner import Recipe, learner_of
-from tileseer.learn.model import Model, OutsideModel, spec_of, write_table
-from tileseer.learn.model_schema import FeatureSpec, Importances, Manifest, Origin, Summary
-from tileseer.learn.rows import training_pairs
+from tileseer.learn.model import Model, spec_of
+from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin
+from tileseer.learn.rows import NO_FOLD, deal, training_pairs
 from tileseer.libraries.registry import library_of_arch
 
 
@@ -74,18 +72,11 @@ def _no_formula(settings: TrainingParameters, arch: str, device_kind: str) -> st
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A model, what it learnt from, and what models are worth that have not seen a problem's group."""
+    """A model, and what it learnt from."""
 
     dataset: Dataset
     prepared: Prepared
-    crossed: CrossValidation
     model: Model
-
-    @property
-    def out_of_fold(self) -> pd.DataFrame:
-        """The picks of cross-validation on the problems of the dataset: those of another data type judge nothing."""
-        described = self.dataset.problems[["problem_key", "layer_family", "ndim"]]
-        return self.crossed.picks.merge(described, on="problem_key")
 
     @property
     def manifest(self) -> Manifest:
@@ -102,48 +93,42 @@ class Trained:
             unique_problems=int(trained["problem_key"].nunique()),
             layer_families=int(trained["layer_family"].nunique()),
             candidates=len(dataset.candidates),
-            total_n_estimators=self.model.tree_count,
-            out_of_fold_efficiency=Summary.of(self.out_of_fold["efficiency"].to_numpy()),
-            lightgbm=lightgbm.__version__,
+            learner=self.model.scorer.facts,
             settings=self.model.spec.params,
             prior=Origin.of(prior.spec) if isinstance(prior, Model) else None,
             source=dataset.source,
         )
 
     def save(self, folder: Path) -> Manifest:
-        """Write ``model_files.TRAINING_FILES`` into ``folder``, each whole or not at all."""
-        manifest, model = self.manifest, self.model
-        importances = dict(sorted(model.splits.items(), key=lambda pair: (-pair[1], pair[0])))
-        model.save(folder)
+        """Write ``model_files.TRAINING_FILES`` and those of the scorer into ``folder``, each whole or not at all."""
+        manifest = self.manifest
+        self.model.save(folder)
         documents.write_document(folder / model_files.MANIFEST, manifest)
-        documents.write_document(folder / model_files.IMPORTANCES, Importances(importances))
-        write_table(folder / model_files.OUT_OF_FOLD, self.out_of_fold)
         return manifest
 
 
 def train(dataset: Dataset, recipe: Recipe, other_dtype: Dataset | None = None) -> Trained:
     """Train the model of ``dataset``; it learns from the same candidates in the ``other_dtype`` too."""
     pairs = training_pairs(dataset if other_dtype is None else dataset.followed_by(other_dtype))
-    prepared = Prepared.by(recipe, pairs)
-    crossed = cross_validate(prepared)
-    learnt = learner_of(recipe).fit(prepared.made, np.ones(int(prepared.teaching.sum()), bool))
-    if not isinstance(learnt, Model):
-        spec = spec_of(pairs, recipe.features, recipe.settings)
-        learnt = OutsideModel(spec, "", pairs.candidates, recipe.features.gpu, recipe.threads, learnt)
+    prepared, evidence = Prepared.by(recipe, pairs), calibrated_bounds(dataset)
+    scorer = learner_of(recipe).fit(prepared.made, np.ones(int(prepared.teaching.sum()), bool))
+    margins = own_margins(prepared, evidence)
+    spec = spec_of(pairs, recipe.features, recipe.settings, scorer, evidence, margins)
     own = pairs.candidates["candidate"].isin(dataset.candidates["candidate"]).to_numpy()
-    model = learnt.with_margins(own_margins(dataset, pairs, crossed)).with_pool(recipe.offers(pairs) & own)
-    return Trained(dataset, prepared, crossed, model)
+    model = Model(spec, scorer, pairs.candidates, recipe.features.gpu).with_pool(recipe.offers(pairs) & own)
+    return Trained(dataset, prepared, model.calibrated_on(dataset))
 
 
-def own_margins(dataset: Dataset, pairs: Dataset, crossed: CrossValidation) -> list[float] | None:
+def own_margins(prepared: Prepared, evidence: EvidenceBounds) -> list[float] | None:
     """Return the margins of the library's own choice; None where no library chooses.
 
     Models of cross-validation are smaller than the published one and do more harm, so what holds for them holds for it.
-    ``pairs`` are those that trained; ``dataset`` bounds what is inside of them.
     """
+    pairs, settings = prepared.pairs, prepared.recipe.settings
     own = own_choice.library_choices(pairs)
     if own is None:
         return None
-    rows, inside = np.flatnonzero(crossed.fold != NO_FOLD), np.zeros(len(pairs.problems), bool)
-    inside[rows] = held_out_classes(pairs, rows, crossed.fold, calibrated_bounds(dataset)) == INSIDE
-    return own_choice.margins(pairs, crossed.scores, own, inside)
+    fold = deal(pairs.problems["layer_family"].to_numpy(), pairs.problem, settings.folds, settings.seed)
+    rows, inside = np.flatnonzero(fold != NO_FOLD), np.zeros(len(pairs.problems), bool)
+    inside[rows] = held_out_classes(pairs, rows, fold, evidence) == INSIDE
+    return own_choice.margins(pairs, out_of_fold(prepared, fold, prepared.recipe.small), own, inside)

@@ -1,4 +1,4 @@
-"""Why a model picks a candidate: the ranking, what speaks for its first candidate, the nearest training problems."""
+"""Why a model picks a candidate: the ranking, what speaks for its first candidate, the nearest measured problems."""
 
 import math
 from collections import Counter
@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.learn import explain, model_files
-from tileseer.learn.evidence import NOWHERE, STEPS_OF_AN_OCTAVE, Evidence, EvidenceClass
-from tileseer.learn.model import Model, read_out_of_fold, read_table
+from tileseer.learn import model_files
+from tileseer.learn.evidence import STEPS_OF_AN_OCTAVE, EvidenceClass
+from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.libraries.registry import check_support, library_of_arch
-from tileseer.problems.problem import DIMS, LAYOUTS, Problem, columns_of_frame, problem_frame, problems_of_rows
-from tileseer.serve import serving_files
+from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame
 from tileseer.serve.selector import Ranked, Selector
 
 PROBLEMS_SHOWN = 5
@@ -40,9 +39,8 @@ class Explanation(Origin):
     """How the problem stands to what was measured."""
     evidence_efficiency: float | None
     """Mean of the picks of this class on layers left out, percent; None where none was judged."""
-    nearest_training_problems: list[dict[str, Any]]
-    """Of the problem's kind: a problem, its distance in octaves, its fastest candidate, and the efficiency of a pick by
-    a model that has not seen it."""
+    nearest_measured_problems: list[dict[str, Any]]
+    """Of the problem's kind: a problem, its distance in octaves, and its fastest candidate."""
 
 
 def explain_pick(models: Path, problem: Problem, top: int = 5, against: str | None = None) -> Explanation:
@@ -72,7 +70,7 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None)
         **_reasons(model, problem, ranked, against),
         evidence=(evidence := selector.evidence_of([problem])[0]),
         evidence_efficiency=selector.evidence_efficiency(evidence),
-        nearest_training_problems=_neighbours(selector, problem),
+        nearest_measured_problems=_neighbours(selector, problem),
     )
 
 
@@ -108,7 +106,7 @@ def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str 
             "for a split-K of N"
         )
     pick, other = (np.array([pool.get_loc(one)]) for one in (ranked[0]["candidate"], name))
-    (parts,) = explain.contributions(model, problem_frame([problem]), model.pool, pick, other)
+    (parts,) = model.scorer.explain(problem_frame([problem]), model.pool, pick, other)
     ahead = ranked[0]["score"] - score[name]
     return {
         "against": name,
@@ -122,34 +120,17 @@ def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str 
 
 
 def _neighbours(selector: Selector, problem: Problem) -> list[dict[str, Any]]:
-    """Return the nearest training problems of a problem's kind on which candidates were compared, nearest first."""
-    picked = read_out_of_fold(selector.folder).set_index("problem_key")["efficiency"]
-    training = _training_problems(selector, picked.index)
-    measured = columns_of_frame(training), training["timed"].to_numpy()
-    rows, away = Evidence.of(*measured, NOWHERE).nearest(columns_of_frame(problem_frame([problem])), PROBLEMS_SHOWN)
+    """Return the nearest measured problems of a problem's kind on which candidates were compared, nearest first."""
+    rows, away = selector.evidence.nearest(selector.evidence_columns([problem]), PROBLEMS_SHOWN)
     found = []
-    for row, square in zip(rows[0][rows[0] >= 0], away[0], strict=False):
-        near = training.iloc[row]
-        layout = near.get("layout", "")
-        reached = picked[near["problem_key"]]
+    for row, square in zip(rows[0][rows[0] >= 0].tolist(), away[0].tolist(), strict=False):
+        near = {name: selector.known[name][row].as_py() for name in (*selector.model.columns, "candidate")}
+        fastest, code = near.pop("candidate"), near.pop("layout", None)
         found.append(
             {
-                "problem": {name: int(near[name]) for name in DIMS} | ({"layout": layout} if layout else {}),
+                "problem": near | ({} if code is None else {"layout": LAYOUTS[code]}),
                 "octaves": round(math.sqrt(square) / STEPS_OF_AN_OCTAVE, 2),
-                "fastest": str(near["fastest"]),
-                "out_of_fold_efficiency": round(100 * float(reached), 4),
+                "fastest": fastest,
             }
         )
     return found
-
-
-def _training_problems(selector: Selector, keys: pd.Index) -> pd.DataFrame:
-    """Return the measured problems with some keys, how many candidates were ``timed`` on each, and its ``fastest``."""
-    # Read again, as rows must not have an empty cell here.
-    measured = read_table(selector.folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
-    spec = selector.spec
-    layouts = [LAYOUTS[code] for code in measured["layout"]] if "layout" in measured else None
-    rows = measured[list(DIMS)].to_numpy()
-    table = problem_frame(problems_of_rows(spec.variant, spec.dtype, rows, layouts))
-    table = table.assign(fastest=measured["candidate"].to_numpy(), timed=measured["timed"].to_numpy())
-    return table[table["problem_key"].isin(keys)].reset_index(drop=True)

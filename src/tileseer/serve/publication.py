@@ -10,7 +10,8 @@ from tileseer.core.errors import UserError
 from tileseer.core.json_files import read_json
 from tileseer.core.tables import validate_table
 from tileseer.learn import model_files
-from tileseer.learn.model_files import INDEX, PAGE, PROVENANCE, SERVING, SPEC, Entry, Index
+from tileseer.learn.model import training_files
+from tileseer.learn.model_files import INDEX, KERNELS, PAGE, PROVENANCE, SPEC, Entry, Index
 from tileseer.learn.model_schema import OF_A_DEVICE, Origin, same_origin
 from tileseer.serve.model_page import model_page
 from tileseer.serve.provenance import Provenance
@@ -53,7 +54,7 @@ def publish_models(
     of its ``README.md``; ``replace``: models of a GPU's times may be replaced by others. ``UserError`` unless there is
     one of each for every operation, and all are of one arch, device and device kind; then what was published stays.
     """
-    kinds = ((trainings, SPEC), (evaluations, ""), (servings, SERVING))
+    kinds = ((trainings, SPEC), (evaluations, ""), (servings, KERNELS))
     trained, evaluated, served = (_by_operation([path / name for path in paths]) for paths, name in kinds)
     if not trained or not trained.keys() == evaluated.keys() == served.keys():
         raise UserError(
@@ -76,7 +77,7 @@ def publish_models(
         for name, entry in index.operations.items():
             (made / entry.folder).mkdir()
             spec, evaluation, serving = (one[name][0] for one in (trained, evaluated, served))
-            for own in model_files.TRAINING_FILES:
+            for own in training_files(spec.parent):
                 _copy(spec.with_name(own), made / entry.folder / own, f"train {name} again")
             for own in model_files.SERVING_FILES:
                 _copy(serving.with_name(own), made / entry.folder / own, f"serve {name} again")

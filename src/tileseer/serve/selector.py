@@ -1,7 +1,6 @@
 """Selection with a published model: which of the candidates that support a problem is the fastest.
 
-Features, support rules and trees are those of training. Leaves are whole multiples of ``trees.UNIT``, so the
-published C++ header comes to the same scores, to the last bit.
+Features, support rules and scores are those of training, and the published C++ header has them to the last bit.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
 from tileseer.core.json_files import read_json
 from tileseer.learn import model_files
-from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceBounds, EvidenceClass
+from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceClass
 from tileseer.learn.model import Model
 from tileseer.libraries import candidates
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.kinds import margin_kind
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem, wrong_rows
 from tileseer.serve import tuned as tuned_choices
-from tileseer.serve.serving_files import KNOWN_PROBLEMS, Cut, Kernels, Serving
+from tileseer.serve.serving_files import KNOWN_PROBLEMS, Kernels
 from tileseer.serve.tuned import Choice
 
 NO_CANDIDATE = -1
@@ -59,23 +58,13 @@ class Selector:
     Its times may be ``simulated`` (``spec.device_kind``): such choices are not advice for a real GPU.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        cuts: Sequence[Cut],
-        pruned: np.ndarray,
-        known: pa.Table,
-        bounds: EvidenceBounds,
-        folder: Path = Path(),
-    ) -> None:
+    def __init__(self, model: Model, pruned: np.ndarray, known: pa.Table, folder: Path = Path()) -> None:
         """Select among the Q candidates of ``model``.
 
-        ``cuts``: where candidates leave the running (``serve.cuts``). ``pruned`` (bool [Q]): candidates of the pruned
-        kernel set. ``known``: rows of ``serving_files.KNOWN_PROBLEMS``. ``bounds``: how far from them a problem may be.
+        ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: rows of ``serving_files.KNOWN_PROBLEMS``.
         ``folder`` has the files of the operation.
         """
-        self.model, self.cuts, self.pruned, self.known, self.folder = model, cuts, pruned, known, folder
-        self._bounds = bounds
+        self.model, self.pruned, self.known, self.folder = model, pruned, known, folder
         self.spec = model.spec
         """Where the model comes from, and what it was trained for."""
         self.candidates: list[str] = model.pool["candidate"].tolist()
@@ -110,11 +99,10 @@ class Selector:
     @classmethod
     def of_serving(cls, model: Model, folder: Path) -> Self:
         """Read what serves ``model`` from its serving folder, or from the folder of a published operation."""
-        serving = documents.read_document(folder / model_files.SERVING, Serving)
         kernels = documents.read_document(folder / model_files.KERNELS, Kernels)
         pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
         known = parquet.read_table(folder / model_files.KNOWN, KNOWN_PROBLEMS)
-        return cls(model, serving.stages, pruned, known, serving.evidence, folder)
+        return cls(model, pruned, known, folder)
 
     def use_tuned(self, choices: Sequence[Choice], device: str | None = None, layout: str = "") -> None:
         """Use these choices of tensors in a layout before the model; ``device`` as for ``read``.
@@ -142,7 +130,7 @@ class Selector:
     def evidence(self) -> Evidence:
         """The measured problems that say something of a choice."""
         dims = np.stack([self.known[name].to_numpy() for name in self.model.columns], axis=1).astype(np.int64)
-        return Evidence.of(evidence_columns(dims), self.known["timed"].to_numpy(), self._bounds)
+        return Evidence.of(evidence_columns(dims), self.known["timed"].to_numpy(), self.spec.evidence)
 
     def evidence_of(self, problems: Sequence[Problem]) -> list[EvidenceClass]:
         """Return how problems stand to what was measured; ``UserError`` for a layout that the model does not know."""
@@ -188,24 +176,12 @@ class Selector:
         return Selection(picked, score, known)
 
     def _best(self, dims: np.ndarray, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best candidate of each of n problems, and its score; the trees are the model's, cut by cut."""
-        picked, best = np.full(len(dims), NO_CANDIDATE), np.full(len(dims), -np.inf)
+        """Return the best candidate of each of n problems, and its score."""
         problems = self._frame(dims)
-        problem, candidate = np.nonzero(self.model.supported(problems) & (self.pruned | (not pruned_only)))
-        if not len(problem):
-            return picked, best
-        matrix, score = self.model.pairs(problems)(problem, candidate)
-        done = 0
-        for trees, margin in [*((cut.trees, cut.margin) for cut in self.cuts), (self.model.tree_count, 0.0)]:
-            score = score + self.model.sum_trees(matrix, done, trees)
-            first = first_of(problem)
-            top = np.maximum.reduceat(score, np.flatnonzero(first)).take(np.cumsum(first) - 1)
-            keep, done = np.flatnonzero(score >= top - margin), trees
-            problem, candidate, score, matrix = problem[keep], candidate[keep], score[keep], matrix[keep]
-        # All that are left of a problem have its best score.
-        first = first_of(problem)
-        picked[problem[first]], best[problem[first]] = candidate[first], score[first]
-        return picked, best
+        runs = self.model.supported(problems) & (self.pruned | (not pruned_only))
+        scores = self.model.scorer.leading(problems, self.model.pool, runs)
+        picked, best = scores.argmax(axis=1), scores.max(axis=1)
+        return np.where(np.isfinite(best), picked, NO_CANDIDATE), best
 
     def rank(self, problem: Problem) -> list[Ranked]:
         """Return the candidates that support a problem, best first."""
@@ -378,13 +354,6 @@ class Selector:
         """The other names of kernels that have some: kernels with the same machine code."""
         pairs = zip(self.kernels, self.model.pool["aliases"], strict=True)
         return {kernel: names.split(candidates.ALIASES) for kernel, names in pairs if names}
-
-
-def first_of(problem: np.ndarray) -> np.ndarray:
-    """Say of each pair whether it is the first of its problem, bool; ``problem`` is sorted."""
-    first = np.ones(len(problem), bool)
-    np.not_equal(problem[1:], problem[:-1], out=first[1:])
-    return first
 
 
 _DEPTH = [DIMS.index(name) for name in ("Di", "Z", "stride_d", "pad_d", "dilation_d")]

@@ -3,9 +3,8 @@
 C++ header, known problems, kernel list and figures of one operation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +12,20 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import target
-from tileseer.judge import ranking
 from tileseer.learn import model_files
-from tileseer.learn.evidence import calibrated_bounds, compared_candidates
-from tileseer.learn.model import Model, OutsideModel
+from tileseer.learn.evidence import compared_candidates
+from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.libraries import candidates
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import columns_of_frame
 from tileseer.serve import header, kernel_set, serving_files
-from tileseer.serve.cuts import calibrated_cuts
 from tileseer.serve.selector import Selector
-from tileseer.serve.serving_files import Cut, KernelEntry
+from tileseer.serve.serving_files import KernelEntry
 from tileseer.serve.shipping import KernelPool
-
-PROBLEMS_TO_CALIBRATE_ON = 250
-"""Training problems whose scores calibrate the cuts: their margins are within a tenth of those of 1200."""
-NO_HEADER = "a learner from outside of the checkout has no C++ header, so its models are not published"
 
 
 @dataclass(frozen=True)
@@ -56,118 +48,63 @@ class Served:
     header: str
     known: pa.Table
     kernels: serving_files.Kernels
-    figures: serving_files.Serving
     estimates: Coefficients | serving_files.NoEstimates
 
     def save(self, folder: Path) -> None:
         """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
         write_text(folder / model_files.SELECTOR, self.header)
         documents.write_document(folder / model_files.KERNELS, self.kernels)
-        documents.write_document(folder / model_files.SERVING, self.figures)
         documents.write_document(folder / model_files.ESTIMATES, self.estimates)
         parquet.write_table(self.known, folder / model_files.KNOWN)
 
 
-@dataclass(frozen=True)
-class _MeasuredPool:
-    """The pool of a model on the problems of its dataset."""
+def known_problems(measurements: Dataset, model: Model) -> pa.Table:
+    """Return the problems on which a candidate of the pool ran, in the order of their dimensions.
 
-    measurements: Dataset
-    model: Model
-    threads: int
-
-    @cached_property
-    def dims(self) -> np.ndarray:
-        """int64 [P, 19], or with the layout [P, 20]."""
-        columns = columns_of_frame(self.measurements.problems)
-        return np.stack([columns[name] for name in self.model.columns], axis=1)
-
-    @cached_property
-    def achieved(self) -> np.ndarray:
-        """Measured efficiency, [P, Q]; 0 where there is none."""
-        every = np.arange(len(self.measurements.problems))
-        return self.measurements.grid(every)[:, ranking.positions(self.measurements, self.model)]
-
-    @cached_property
-    def scores(self) -> np.ndarray:
-        """Scores of about ``PROBLEMS_TO_CALIBRATE_ON`` training problems, [P, Q]; -inf where a candidate cannot run."""
-        problems, trains = self.measurements.problems, np.flatnonzero(self.measurements.trains)
-        rows = trains[:: max(1, len(trains) // PROBLEMS_TO_CALIBRATE_ON)]
-        lists = ranking.listed(self.measurements, self.model)
-        scores = np.full((len(problems), len(self.model.pool)), -np.inf)
-        of_rows = None if lists is None else lists[rows]
-        scores[rows] = self.model.predict(problems.iloc[rows], threads=self.threads, offered=of_rows)
-        return scores
-
-    def cuts(self) -> Sequence[Cut]:
-        """Return where candidates leave the running."""
-        training = self.measurements.trains & np.isfinite(self.scores).any(axis=1)
-        if not training.any():
-            raise UserError(
-                f"{self.measurements.operation}: no candidate can run a training problem; there is nothing to serve"
-            )
-        problems = self.measurements.problems[training]
-        return calibrated_cuts(self.model, problems, self.scores[training], self.threads)
-
-    def known_problems(self) -> pa.Table:
-        """Return the problems on which a candidate ran, in the order of their dimensions.
-
-        The winner of single timings is a little lucky: its TFLOPS are what was measured, not a promise.
-        """
-        order = np.lexsort(self.dims.T[::-1])
-        rows = order[self.achieved[order].max(axis=1, initial=0.0) > 0]
-        best = self.achieved[rows].argmax(axis=1)
-        columns = {
-            **{name: self.dims[rows, i].astype(np.int32) for i, name in enumerate(self.model.columns)},
-            "candidate": self.model.pool["candidate"].to_numpy()[best],
-            "row": best.astype(np.int32),
-            "tflops": self.measurements.best_tflops[rows] * self.achieved[rows, best],
-            "timed": compared_candidates(self.measurements)[rows].astype(np.int32),
-            "device_kind": [self.measurements.device_kind] * len(rows),
-        }
-        fields = dict.fromkeys(columns, pa.int32()) | {f.name: f.type for f in serving_files.KNOWN_PROBLEMS}
-        return pa.table(columns, schema=pa.schema(fields.items()))
+    The winner of single timings is a little lucky: its TFLOPS are what was measured, not a promise.
+    """
+    columns = columns_of_frame(measurements.problems)
+    dims = np.stack([columns[name] for name in model.columns], axis=1)
+    achieved = measurements.grid(np.arange(len(dims)))[:, model.positions(measurements)]
+    order = np.lexsort(dims.T[::-1])
+    rows = order[achieved[order].max(axis=1, initial=0.0) > 0]
+    best = achieved[rows].argmax(axis=1)
+    table = {
+        **{name: dims[rows, i].astype(np.int32) for i, name in enumerate(model.columns)},
+        "candidate": model.pool["candidate"].to_numpy()[best],
+        "row": best.astype(np.int32),
+        "tflops": measurements.best_tflops[rows] * achieved[rows, best],
+        "timed": compared_candidates(measurements)[rows].astype(np.int32),
+        "device_kind": [measurements.device_kind] * len(rows),
+    }
+    fields = dict.fromkeys(table, pa.int32()) | {f.name: f.type for f in serving_files.KNOWN_PROBLEMS}
+    return pa.table(table, schema=pa.schema(fields.items()))
 
 
-def serve_model(measurements: Dataset, model: Model, inputs: ServingInputs, threads: int = 1) -> Served:
-    """Make what serves ``model``; one of a learner from outside has no header."""
-    pool = _MeasuredPool(measurements, model, threads)
-    outside = isinstance(model, OutsideModel)
-    cuts, known, kernels = () if outside else pool.cuts(), pool.known_problems(), _kernels(pool, inputs)
-    pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
-    bounds = calibrated_bounds(measurements)
-    selector = Selector(model, cuts, pruned, known, bounds)
-    text = f'#error "{NO_HEADER}"\n' if outside else header.render_header(inputs.template, selector)
+def serve_model(measurements: Dataset, model: Model, inputs: ServingInputs) -> Served:
+    """Make what serves ``model``."""
+    known, kernels = known_problems(measurements, model), _kernels(measurements, model, inputs)
+    selector = Selector(model, model.pool["kernel"].isin(kernels.pruned).to_numpy(), known)
+    estimates = library_of_arch(measurements.arch).estimates_registers
     return Served(
         selector=selector,
-        header=text,
+        header=header.render_header(inputs.template, selector),
         known=known,
         kernels=kernels,
-        figures=serving_files.Serving(
-            **Origin.of(measurements).model_dump(),
-            feature_set=model.spec.feature_set,
-            trees=model.tree_count,
-            stages=list(cuts),
-            known_problems=known.num_rows,
-            evidence=bounds,
-        ),
-        estimates=inputs.coefficients
-        if library_of_arch(measurements.arch).estimates_registers
-        else serving_files.NoEstimates(),
+        estimates=inputs.coefficients if estimates else serving_files.NoEstimates(),
     )
 
 
-def header_of(measurements: Dataset, model: Model, template: Path, threads: int = 1) -> str:
-    """Return the C++ header alone of a model, all of whose kernels are linked."""
-    pool = _MeasuredPool(measurements, model, threads)
+def header_of(measurements: Dataset, model: Model, template: Path) -> str:
+    """Return the C++ header alone of a model of part of a pool, all of whose kernels are linked."""
+    model = model.calibrated_on(measurements)
     every = np.ones(len(model.pool), bool)
-    bounds = calibrated_bounds(measurements)
-    return header.render_header(template, Selector(model, pool.cuts(), every, pool.known_problems(), bounds))
+    return header.render_header(template, Selector(model, every, known_problems(measurements, model)))
 
 
-def _kernels(pool: _MeasuredPool, inputs: ServingInputs) -> serving_files.Kernels:
+def _kernels(measurements: Dataset, model: Model, inputs: ServingInputs) -> serving_files.Kernels:
     """Return the kernels of the pool and the pruned set: that of ``tileseer ship``."""
-    measurements, kernels = pool.measurements, pool.model.pool
+    kernels = model.pool
     ships = KernelPool.of(measurements, kernels["candidate"])
     chosen = ships.smallest()
     split, runs = measurements.problems["split"].to_numpy(), ships.efficiency.max(axis=1) > 0

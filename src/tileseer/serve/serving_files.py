@@ -1,15 +1,11 @@
 """The files of a serving folder beside the header and its arrays."""
 
-from typing import Annotated
-
 import pyarrow as pa
-from pydantic import Field
 
 from tileseer.core import parquet
 from tileseer.core.documents import Document
-from tileseer.learn.evidence import EvidenceBounds
-from tileseer.learn.model_schema import FeatureSetName, Origin, Summary
-from tileseer.problems.problem import DIMS, INT32_MAX
+from tileseer.learn.model_schema import Origin, Summary
+from tileseer.problems.problem import DIMS
 
 KNOWN_PROBLEMS = parquet.schema(
     [
@@ -24,33 +20,12 @@ KNOWN_PROBLEMS = parquet.schema(
 """With ``layout`` (its place in ``problem.LAYOUTS``) behind the dimensions if the model was trained with layouts. One
 row a measured problem: its fastest candidate, that one's row in candidates.parquet, how many candidates ran, and where
 the time came from. Where exactly a problem was measured, no model is needed."""
-_Positive = Annotated[int, Field(ge=1, le=INT32_MAX)]
-
-
-class Cut(Document):
-    """A place in the trees where candidates leave."""
-
-    trees: _Positive
-    """After so many."""
-    margin: Annotated[float, Field(ge=0)]
-    """Those whose sum is further than this below the best one's."""
 
 
 class NoEstimates(Document):
     """``resource_estimates.json`` of a library without formulas; else the file holds ``Coefficients``."""
 
     meaning: str = "this family's resources are what its compiler reported; none are estimated"
-
-
-class Serving(Origin):
-    """How the model is served, and its figures."""
-
-    feature_set: FeatureSetName
-    trees: int
-    stages: list[Cut]
-    known_problems: int
-    evidence: EvidenceBounds
-    """How far from the known problems a problem may be."""
 
 
 class KernelEntry(Document):

@@ -87,10 +87,10 @@ def emitter_of(arch: str, level: str) -> Emitter | None:
     return None if library.emitter is None else library.emitter(own / TEMPLATES, own / API, level)
 
 
-def write_selector(folder: Path, measurements: Dataset, model: Model, threads: int) -> None:
+def write_selector(folder: Path, measurements: Dataset, model: Model) -> None:
     """Write into ``folder`` what picks among the kernels of a model."""
     template = places.workflow_folder() / TEMPLATES / "serving/selector.hpp.j2"
-    text = serving.header_of(measurements, model, template, threads)
+    text = serving.header_of(measurements, model, template)
     folder.mkdir(parents=True)
     write_text(folder / model_files.SELECTOR, text)
 

@@ -20,7 +20,6 @@ from tileseer.build.batches import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
-from tileseer.judge import ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary, percent
 from tileseer.libraries.registry import library_of_arch
@@ -256,7 +255,7 @@ def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) 
     return calls.reindex(dims, fill_value=0).to_numpy(np.float64) * np.where(np.isfinite(best_ms), best_ms, 0.0)
 
 
-def losses(pool: KernelPool, models: Mapping[str, Model], threads: int) -> dict[str, dict[str, float]]:
+def losses(pool: KernelPool, models: Mapping[str, Model]) -> dict[str, dict[str, float]]:
     """Return what the picks of models lose, percent of the pool's best, on the problems that a set is judged on."""
     rows = pool.judged
     if not len(rows):
@@ -265,8 +264,8 @@ def losses(pool: KernelPool, models: Mapping[str, Model], threads: int) -> dict[
     achieved = pool.measurements.grid(rows)
 
     def loss(model: Model) -> dict[str, float]:
-        scores = model.predict(problems, threads=threads)
-        pick = ranking.positions(pool.measurements, model)[scores.argmax(axis=1)]
+        scores = model.predict(problems)
+        pick = model.positions(pool.measurements)[scores.argmax(axis=1)]
         ran = np.isfinite(scores.max(axis=1))
         summary = Summary.of(np.where(ran, achieved[np.arange(len(rows)), pick], 0.0))
         return {"loss": round(100 - summary.mean, 4), "p10_loss": round(100 - summary.p10, 4)}

@@ -67,7 +67,7 @@ def _model(path: Path, operation: str) -> str:
     """Load a model, which checks its feature list and its tables; return what it is."""
     model = Selector.read(path, operation).model
     return (
-        f"{len(model.spec.feature_names)} features, all of this release, {model.tree_count} trees, "
+        f"{len(model.spec.feature_names)} features, all of this release, "
         f"{len(model.pool)} candidates, device kind: {model.spec.device_kind}"
     )
 

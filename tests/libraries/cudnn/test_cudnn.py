@@ -19,8 +19,9 @@ from tileseer.data.tables import read_recording
 from tileseer.facts import hardware
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.judge import ranking
-from tileseer.learn import cross_validation, model_files, own_choice
+from tileseer.learn import model_files, own_choice
 from tileseer.learn import training as model_stage
+from tileseer.learn.rows import deal
 from tileseer.libraries import registry
 from tileseer.libraries.cudnn.engines import ENGINES, tile_code
 from tileseer.libraries.cudnn.features import CUDNN_FEATURES
@@ -156,11 +157,10 @@ def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):
     both = samples.train(data, H200, settings, other_dtype=other)
     assert both.model.pool["kernel"].tolist() == trained.model.pool["kernel"].tolist()
     assert both.manifest.unique_problems == 2 * trained.manifest.unique_problems
-    assert both.model.text != trained.model.text
-    assert len(both.out_of_fold) == len(trained.out_of_fold)
+    assert both.model.scorer.text != trained.model.scorer.text
     # A layer in both types is one: no model is judged on a layer that it has learnt in the other type.
     pairs = both.prepared.pairs
-    fold = cross_validation.deal(pairs.problems["layer_family"].to_numpy(), pairs.problem, 3, seed=1)
+    fold = deal(pairs.problems["layer_family"].to_numpy(), pairs.problem, 3, seed=1)
     half = len(data.problems)
     assert (fold[:half] == fold[half:]).all() and (fold >= 0).sum() > 30
 
@@ -203,7 +203,7 @@ def test_a_program_gets_the_plan_that_python_gets(measured, trained, published, 
     header = published[0] / f"grouped_conv_{OPERATION}_{ARCH}"
     choose, shortlist = compiled_selector(header, f"{OPERATION}_{ARCH}", tmp_path / "selector.so")
     plans = np.array([Plan.parse(name).plan for name in trained.model.pool["kernel"]], object)
-    positions = ranking.positions(data, trained.model)
+    positions = trained.model.positions(data)
     offered, own = own_choice.offered(data)[:, positions], own_choice.library_choices(data)
     moved = 0
     for row, problem in enumerate(problems_of_frame(data.problems)):
@@ -249,7 +249,7 @@ def test_a_tuned_plan_goes_first_where_it_is_offered(trained, published):
     names = [name for name in trained.model.pool["kernel"] if "_2d_" in name]
     plans = [Plan.parse(name).plan for name in names]
     other = published[1]
-    own = Selector(other.model, other.cuts, other.pruned, other.known, other.evidence.bounds)
+    own = Selector(other.model, other.pruned, other.known)
     dims = tuple(getattr(problem, name) for name in DIMS)
     own.use_tuned([Choice(dims, names[5], 0.1, 3, "NVIDIA H200", "measured")])
     chosen = own.choose(problem, plans, "cudnn 91900")

@@ -1,4 +1,4 @@
-"""Trees of a LightGBM model: their text, their scores, and their nodes for those who walk them without LightGBM.
+"""The text of a LightGBM model, and the nodes of its trees for those who walk them without LightGBM.
 
 Leaf values of our models are whole multiples of ``UNIT``: sums of them are exact, in whatever order and parts they are
 added.
@@ -8,35 +8,36 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tileseer.core.errors import UserError
+from tileseer.learn.formula import UNIT
 
 if TYPE_CHECKING:
     import lightgbm
 
-UNIT = 2.0**-20
-"""Scores of the formula and leaf values of trees are whole multiples of it: sums of them are exact in any order."""
 OF_THREADS = {"num_threads": "0", "force_col_wise": "1", "force_row_wise": "0"}
 """Parameters that change no tree, as a model text has them."""
 _LINE_OF_THREADS = re.compile(rf"^\[({'|'.join(OF_THREADS)}): \d+\]$", re.MULTILINE)
 _UNREAD = re.compile(r"^(?:tree_sizes|leaf_weight|internal_value|internal_weight)=.*\n", re.MULTILINE)
 """Lines that no reader of ours needs; the first counts the bytes of the others."""
-TREES_TOGETHER, ROWS_FOR_TREES_TOGETHER = 50, 4096
-"""So many trees stay in a core's cache while they go over so many rows: a third less time than one tree after another
-for each row."""
 _CATEGORICAL = 1
 
 
-def load_trees(text: str) -> lightgbm.Booster:
-    """Load the trees of a model text; ``UserError`` if it is none, or without the OpenMP runtime (libgomp)."""
-    # Imported here: it takes half a second, and most commands do without.
+def load_lightgbm() -> Any:
+    """Import LightGBM; ``UserError`` without the OpenMP runtime (libgomp). It takes half a second: most do without."""
     try:
         import lightgbm
     except OSError as error:
         raise UserError(f"LightGBM does not load ({error}); install the OpenMP runtime (libgomp1)") from error
+    return lightgbm
+
+
+def load_trees(text: str) -> lightgbm.Booster:
+    """Load the trees of a model text; ``UserError`` if it is none."""
+    lightgbm = load_lightgbm()
     try:
         return lightgbm.Booster(model_str=text)
     # Of JSON behind the trees it says ValueError.
@@ -105,17 +106,6 @@ def canonical(text: str) -> str:
     That is two fifths of the text; scores, contributions of features and counts of splits stay to the last bit.
     """
     return _LINE_OF_THREADS.sub(lambda line: f"[{line[1]}: {OF_THREADS[line[1]]}]", _UNREAD.sub("", text))
-
-
-def predict(booster: lightgbm.Booster, matrix: np.ndarray, threads: int) -> np.ndarray:
-    """Return the scores of rows, float64 [n]; of many rows ``TREES_TOGETHER`` trees at a time."""
-    count = booster.num_trees()
-    step = TREES_TOGETHER if len(matrix) >= ROWS_FOR_TREES_TOGETHER else max(count, 1)
-    total = np.zeros(len(matrix))
-    for first in range(0, count, step):
-        trees = min(step, count - first)
-        total += booster.predict(matrix, start_iteration=first, num_iteration=trees, num_threads=threads)
-    return total
 
 
 def rounded(value: float) -> float:

@@ -1,4 +1,4 @@
-"""The learner that ships: LightGBM on how fast a pair is within its problem, on top of what a prior says.
+"""How trees are grown: LightGBM on how fast a pair is within its problem, on top of what a prior says.
 
 The label is ln(efficiency), the weight efficiency squared: the order of the fast candidates decides a pick. Slow ones
 count a little where few were measured. With a prior, trees learn what its scores miss, and a problem's level is left
@@ -9,18 +9,22 @@ the same bytes, whatever the threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import lightgbm
 import numpy as np
 
+from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import TrainingParameters
-from tileseer.learn import trees
 from tileseer.learn.formula import Formula, FormulaPrior, whole_units
-from tileseer.learn.learner import Recipe
-from tileseer.learn.model import Model, spec_of
+from tileseer.learn.learner import Learner, Recipe, Scorer
+from tileseer.learn.learners.trees import text
+from tileseer.learn.learners.trees.scorer import TreeScorer
+from tileseer.libraries.costs.coefficients import Coefficients
+
+if TYPE_CHECKING:
+    import lightgbm
 
 LEAST_EFFICIENCY = 0.05
 """Efficiencies below this are raised to it: how bad a bad kernel is does not matter."""
@@ -60,15 +64,15 @@ class Binned:
     """The prior's formula, if it is one."""
 
 
-@dataclass(frozen=True, eq=False)
-class Boosting:
+class Trees(Learner):
     """Gradient-boosted trees by a recipe."""
 
-    recipe: Recipe
+    scorer: ClassVar[type[Scorer]] = TreeScorer
 
     def prepare(self, dataset: Dataset) -> Binned:
         """Bin the features of a dataset, and score its pairs by the prior."""
-        recipe, features, prior = self.recipe, self.recipe.features, self.recipe.prior
+        lightgbm = text.load_lightgbm()
+        recipe, features, prior = self.recipe, self.recipe.features, prior_of(self.recipe)
         pairs = dataset.problem, dataset.candidate
         matrix = features.matrix(dataset.problems, dataset.candidates, *pairs)
         binned = lightgbm.Dataset(
@@ -78,25 +82,33 @@ class Boosting:
             categorical_feature=features.categorical,
             params=parameters(recipe.settings, recipe.threads, len(matrix), few_rows(dataset.problem)),
             # The trees of a prior read the values.
-            free_raw_data=not isinstance(prior, Model),
+            free_raw_data=not isinstance(prior, TreeScorer),
         ).construct()
         if prior is None:
             return Binned(dataset, binned)
-        if isinstance(prior, Model):
+        if isinstance(prior, TreeScorer):
             return Binned(dataset, binned, np.asarray(prior.booster.predict(matrix, num_threads=recipe.threads)))
         formula = FormulaPrior(weight=1.0, coefficients=prior)
         start = Formula(dataset.problems, dataset.candidates, features.gpu, formula).log_speed(*pairs)
         weight = round(slope(dataset, whole_units(start)), 6)
         return Binned(dataset, binned, whole_units(weight * start), FormulaPrior(weight=weight, coefficients=prior))
 
-    def fit(self, prepared: Binned, rows: np.ndarray) -> Model:
-        """Grow trees on some rows of a binned dataset, bool [n]; the model's pool are all its candidates."""
-        recipe, pairs = self.recipe, prepared.dataset
+    def fit(self, prepared: Binned, rows: np.ndarray) -> TreeScorer:
+        """Grow trees on some rows of a binned dataset, bool [n]."""
+        recipe = self.recipe
         with Progress("train", recipe.settings.n_estimators, "trees") as progress:
             booster = grow(prepared, rows, recipe, progress)
-        spec = spec_of(pairs, recipe.features, recipe.settings).model_copy(update={"formula": prepared.formula})
-        text = trees.canonical(trees.round_leaves(booster).model_to_string())
-        return Model(spec, text, pairs.candidates, recipe.features.gpu, recipe.threads)
+        grown = text.canonical(text.round_leaves(booster).model_to_string())
+        return TreeScorer(grown, recipe.features, prepared.formula, threads=recipe.threads)
+
+
+def prior_of(recipe: Recipe) -> TreeScorer | Coefficients | None:
+    """Return what the trees start from; ``UserError`` for a model without trees."""
+    if recipe.prior is None or isinstance(recipe.prior, Coefficients):
+        return recipe.prior
+    if not isinstance(recipe.prior.scorer, TreeScorer):
+        raise UserError("model.prior: the model to start from has no trees; give one that `model.learner: trees` made")
+    return recipe.prior.scorer
 
 
 def few_rows(problem: np.ndarray) -> bool:
@@ -133,16 +145,22 @@ def grow(prepared: Binned, rows: np.ndarray, recipe: Recipe, progress: Progress 
     part = prepared.features.subset(np.flatnonzero(rows).tolist(), params=used)
     problem, efficiency = prepared.dataset.problem[rows], prepared.dataset.efficiency[rows]
     weights, label = weight(problem, efficiency), target(efficiency)
-    prior = recipe.prior.booster if isinstance(recipe.prior, Model) else None
+    prior = prior_of(recipe)
     if prepared.start is not None:
         start = prepared.start[rows]
         label = centred(problem, label - start, weights)
-        if prior is not None:
+        if isinstance(prior, TreeScorer):
             # LightGBM itself takes the scores of the trees that it starts from away.
             label = start + label
     part.construct().set_label(label).set_weight(weights)
     counted = None if progress is None else [lambda _: progress.add()]
-    return lightgbm.train(used, part, num_boost_round=recipe.settings.n_estimators, init_model=prior, callbacks=counted)
+    return text.load_lightgbm().train(
+        used,
+        part,
+        num_boost_round=recipe.settings.n_estimators,
+        init_model=prior.booster if isinstance(prior, TreeScorer) else None,
+        callbacks=counted,
+    )
 
 
 def weight(problem: np.ndarray, efficiency: np.ndarray) -> np.ndarray:

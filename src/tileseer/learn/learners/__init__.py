@@ -1,0 +1,1 @@
+"""Our learners: a package each, which owns all that knows how it works."""

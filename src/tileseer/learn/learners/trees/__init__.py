@@ -1,0 +1,5 @@
+"""Gradient-boosted trees of LightGBM: the learner that ships."""
+
+from tileseer.learn.learners.trees.fit import Trees
+
+__all__ = ["Trees"]

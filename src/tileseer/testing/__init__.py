@@ -1,0 +1,1 @@
+"""Tests for authors of learners and libraries: inherit a suite, and pytest runs it on yours."""

@@ -1,0 +1,107 @@
+"""What every learner has to keep: inherit ``LearnerSuite``, and pytest runs its tests on yours.
+
+::
+
+    class TestNearest(LearnerSuite):
+        learner = "nearest"
+"""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core import places
+from tileseer.data.dataset import Dataset
+from tileseer.facts.hardware import read_hardware
+from tileseer.facts.model import TrainingParameters
+from tileseer.learn.features import Features
+from tileseer.learn.learner import Recipe
+from tileseer.learn.model import Model
+from tileseer.learn.training import Trained, settings_for, train
+from tileseer.libraries.costs.coefficients import load_coefficients
+from tileseer.serve import serving
+
+RECORDING, GPU = "recorded/sm_90/forward_bf16", "sm_90_h200"
+"""Times of CUTLASS kernels, which a checkout has."""
+TREES = 20
+"""Of a learner that has such a setting."""
+ONE_IN = 6
+"""Problems of the recording that are learnt from."""
+
+
+class LearnerSuite:
+    """Tests of the learner called ``learner`` on part of a recording."""
+
+    learner: str
+
+    def test_scores_are_finite_where_they_are_asked_for(self) -> None:
+        """Scores have the shape [P, Q], and -inf where no pair is offered."""
+        model, problems, offered = _trained(self.learner)[1:]
+        scores = model.scorer.score(problems, model.pool, offered)
+        assert scores.shape == offered.shape and scores.dtype == np.float64
+        assert np.isfinite(scores[offered]).all() and np.isneginf(scores[~offered]).all()
+        assert np.isfinite(model.scorer.score(problems.iloc[:2], model.pool)).all()
+
+    def test_a_score_depends_on_its_pair_alone(self) -> None:
+        """A pair has the same score beside others and alone; who leads has the best one."""
+        model, problems, offered = _trained(self.learner)[1:]
+        scores = model.scorer.score(problems, model.pool, offered)
+        for row in range(3):
+            alone = np.zeros((1, len(model.pool)), bool)
+            alone[0, scores[row].argmax()] = True
+            one = model.scorer.score(problems.iloc[[row]], model.pool, alone)
+            assert one.max() == scores[row].max()
+        leading = model.scorer.leading(problems, model.pool, offered)
+        assert (np.isneginf(leading) | (leading == scores)).all() and np.isfinite(leading.max(axis=1)).all()
+
+    def test_it_ranks_better_than_chance(self) -> None:
+        """Its picks are faster than the mean of what runs, on the problems that it has learnt from."""
+        trained, model, problems, offered = _trained(self.learner)
+        reached = trained.dataset.grid(problems.index.to_numpy())[:, model.positions(trained.dataset)]
+        scores = np.where(reached > 0, model.scorer.score(problems, model.pool, offered), -np.inf)
+        picked = reached[np.arange(len(reached)), scores.argmax(axis=1)]
+        chance = reached.sum(axis=1) / (reached > 0).sum(axis=1)
+        assert picked.mean() > chance.mean()
+
+    def test_it_learns_the_same_twice_and_keeps_it(self, tmp_path: Path) -> None:
+        """Two trainings write the same bytes, ``FILES`` and no others; what is read scores as what was written."""
+        trained, model, problems, offered = _trained(self.learner)
+        again = _train(self.learner)
+        for one, folder in ((trained, tmp_path / "one"), (again, tmp_path / "two")):
+            folder.mkdir()
+            one.model.scorer.save(folder)
+        names = {path.name for path in (tmp_path / "one").iterdir()}
+        assert names == set(model.scorer.FILES)
+        assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in names)
+        trained.save(tmp_path)
+        scores = model.scorer.score(problems, model.pool, offered)
+        np.testing.assert_array_equal(Model.read(tmp_path).scorer.score(problems, model.pool, offered), scores)
+
+    def test_it_has_a_header_or_says_why_not(self) -> None:
+        """The header picks as Python does, or consists of one line with the reason."""
+        trained, model, *_ = _trained(self.learner)
+        template = places.workflow_folder() / "workflow/templates/serving/selector.hpp.j2"
+        text = serving.header_of(trained.dataset, model, template)
+        assert "class Selector" in text or (text.startswith("#error") and text.count("\n") == 1)
+
+
+@cache
+def _trained(learner: str) -> tuple[Trained, Model, pd.DataFrame, np.ndarray]:
+    """Return what was trained, its model, the P problems that it learnt from, and what runs on them, bool [P, Q]."""
+    trained = _train(learner)
+    problems = trained.dataset.problems.iloc[np.flatnonzero(trained.dataset.best_tflops > 0)]
+    return trained, trained.model, problems, trained.model.supported(problems)
+
+
+def _train(learner: str) -> Trained:
+    config = places.workflow_folder() / "config"
+    gpu, coefficients = (
+        read_hardware(config / "hardware.yaml", GPU),
+        load_coefficients(config / "simulated_device.yaml"),
+    )
+    data = Dataset.read(config / RECORDING).with_estimates(gpu, coefficients)
+    data = data.only(data.problem % ONE_IN == 0)
+    settings = settings_for(TrainingParameters(learner=learner, prior="none", n_estimators=TREES), data)
+    return train(data, Recipe(Features.of(settings.features, gpu), settings))
