@@ -1,5 +1,6 @@
 """What runs behind the switch: results, gradients, the third call, bounds, and what PyTorch keeps."""
 
+import re
 import signal
 import threading
 import time
@@ -78,37 +79,18 @@ def test_a_convolution_of_a_function_and_of_a_subclass(enabled, compiled, image,
         assert compiled.counts() == (1, 1) and same(got, expected)
 
 
-def test_a_shape_is_chosen_for_at_its_third_call(enabled, compiled, image, layer):
-    module, x = layer("Conv2d", 16, 8, 3), image(2, 16, 9, 9)
-    with enabled() as chooser, torch.no_grad():
-        for planned in (0, 0, 1, 1):
-            module(x)
-            assert compiled.counts() == (1, planned)
-        assert len(chooser.choices.plans) == 1
-
-
-def test_many_layers_of_one_shape_are_one_call_of_a_step(enabled, compiled, image, layer):
-    network, x = nn.Sequential(*(layer("Conv2d", 8, 8, 3, padding=1) for _ in range(9))), image(2, 8, 9, 9)
-    with enabled():
-        for planned in (0, 0, 3):
-            network(x).sum().backward()
-            assert compiled.counts() == (3, planned)
-
-
-@pytest.mark.parametrize(
-    ("offered", "expected"),
-    [
-        (("eng1", "eng0", "eng2"), ["", "eng1", "eng2"]),  # the model prefers engine 1, then 2
-        (("eng7", "eng0", "eng1", "eng2"), ["", "eng7", "eng1"]),  # and does not know engine 7
-    ],
-)
-def test_the_first_plan_is_timed_beside_the_best_others(enabled, image, layer, offer, offered, expected):
-    offer(*offered)
-    module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
-    with enabled(verify=1) as chooser, torch.no_grad():
-        for _ in range(3):
-            module(x)
-    assert chooser.timed == [expected]
+def test_a_shape_is_chosen_for_at_the_third_pass_through_a_network(enabled, compiled, image, layer, tmp_path):
+    network = nn.Sequential(*(layer("Conv2d", 8, 8, 3, padding=1) for _ in range(9)))
+    frozen = layer("Conv2d", 16, 8, 3).requires_grad_(False)
+    for module, channels, passes, kinds in ((network, 8, (0, 0, 3), 3), (frozen, 16, (0, 0, 1, 1), 1)):
+        x = image(2, channels, 9, 9)
+        with enabled(path=tmp_path / str(channels)) as chooser:
+            for planned in passes:
+                y = module(x)
+                if y.requires_grad:
+                    y.sum().backward()
+                assert compiled.counts() == (kinds, planned)
+            assert len(chooser.choices.plans) == kinds
 
 
 def test_a_new_size_at_each_step_chooses_nothing(enabled, compiled, image, layer, monkeypatch):
@@ -241,66 +223,61 @@ def test_a_store_that_cannot_be_read_ends_no_program(enabled, compiled, image, l
     assert path.read_text() == "another table\n"
 
 
-def test_the_fastest_of_those_that_are_timed_stays_and_a_tie_with_pytorch(enabled, compiled, image, layer, tmp_path):
-    module, x = layer("Conv2d", 8, 8, 3), image(4, 8, 9, 9)
-    for number, (milliseconds, plan) in enumerate([
-        ({"eng1": 0.9}, "eng1"), ({"eng1": 0.9, "eng0": 0.8}, "eng0"), ({"eng1": 0.995, "eng0": 1.1}, ""),
-        ({"eng1": 0.985}, "eng1"), ({"": 0.5}, ""),
-    ]):  # fmt: skip
-        with enabled(verify=2, path=tmp_path / str(number)) as chooser, torch.no_grad():
-            chooser.milliseconds = milliseconds
-            for _ in range(3):
-                module(x)
-            assert list(chooser.choices.plans.values()) == [plan], milliseconds
-            assert chooser.timed == [["", "eng0", "eng1", "eng2"]]  # PyTorch's own, the first plan, the best others
-            assert compiled.counts() == (1, int(plan != ""))
-
-
-@pytest.mark.parametrize("broken", ["eng20", "eng30", "eng32"])
-def test_plans_that_are_wrong_or_cannot_run_are_left_out(enabled, image, layer, offer, broken):
-    offer(broken, "eng1")
+@pytest.mark.parametrize(
+    ("offered", "verify", "milliseconds", "timed", "plan"),
+    [
+        # PyTorch's own, the first plan, and the model's best others: it prefers engine 1, then 2.
+        (("eng0", "eng1", "eng2"), 2, {"eng1": 0.9}, ["", "eng0", "eng1", "eng2"], "eng1"),
+        (("eng0", "eng1", "eng2"), 2, {"eng1": 0.9, "eng0": 0.8}, ["", "eng0", "eng1", "eng2"], "eng0"),
+        (("eng1", "eng0", "eng2"), 1, {"": 0.5}, ["", "eng1", "eng2"], ""),
+        (("eng7", "eng0", "eng1", "eng2"), 1, {"eng7": 0.5}, ["", "eng7", "eng1"], "eng7"),  # which it does not know
+        # A tie stays with PyTorch.
+        (("eng0", "eng1"), 2, {"eng1": 0.995, "eng0": 1.1}, ["", "eng0", "eng1"], ""),
+        (("eng0", "eng1"), 2, {"eng1": 0.985}, ["", "eng0", "eng1"], "eng1"),
+        # What is wrong, cannot be built or needs too much workspace is not timed.
+        (("eng20", "eng1"), 2, {"eng20": 0.1, "eng1": 0.5}, ["", "eng1"], "eng1"),
+        (("eng30", "eng1"), 2, {"eng30": 0.1, "eng1": 0.5}, ["", "eng1"], "eng1"),
+        (("eng32", "eng1"), 2, {"eng32": 0.1, "eng1": 0.5}, ["", "eng1"], "eng1"),
+    ],
+)
+def test_the_fastest_of_those_that_are_timed_stays(
+    enabled, compiled, image, layer, offer, offered, verify, milliseconds, timed, plan
+):
+    offer(*offered)
     module, x = layer("Conv2d", 8, 8, 3), image(4, 8, 9, 9)
     expected = module(x)
-    with enabled(verify=2) as chooser, torch.no_grad():
+    with enabled(verify) as chooser, torch.no_grad():
+        chooser.milliseconds = milliseconds
         for _ in range(4):
             got = module(x)
-        assert list(chooser.choices.plans.values()) == ["eng1"] and same(got, expected)
-    assert chooser.timed == [["", "eng1"]]
+        assert chooser.timed == [timed] and list(chooser.choices.plans.values()) == [plan]
+        assert compiled.counts() == (1, int(plan != "")) and same(got, expected)
 
 
 def said(caught):
     return [str(one.message) for one in caught if "tileseer" in str(one.message)]
 
 
-def test_without_memory_to_time_pytorch_keeps_the_shape(enabled, compiled, image, layer, offer):
-    offer("eng31")
+@pytest.mark.parametrize(
+    ("offered", "attribute", "value", "message", "planned"),
+    [
+        ("eng31", "capability", (9, 0), "not enough memory to time", 0),
+        ("eng1", "_clock", lambda *_: 1 / 0, "ZeroDivisionError.*PyTorch's own choice", 0),
+        ("eng1", "read_ahead", lambda *_: 1 / 0, "division by zero", 1),
+    ],
+    ids=["memory", "an error of the chooser", "an error while models are read"],
+)
+def test_an_error_ends_no_program(enabled, compiled, image, layer, offer, offered, attribute, value, message, planned):
+    offer(offered)
     module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
-    with enabled(verify=2) as chooser, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+    failing = type("Failing", (CpuChooser,), {attribute: value})
+    with enabled(verify=2, kind=failing) as chooser, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(5):
             module(x)
-        assert compiled.counts() == (1, 0) and not chooser.choices.plans
-    assert [text for text in said(caught) if "not enough memory" in text] == said(caught) and len(said(caught)) == 1
-
-
-def test_an_error_of_the_chooser_ends_no_program(enabled, compiled, image, layer, monkeypatch):
-    monkeypatch.setattr(CpuChooser, "_clock", lambda *_: 1 / 0)
-    module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
-    with enabled(verify=2), torch.no_grad(), pytest.warns(UserWarning, match="ZeroDivisionError.*PyTorch's own choice"):
-        for _ in range(3):
-            module(x)
-
-
-def test_an_error_while_models_are_read_ends_no_program(enabled, compiled, image, layer):
-    class WithoutThreads(CpuChooser):
-        def read_ahead(self):
-            raise RuntimeError("can't start new thread")
-
-    module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
-    with enabled(kind=WithoutThreads), torch.no_grad(), pytest.warns(UserWarning, match="can't start new thread"):
-        for planned in (0, 0, 1):
-            module(x)
-            assert compiled.counts() == (1, planned)
+        assert compiled.counts() == (1, planned) and len(chooser.choices.plans) == planned
+    (text,) = said(caught)
+    assert re.search(message, text)
 
 
 def test_ctrl_c_while_choosing_reaches_the_program(enabled, image, layer, monkeypatch):
