@@ -96,7 +96,7 @@ container-test:
 	sh envs/container_test.sh "$(CURDIR)/.container"
 
 # What users need; and with it, what developers need as well.
-$(READY): envs/requirements.lock envs/setup.sh envs/openmp.py pyproject.toml setup.py
+$(READY): envs/requirements.lock envs/setup.sh envs/openmp.py pyproject.toml setup.py packages/*/pyproject.toml
 	PYTHON="$(PYTHON)" sh envs/setup.sh new "$(VENV)"
 	@touch $@
 
@@ -105,11 +105,11 @@ $(READY_DEV): $(READY) envs/requirements-dev.lock
 	@touch $@
 
 # Resolve the dependencies of pyproject.toml again. Needs uv (pip install uv), which is in neither lock.
-RESOLVE = uv pip compile pyproject.toml - --universal --python-version 3.11 --generate-hashes --no-annotate \
+RESOLVE = uv pip compile pyproject.toml packages/*/pyproject.toml - --universal --python-version 3.11 --generate-hashes --no-annotate \
     --custom-compile-command "make lock" --quiet
 lock:
-	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu --extra dev -o envs/requirements-dev.lock
-	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
+	echo setuptools | $(RESOLVE) --extra workflow --extra gpu --extra dev -o envs/requirements-dev.lock
+	echo setuptools | $(RESOLVE) --extra workflow --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
 
 # The picture of the stages, as Snakemake knows them: needs graphviz.
 rule-graph: $(READY_DEV)

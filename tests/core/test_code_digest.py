@@ -63,6 +63,24 @@ def test_a_pattern_that_matches_nothing_is_no_code(digest):
         code_digest.digest_of_code("tileseer", "tileseer/moved")
 
 
+def test_a_package_beside_ours_counts_by_its_version_and_its_modules(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "beside_ours/module.py"
+    module.parent.mkdir()
+    module.with_name("__init__.py").touch()
+
+    def identity(text, version="1"):
+        module.write_text(text)
+        monkeypatch.setattr(code_digest, "version_of", lambda name: version)
+        for cached in (code_digest.identity_of_package, code_digest._syntax_of_file):
+            cached.cache_clear()
+        return code_digest.identity_of_package("beside_ours")
+
+    first = identity("X = 1")
+    assert first == identity("# comment\nX = 1") and first.startswith("beside_ours 1 ")
+    assert len({first, identity("X = 2"), identity("X = 1", "2"), code_digest.identity_of_package("absent")}) == 4
+
+
 def test_other_syntax_and_exchanged_modules_are_other_code(digest):
     assert len({digest(a=a, b=b) for a, b in (("X = 1", "Y = 2"), ("X = 3", "Y = 2"), ("Y = 2", "X = 1"))}) == 3
 

@@ -62,7 +62,7 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(emulated_kernels, "Supervisor", Supervisor)
     cache = Cache(tmp_path / "cache", 1 << 30)
     libraries = SimpleNamespace(cache=cache, object_key=lambda units: units[0].header.decode())
-    monkeypatch.setattr(stage.registry, "builder_parts", lambda *words: ())
+    monkeypatch.setattr(stage.registration, "builder_parts", lambda *words: ())
     monkeypatch.setattr(stage, "Libraries", lambda *parts: libraries)
     machine.libraries, machine.loaded = libraries, (tmp_path / "driver.so", tmp_path / "module.so")
     machine.loaded[0].write_bytes(b"driver")

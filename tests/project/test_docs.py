@@ -25,7 +25,8 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TOP = (
-    ".ci/", "benchmarks/", "config/", "docs/", "envs/", "profiles/", "src/", "tests/", "tools/", "workflow/",
+    ".ci/", "benchmarks/", "config/", "docs/", "envs/", "packages/", "profiles/", "src/", "tests/", "tools/",
+    "workflow/",
 )  # fmt: skip
 KERNEL = re.compile(r"grouped_conv_(?:fwd|bwd_data|bwd_weight)_\w*\d+x\d+x\d+\w*")
 
@@ -138,7 +139,7 @@ def test_the_map_of_changes_leads_to_files_and_names_that_exist():
 
 
 def test_pages_that_the_code_names_exist():
-    folders = ("src", "workflow", "config", "tools", "profiles", "tests")
+    folders = ("src", "packages", "workflow", "config", "tools", "profiles", "tests")
     files = [
         path
         for folder in folders

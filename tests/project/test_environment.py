@@ -95,7 +95,7 @@ def third_party(paths):
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module.split(".")[0])
-    return found - set(sys.stdlib_module_names) - {"tileseer", "amdgpu_emulator"}
+    return found - set(sys.stdlib_module_names) - {"tileseer"}
 
 
 def declared(*extras):
@@ -104,7 +104,7 @@ def declared(*extras):
     return {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names} | {"pydantic_core", "_typeshed"}
 
 
-IMPORTS = grimp.build_graph("tileseer", "amdgpu_emulator", exclude_type_checking_imports=True)
+IMPORTS = grimp.build_graph("tileseer", exclude_type_checking_imports=True)
 """What import-linter sees."""
 
 

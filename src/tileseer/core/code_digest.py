@@ -7,6 +7,7 @@ It counts by its syntax: a comment, a docstring or other white space is no other
 import ast
 import hashlib
 import importlib.metadata
+import importlib.util
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ class Stage(NamedTuple):
     sections: tuple[str, ...] = ()
     """Sections of the configuration that it reads."""
     beside: tuple[str, ...] = ()
-    """Packages of ours that it uses besides."""
+    """Packages of ours outside ``tileseer`` that it uses."""
 
 
 ROOMS = ("core", "facts", "problems", "libraries", "build", "measure", "data", "learn", "judge", "serve")
@@ -66,13 +67,13 @@ def code_of_stage(stage: str) -> str:
     """Return the digest of the code of a stage."""
     rooms = ROOMS[: ROOMS.index(STAGES[stage].room) + 1]
     features = {file for pattern in FEATURES for file in _files_of(pattern)}
-    folders = [*(PACKAGE / room for room in rooms), *(PACKAGE.parent / name for name in STAGES[stage].beside)]
-    files = {file for folder in folders for file in _python_files(folder)}
+    files = {file for room in rooms for file in _python_files(PACKAGE / room)}
     if "learn" not in rooms:
         files -= features
     script = workflow_folder() / f"workflow/scripts/{stage}.py"
     versions = [f"{name} {version_of(name)}" for room in rooms for name in PACKAGES.get(room, ())]
-    return _digest([_syntax_of_file(script), _digest_of_files(files), *versions])
+    beside = map(identity_of_package, STAGES[stage].beside)
+    return _digest([_syntax_of_file(script), _digest_of_files(files), *versions, *beside])
 
 
 @cache
@@ -83,6 +84,19 @@ def digest_of_code(*patterns: str) -> str:
     that was moved would count no longer.
     """
     return _digest_of_files({file for pattern in patterns for file in _files_of(pattern)})
+
+
+@cache
+def identity_of_package(name: str) -> str:
+    """Return the version of a package of ours outside ``tileseer``, and the digest of its modules; "" without it.
+
+    In a checkout its code changes, and its version does not.
+    """
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    (folder,) = spec.submodule_search_locations
+    return f"{name} {version_of(name)} {_digest_of_files(_python_files(Path(folder)), Path(folder))}"
 
 
 def _files_of(pattern: str) -> set[Path]:
@@ -98,8 +112,8 @@ def _python_files(path: Path) -> list[Path]:
     return [*path.rglob("*.py"), *path.rglob("*.j2")] if path.is_dir() else [path]
 
 
-def _digest_of_files(files: Iterable[Path]) -> str:
-    named = {file.relative_to(PACKAGE.parent).as_posix(): file for file in files}
+def _digest_of_files(files: Iterable[Path], folder: Path | None = None) -> str:
+    named = {file.relative_to(folder or PACKAGE.parent).as_posix(): file for file in files}
     return _digest(f"{name} {_syntax_of_file(file)}" for name, file in sorted(named.items()))
 
 

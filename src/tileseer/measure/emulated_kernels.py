@@ -10,7 +10,7 @@ from tileseer.build import compiler, instructions
 from tileseer.build.base import CompileUnit
 from tileseer.build.modules import Libraries
 from tileseer.core import cache as caches
-from tileseer.core.code_digest import digest_of_code
+from tileseer.core.code_digest import digest_of_code, identity_of_package
 from tileseer.core.errors import UserError
 from tileseer.facts.benchmark import Timing
 from tileseer.facts.hardware import Hardware
@@ -93,8 +93,8 @@ class Emulation:
         assert isinstance(kernel, GemmKernel)
         pairs = supported_problems(kernel, tiny_problems(kernel))
         settings = [self.gpu.model_dump_json(), str(self.few), *(f"{dims_text(pair)} {pair.shows}" for pair in pairs)]
-        code = digest_of_code("amdgpu_emulator", "tileseer/build/instructions.py")
-        key = caches.key(_VERDICT_FORMAT, code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)
+        code = identity_of_package("amdgpu_emulator"), digest_of_code("tileseer/build/instructions.py")
+        key = caches.key(_VERDICT_FORMAT, *code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)
 
         def execute() -> bytes:
             return json.dumps(asdict(execute_kernel(kernel, driver, module, pairs, self.gpu, self.few))).encode()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Hands what a program launches to the emulated GPU in another process, `python -m amdgpu_emulator PROGRAM`, which names
-// the socket between the two (src/amdgpu_emulator/program.py). Both speak in messages: eight bytes of length, and so many
+// the socket between the two (packages/amdgpu_emulator/src/amdgpu_emulator/program.py). Both speak in messages: eight bytes of length, and so many
 // bytes; numbers have eight bytes, texts and contents their length before them.
 #include "emulated_device.hpp"
 

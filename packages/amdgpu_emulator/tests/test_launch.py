@@ -22,7 +22,7 @@ from amdgpu_emulator import (
     load,
 )  # fmt: skip
 
-ROOT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[1]
 SAXPY = Path(__file__).with_name("saxpy.co")
 END = encode("SOPP", ins.SOPPOp.S_ENDPGM)
 BARRIER = encode("SOPP", ins.SOPPOp.S_BARRIER)
@@ -339,9 +339,9 @@ def test_a_trap_and_a_jump_out_of_the_code_are_faults_of_the_kernel(code, said):
 
 
 def test_the_example_of_the_readme_runs(monkeypatch, capsys):
-    readme = (ROOT / "src/amdgpu_emulator/README.md").read_text()
+    readme = (PROJECT / "README.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(PROJECT)
     exec(example, {})
     (shown,) = re.findall(r"```text\n(.*?)```", readme, re.DOTALL)
     assert capsys.readouterr().out.split() == shown.split()
