@@ -27,7 +27,8 @@ PRODUCT = samples.product().model_copy(update={"name": "toy_1_board", "arch": AR
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(registry, "LIBRARIES", (*registry.LIBRARIES, TOY))
+    listed = (TOY, *registry.installed())
+    monkeypatch.setattr(registry, "installed", lambda: listed)
 
 
 @pytest.fixture
@@ -102,5 +103,5 @@ def test_an_unknown_arch_and_a_missing_entry_are_refused():
 
 def test_libraries_share_no_prefix_and_no_arch():
     for field in ("name", "prefix", "archs", "feature_set"):
-        values = [getattr(library, field) for library in registry.LIBRARIES]
+        values = [getattr(library, field) for library in registry.installed()]
         assert not any(a.startswith(b) for a in values for b in values if a is not b)

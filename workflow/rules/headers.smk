@@ -1,9 +1,9 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
-from tileseer.libraries.registry import LIBRARIES
+from tileseer.libraries.registry import installed
 
 EMITTED_WITH = [
     path.as_posix()
-    for library in LIBRARIES
+    for library in installed()
     if library.emitter
     for path in library.emitter.template_files(Path(TEMPLATES))
 ]

@@ -27,7 +27,7 @@ UNKNOWN = -1.0
 
 def feature_sets() -> dict[str, FeatureSet]:
     """Return the feature sets of all libraries, by the name that a configuration gives (``model.features``)."""
-    own = {name: chosen for library in registry.LIBRARIES for name, chosen in library.features.items()}
+    own = {name: chosen for library in registry.installed() for name, chosen in library.features.items()}
     return own | {"reference": REFERENCE}
 
 

@@ -49,7 +49,7 @@ def read_kernel_name(text: str, arch: str, operation: Operation | None = None, n
     name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
     name, split_k = split_launch(name)
     library = registry.library_of_arch(arch)
-    if any(name.startswith(other.prefix) for other in registry.LIBRARIES if other is not library):
+    if any(name.startswith(other.prefix) for other in registry.installed() if other is not library):
         raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {library.prefix}")
     kind = library.kernel
     if kind.short and name in kind.short_names:

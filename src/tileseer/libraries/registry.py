@@ -1,30 +1,38 @@
-"""The libraries of kernels; an arch and a kernel's name both tell the library."""
+"""The libraries of kernels, which packages bring by entry points; an arch and a kernel's name both tell the library."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
+from tileseer.core.entry_points import load_entry_points
 from tileseer.core.errors import UserError, shown
 from tileseer.facts.hardware import Hardware, target
 from tileseer.facts.names import arch_hint
-from tileseer.libraries.ck_tile.library import CK_TILE
-from tileseer.libraries.cudnn.library import CUDNN
-from tileseer.libraries.cutlass.library import CUTLASS
 from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.gemm_kernel import Kernel
 from tileseer.libraries.library import Library
-from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.source_tree import SourceTree
 
-LIBRARIES: tuple[Library, ...] = (CK_TILE, CUTLASS, MIOPEN, CUDNN)
-"""Of several whose pattern an arch has, the last one has its kernels."""
+GROUP = "tileseer.libraries"
+"""Of the entry points, which name a ``Library`` each."""
+
+
+@cache
+def installed() -> tuple[Library, ...]:
+    """Return the libraries of all packages, those with longer patterns of archs first, and of these by name.
+
+    Of several whose pattern an arch has, the first one has its kernels.
+    """
+    found: list[Library] = list(load_entry_points(GROUP).values())
+    return tuple(sorted(found, key=lambda library: (-len(library.archs), library.name)))
 
 
 def library_of_arch(arch: str) -> Library:
     """Return the library whose kernels run on an arch; ``UserError`` if there is none."""
-    for library in reversed(LIBRARIES):
+    for library in installed():
         if fnmatchcase(arch, library.archs):
             return library
     raise UserError(f"no kernels for the arch {shown(arch)}; {arch_hint(arch)}")
@@ -40,16 +48,16 @@ def library_of_kernels(names: Sequence[str]) -> Library:
     """Return the library of kernel names, of which there is at least one; ``UserError`` for several or unknown ones."""
     if not len(names):
         raise ValueError("there is no kernel name to tell the library by")
-    for library in LIBRARIES:
+    for library in installed():
         if all(name.startswith(library.prefix) for name in names):
             return library
-    prefixes = ", ".join(library.prefix for library in LIBRARIES)
+    prefixes = ", ".join(library.prefix for library in installed())
     raise UserError(f"kernels of one library at a time, with names that begin with one of {prefixes}; see {names[0]!r}")
 
 
 def tree_of_toolchain(toolchain: str) -> SourceTree:
     """Return the headers that kernels of a toolchain are compiled against."""
-    return next(one.tree for one in LIBRARIES if one.tree is not None and one.toolchain == toolchain)
+    return next(one.tree for one in installed() if one.tree is not None and one.toolchain == toolchain)
 
 
 def emitter_of(kernels: Sequence[Kernel]) -> type[Emitter]:

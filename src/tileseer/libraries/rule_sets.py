@@ -36,7 +36,7 @@ def read_sweep(path: Path, arch: str) -> Sweep:
     try:
         return library.made_here(library.sweep).read_file(path)
     except UserError:
-        for other in registry.LIBRARIES:
+        for other in registry.installed():
             if other.sweep is not None and _is_of(other.sweep, path):
                 _refuse_other_library(str(path), other.name, arch)
         raise
