@@ -17,7 +17,7 @@ COMMANDS = {
     "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",
     "explain": "explain why a model picks a kernel",
     "export": "write a model's choices in the form that another program reads",
-    "import": "make a recording from a database of MIOpen",
+    "import": "make a recording of times that others measured",
     "init": "create a folder that runs the workflow of this package",
     "provenance": "show the origin of a published model, or the figures of each publication",
     "run": "run the workflow and show what it does",

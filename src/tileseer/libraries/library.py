@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -48,6 +48,22 @@ class Library:
     """Last word of the arch whose models have a candidate for every problem: those of the vendor's library."""
     complete_name: Callable[[str, str], tuple[Kernel, str]] | None = None
     """(name that others gave, arch) to the kernel, and what the name leaves open, if there are such names."""
+
+    # Rooms above this one, as ``module:object``, or the name of a module.
+    plans: str = ""
+    """Where it offers candidates: a class like ``libraries.cudnn.device_plans.CudnnPlans``, which lists them for a
+    problem and runs them in the worker on the GPU."""
+    program: str = ""
+    """Its own program that times its kernels (``tune --driver``), instead of our measuring driver."""
+    device: str = ""
+    """(product, program, environment, open lock of the GPU) to the ``Device`` that times by that program."""
+    measuring: tuple[str, ...] = ()
+    """Its modules that measure, as patterns of ``digest_of_code``: times of other code are those of another device."""
+    importers: Mapping[str, str] = field(default_factory=dict)
+    """Formats of times that others measured: ``tileseer import WORD`` is a module with ``SUMMARY``, ``EXAMPLES``,
+    ``configure`` and ``run``, as those of ``cli``."""
+    exporters: Mapping[str, str] = field(default_factory=dict)
+    """Formats of choices for other programs: ``tileseer export WORD`` is such a module."""
 
     # Kernels that are made here.
     sweep: type[Sweep] | None = None

@@ -38,6 +38,14 @@ def library_of_arch(arch: str) -> Library:
     raise UserError(f"no kernels for the arch {shown(arch)}; {arch_hint(arch)}")
 
 
+def library_of_name(name: str) -> Library:
+    """Return the library with a name; ``UserError`` if there is none."""
+    for library in installed():
+        if library.name == name:
+            return library
+    raise UserError(f"there is no library {shown(name)}, only {', '.join(one.name for one in installed())}")
+
+
 def vendor_arch(arch: str) -> str | None:
     """Return the arch of the same GPU whose models have a candidate for every problem; None if there is no other."""
     vendor = library_of_arch(arch).vendor

@@ -18,6 +18,7 @@ import pandas as pd
 
 from tileseer.core.code_digest import digest_of_code
 from tileseer.core.errors import UserError
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import NO_TIMES, STATUSES, Times
 from tileseer.measure.harness.details import Details, provenance
 from tileseer.measure.harness.supervisor import TIMED, Outcome, Request, Supervisor, launch_options, problem_numbers
@@ -33,7 +34,6 @@ RETRIES = 2
 SENTINEL_MS = 0.05
 """The sentinel is the first pair that takes this long; short ones change with where their operands lie."""
 CLASS_FIELDS = ("ndim", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "dilation_d", "dilation_h", "dilation_w")
-PLANS = ("tileseer/libraries/cudnn/device_plans.py", "tileseer/libraries/cudnn/engines.py")
 
 Row = Mapping[Hashable, Any]
 
@@ -85,7 +85,7 @@ class GpuDevice:
 
     @property
     def plans(self) -> str:
-        """Library whose plans are the kernels, and its version: ``cudnn 91900``; empty for kernels in modules."""
+        """Library whose plans are the kernels, and its version; empty for kernels in modules."""
         return str(self._facts.get("plans", ""))
 
     def identity(self) -> str:
@@ -100,11 +100,7 @@ class GpuDevice:
         device |= {"plans": self.plans} if self.plans else {}
         timing = {"cache": self._timing.cache, "rotate_bytes": 0, "seed": self._seed}
         timing |= {name: getattr(self._timing, name) for name in TIMED}
-        code = digest_of_code(
-            "tileseer/measure/harness",
-            "tileseer/libraries/cudnn/device_plans.py",
-            "tileseer/libraries/cudnn/engines.py",
-        )
+        code = digest_of_code("tileseer/measure/harness", *library_of_arch(self._session.arch).measuring)
         text = json.dumps({"scheme": SCHEME, "device": device, "timing": timing, "code": code}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -16,10 +16,10 @@ from tileseer.build.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.libraries.cudnn.device_plans import LIBRARY
-from tileseer.libraries.cudnn.kernel import CUDNN_PREFIX, Plan
 from tileseer.libraries.grammar import SPELLED
 from tileseer.libraries.kernel_table import chunk_of
+from tileseer.libraries.library import Library
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure import support_table
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.supervisor import problem_numbers
@@ -30,15 +30,17 @@ from tileseer.problems import problem_table
 def write_plans(session: Session, problems: Path, chunk: int, chunks: int, build: Path, support: Path) -> str:
     """Write build and support table of one of ``chunks`` chunks; the message about it."""
     table = parquet.read_table(problems, problem_table.SCHEMA).to_pandas()
-    if session.settings.device != "cuda":
+    own = library_of_arch(session.arch)
+    backend, configuration = own.measured_with or ("", "")
+    if session.settings.device != backend:
         raise UserError(
             f"benchmark.device is {session.settings.device}: the plans of {session.arch} come from a GPU; "
-            "add --configfile config/cudnn.yaml, or give a recording of them under replays"
+            f"add --configfile {configuration}, or give a recording of them under replays"
         )
-    with replace(session, plans=LIBRARY, journal=None).hold_device() as (device, _):
+    with replace(session, plans=own.name, journal=None).hold_device() as (device, _):
         assert isinstance(device, GpuDevice)
         library = device.plans
-        offered, refused = _offered(device, table)
+        offered, refused = _offered(device, own, table)
     offered = offered[[chunk_of(name, chunks) == chunk for name in offered["kernel"]]]
     kernels = sorted(set(offered["kernel"]))
     if not kernels and chunks == 1:
@@ -51,17 +53,17 @@ def write_plans(session: Session, problems: Path, chunk: int, chunks: int, build
     return f"{library} offers {counts}{left_out}"
 
 
-def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _offered(device: GpuDevice, own: Library, problems: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows of ``kernel``, ``problem_key`` and ``rank``, and the reasons of problems without a plan.
 
-    A plan whose name ``Plan`` cannot read, such as one of a new engine, is left out.
+    A plan whose name cannot be read, such as one of a new engine, is left out.
     """
     rows: list[tuple[str, str, int]] = []
     refused: list[str] = []
     with Progress("plans", len(problems), "problems") as progress:
         for problem in problems.to_dict("records"):
             direction = SPELLED.get(problem["variant"], problem["variant"])
-            prefix = f"{CUDNN_PREFIX}{direction}_{problem['dtype']}_{problem['ndim']}d_"
+            prefix = f"{own.prefix}{direction}_{problem['dtype']}_{problem['ndim']}d_"
             numbers = problem_numbers(problem, problem["variant"], split_k=1)
             names, reason = device.supervisor.offered(numbers, problem["dtype"], problem["ndim"])
             rows += [(prefix + name, problem["problem_key"], rank) for rank, name in enumerate(names)]
@@ -70,17 +72,15 @@ def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, l
             progress.add(failed=int(not names))
     # The library's lists overlap: a plan has its first place.
     offered = pd.DataFrame(rows, columns=["kernel", "problem_key", "rank"]).drop_duplicates(["kernel", "problem_key"])
-    unknown = sorted(name for name in offered["kernel"].unique() if not _can_parse(name))
+    unknown = sorted(name for name in offered["kernel"].unique() if not _can_parse(own, name))
     if unknown:
-        print(
-            f"left out {len(unknown)} plans of engines that are not in libraries/cudnn/engines.py, such as {unknown[0]}"
-        )
+        print(f"left out {len(unknown)} plans whose names {own.name} kernels do not have, such as {unknown[0]}")
     return offered[~offered["kernel"].isin(unknown)], refused
 
 
-def _can_parse(name: str) -> bool:
+def _can_parse(own: Library, name: str) -> bool:
     try:
-        Plan.parse(name)
+        own.kernel.parse(name)
     except UserError:
         return False
     return True

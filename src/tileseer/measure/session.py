@@ -5,6 +5,7 @@ A new device is one case here and one word in ``facts/benchmark.py``.
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from tileseer.core.script import Settings
 from tileseer.facts.benchmark import BenchmarkSettings, LockSettings
 from tileseer.facts.hardware import Hardware, read_hardware
 from tileseer.libraries.costs.coefficients import load_coefficients
-from tileseer.libraries.miopen.device import SolverDevice
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import Device
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.supervisor import Supervisor
@@ -48,9 +49,9 @@ class Session:
     modules: Mapping[str, Path] = field(default_factory=dict)
     """The library that each kernel is in, by the kernel's name; a real GPU needs it."""
     plans: str = ""
-    """Library whose plans are the kernels, instead of modules: ``cudnn``, with a version that one alone."""
-    solver_driver: str = ""
-    """MIOpenDriver, where the kernels are MIOpen's solvers."""
+    """Library whose plans are the kernels, instead of modules, by its name; with a version that one alone."""
+    program: str = ""
+    """The library's own program that times its kernels, where it has one (``Library.program``)."""
 
     @cached_property
     def settings(self) -> BenchmarkSettings:
@@ -108,8 +109,10 @@ class Session:
         if settings.device == "simulated":
             coefficients = load_coefficients(self.coefficients)
             return SimulatedDevice(self.hardware, coefficients, settings.seed)
-        if self.solver_driver:
-            return SolverDevice(self.hardware.name, self.solver_driver, board.environment, lock)
+        if self.program:
+            timed_by = pkgutil.resolve_name(library_of_arch(self.arch).device)
+            device: Device = timed_by(self.hardware.name, self.program, board.environment, lock)
+            return device
         if self.driver is None:
             raise UserError(
                 f"benchmark.device is {settings.device}: give a measuring driver and the built kernels, "

@@ -24,9 +24,7 @@ from tileseer.data.recorded_device import RecordedDevice
 from tileseer.facts.benchmark import BenchmarkSettings
 from tileseer.learn import model_files
 from tileseer.libraries.candidates import with_fields
-from tileseer.libraries.cudnn.device_plans import LIBRARY
 from tileseer.libraries.kernel_table import chunk_of
-from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure import turns
 from tileseer.measure.batch import Batch, journal_rows
@@ -61,8 +59,8 @@ class Where:
     """Folder of the recording, of the device ``recorded``."""
     libraries: Path | None = None
     """Folder with ``driver.so`` and ``OPERATION/CHUNK.so``, of the device ``gpu``."""
-    solver_driver: str = ""
-    """MIOpenDriver, which times MIOpen's solvers on the device ``gpu``."""
+    program: str = ""
+    """As ``Session.program``, on the device ``gpu``."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +112,13 @@ def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
     spec = selector.spec
     if where.device == "emulated":
         raise UserError(f"--device: {NO_TIMES.partition(';')[0]}, nor to choose by; use gpu, simulated or recorded")
-    if where.solver_driver and library_of_arch(spec.arch) is not MIOPEN:
-        raise UserError(f"--driver: times solvers of MIOpen, but the models are of {spec.arch}; leave it out")
-    if where.device == "gpu" and library_of_arch(spec.arch) is MIOPEN and not where.solver_driver:
+    library = library_of_arch(spec.arch)
+    if where.program and not library.program:
+        raise UserError(f"--driver: {library.title} has no program that times kernels of {spec.arch}; leave it out")
+    if where.device == "gpu" and library.program and not where.program:
         raise UserError(
-            f"--device gpu: {spec.arch} has solvers of MIOpen, which its own driver times: --driver MIOpenDriver"
+            f"--device gpu: {spec.arch} has kernels of {library.title}, which its own program times: "
+            f"--driver {library.program}"
         )
     if where.device == SIMULATED and spec.device_kind != SIMULATED:
         raise UserError(f"{models}: the model is of {spec.device_kind} times, which simulated ones are not for")
@@ -151,13 +151,14 @@ def _session(selector: Selector, where: Where, models: Path) -> Session:
     )
     if where.device != "gpu":
         return session
-    if where.solver_driver:
-        return replace(session, solver_driver=where.solver_driver)
+    if where.program:
+        return replace(session, program=where.program)
     folder = where.libraries
     if folder is None or not (driver := folder / "driver.so").is_file():
         raise UserError(f"{folder}: there is no driver.so; give --libraries, results/libraries/ARCH of a measuring run")
-    if library_of_arch(spec.arch).offered:
-        return replace(session, driver=driver, plans=LIBRARY)
+    library = library_of_arch(spec.arch)
+    if library.offered:
+        return replace(session, driver=driver, plans=library.name)
     modules = sorted((folder / spec.operation).glob("*.so"), key=lambda path: (len(path.name), path.name))
     if not modules:
         raise UserError(f"{folder / spec.operation}: there is no library of kernels; build them with a measuring run")

@@ -120,7 +120,7 @@ def test_a_solver_that_fails_is_no_choice(models, tmp_path, tune, monkeypatch, f
 def test_without_a_driver_that_runs_nothing_is_timed(models, tmp_path, tune, capsys):
     (tmp_path / "p.log").write_text(LINE.format(5))
     assert main.main(["tune", str(models), "--problems", str(tmp_path / "p.log"), "--device", "gpu"]) == 2
-    assert "which its own driver times: --driver MIOpenDriver" in capsys.readouterr().err
+    assert "which its own program times: --driver MIOpenDriver" in capsys.readouterr().err
     status, said = tune([LINE.format(5)], tmp_path / "absent")
     assert status == 2 and "absent: cannot be run" in said.splitlines()[-1]
     other, _ = write_driver(tmp_path, version="something else")

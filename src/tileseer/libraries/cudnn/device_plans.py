@@ -15,7 +15,7 @@ from tileseer.measure.harness import abi
 from tileseer.measure.harness.abi import ConvKernel, ConvProblem, DriverLibrary
 
 LIBRARY = "cudnn"
-"""Stands for this module among the libraries of a request; with a version, ``cudnn 91900``, for that one alone."""
+"""Stands for cuDNN among the libraries of a request; with a version, ``cudnn 91900``, for that one alone."""
 WORST_ERROR, RELATIVE_ERROR = 4.0, 1e-2
 """Of a right result: largest error of an element in the driver's tolerances, and of all of them (Euclidean). Plans may
 round partial sums to the type of the result, which the driver's tolerance does not know of."""
@@ -138,6 +138,12 @@ class CudnnPlans:
                 "delete results/build/ARCH and run again, or install that version of cuDNN"
             )
 
+    @staticmethod
+    def is_right(check: abi.ConvCheck) -> bool:
+        """Return whether the result of a plan counts as right."""
+        errors_are_small = check.worst <= WORST_ERROR and check.relative_error <= RELATIVE_ERROR
+        return not check.not_finite and bool(errors_are_small)
+
     def find(self, kernel: str, direction: int) -> int:
         """Return the number that the driver has of a plan; it is registered at the first call."""
         if kernel not in self._kernels:
@@ -196,9 +202,3 @@ def _explain(why: int, size: int, reason: object) -> None:
     text = " ".join(str(reason).split()) or type(reason).__name__
     content = text.encode()[: size - 1] + b"\0"
     ctypes.memmove(why, content, len(content))
-
-
-def is_right(check: abi.ConvCheck) -> bool:
-    """Return whether the result of a plan counts as right."""
-    errors_are_small = check.worst <= WORST_ERROR and check.relative_error <= RELATIVE_ERROR
-    return not check.not_finite and bool(errors_are_small)

@@ -16,6 +16,8 @@ CUDNN = Library(
     RULES,
     {"cudnn": features.CUDNN_FEATURES},
     offered=True,
+    plans="tileseer.libraries.cudnn.device_plans:CudnnPlans",
+    measuring=("tileseer/libraries/cudnn/device_plans.py", "tileseer/libraries/cudnn/engines.py"),
     measured_with=("cuda", "config/cudnn.yaml"),
     use="nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",
 )

@@ -14,6 +14,10 @@ MIOPEN = Library(
     {"miopen": features.MIOPEN_FEATURES, "miopen_layouts": features.MIOPEN_LAYOUTS},
     layout="NCHW",
     has_networks=False,
+    program="MIOpenDriver",
+    device="tileseer.libraries.miopen.device:SolverDevice",
+    importers={"find-db": "tileseer.libraries.miopen.importer"},
+    exporters={"miopen": "tileseer.libraries.miopen.exporter"},
     use="nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",
     naming="A candidate ends with MIOpen's name of the solver, by which `miopenConvolution*GetSolution` has it.",
 )

@@ -18,6 +18,7 @@ import numpy as np
 from tileseer.core.errors import UserError, printed
 from tileseer.facts.benchmark import Timing
 from tileseer.facts.operations import VARIANTS
+from tileseer.libraries.registry import library_of_name
 from tileseer.measure.device import are_times
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.process import MEMORY_MIB, Fault, Worker
@@ -54,7 +55,7 @@ class Request:
     """One pair to measure."""
 
     modules: tuple[str, ...]
-    """What has the kernel unless the driver holds it: a module, or cuDNN (``device_plans.LIBRARY``)."""
+    """What has the kernel unless the driver holds it: a module, or the name of a library that offers it."""
     kernel: str
     problem: tuple[int, ...]
     """The 21 numbers of ``ConvProblemC``."""
@@ -90,11 +91,12 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         plans: str = "",
         lock: int | None = None,
     ) -> None:
-        """``plans``: library whose plans are the kernels (``cudnn 91900``), for what has no modules.
+        """``plans``: library whose plans are the kernels, with a version that one alone (``NAME VERSION``).
 
         ``lock``: open file of the GPU's lock, which workers inherit: it is held until the last of them has ended.
         """
         self._driver, self._plans = driver, (plans,) if plans else ()
+        self._registers = library_of_name(plans.partition(" ")[0]).plans if plans else ""
         self._environment = dict(environment or {})
         self._limits, self._lock = limits, lock
         self._worker: Worker | None = None
@@ -128,7 +130,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         """Answer of a worker of its own; ``UserError`` without one."""
         with Worker(self._environment, lock=self._lock) as worker:
             try:
-                answer = worker.ask({**request, "libraries": [self._driver, *modules]}, PROBE_LIMIT_S)
+                answer = worker.ask(self._complete(request, modules), PROBE_LIMIT_S)
             except Fault as fault:
                 raise UserError(f"{', '.join((self._driver, *modules))}: {fault}") from None
         if answer["code"] != abi.OK:
@@ -137,7 +139,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         return answer
 
     def offered(self, problem: Sequence[int], dtype: str, ndim: int) -> tuple[list[str], str]:
-        """Return cuDNN's plans for a problem, in its order, and why there are none; a fault ends the worker."""
+        """Return the library's plans for a problem, in its order, and why there are none; a fault ends the worker."""
         try:
             answer = self._ask({"do": "offered", "problem": problem, "dtype": dtype, "ndim": ndim}, self._plans)
         except Fault as fault:
@@ -183,6 +185,10 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         self._given_up[request.kernel] += 1
         return Outcome(kind, printable(text), faults=tuple(faults))
 
+    def _complete(self, request: Mapping[str, Any], modules: Sequence[str]) -> dict[str, Any]:
+        """Return a request with what the worker loads for it."""
+        return {**request, "libraries": [self._driver, *modules], "plans": self._registers}
+
     def _ask(self, request: Mapping[str, Any], modules: Sequence[str]) -> dict[str, Any]:
         if self._worker is None or self._requests >= self._limits.worker_pairs:
             self.close()
@@ -190,7 +196,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
             self._requests = 0
         self._requests += 1
         try:
-            answer = self._worker.ask({**request, "libraries": [self._driver, *modules]}, self._limits.pair_s)
+            answer = self._worker.ask(self._complete(request, modules), self._limits.pair_s)
         except Fault:
             self._worker = None
             raise

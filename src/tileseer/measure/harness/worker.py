@@ -11,6 +11,7 @@ parent ends or closes the requests.
 import ctypes
 import json
 import os
+import pkgutil
 import resource
 import select
 import signal
@@ -19,8 +20,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tileseer.libraries.cudnn import device_plans as cudnn_plans
-from tileseer.libraries.cudnn.device_plans import CudnnPlans
 from tileseer.measure.harness import abi
 
 PRINTED_BYTES = 1 << 24
@@ -42,21 +41,24 @@ class WorkerSession:
         self._say = say
         self._library: Any = None
         self._modules: set[str] = set()
-        self._plans: CudnnPlans | None = None
+        self._plans: Any = None
         self._emulated: Any = None
 
     def answer(self, request: Reply) -> Reply:
         """Do what a request says; the last reply to it."""
         self._say({"phase": "load"})
         try:
-            self._load(request["libraries"])
+            self._load(request["libraries"], request.get("plans", ""))
         except OSError as error:
             return {"code": abi.BAD_ARGUMENT, "error": str(error)}
         do: Callable[[Reply], Reply] = getattr(self, f"_{request['do']}")
         return do(request)
 
-    def _load(self, paths: list[str]) -> None:
-        """Load the driver (first path), and modules or cuDNN's plans (the others), each once."""
+    def _load(self, paths: list[str], plans: str) -> None:
+        """Load the driver (first path), and the others, each once.
+
+        These are modules, or with ``plans`` a library that offers its kernels: its ``Library.plans``.
+        """
         driver, *others = paths
         if self._library is None:
             self._library = abi.DriverLibrary(driver)
@@ -66,8 +68,8 @@ class WorkerSession:
 
                 self._emulated = EmulatedDriver(self._library.handle)
         for path in others:
-            if path.startswith(cudnn_plans.LIBRARY):
-                self._plans = self._plans or CudnnPlans(self._library)
+            if plans:
+                self._plans = self._plans or pkgutil.resolve_name(plans)(self._library)
                 self._plans.require(path)
             elif path not in self._modules:
                 self._library.load_module(path)
@@ -95,7 +97,7 @@ class WorkerSession:
         return self._outcome(abi.OK) | {"kernels": able}
 
     def _offered(self, request: Reply) -> Reply:
-        """Return the names of the plans that cuDNN offers for a problem, in its order."""
+        """Return the names of the plans that the library offers for a problem, in its order."""
         assert self._plans is not None
         self._say({"phase": "plans"})
         problem = abi.ConvProblem(*request["problem"])
@@ -143,7 +145,7 @@ class WorkerSession:
         reply["verify_s"] = round(time.monotonic() - begin, 4)
         if reply["code"] != abi.OK:
             return reply
-        if self._plans and cudnn_plans.is_right(check):
+        if self._plans and self._plans.is_right(check):
             check.wrong = 0
         return reply | {"check": abi.as_dict(check)}
 

@@ -1,0 +1,122 @@
+"""``tileseer import find-db``: a recording of what MIOpen measured."""
+
+import argparse
+import re
+from pathlib import Path
+
+import yaml
+
+from tileseer.cli import options
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.core.places import find_file
+from tileseer.facts import hardware
+from tileseer.facts.config import Config
+from tileseer.facts.hardware import Hardware
+from tileseer.facts.names import ARCH_PATTERN, arch_hint
+from tileseer.libraries.miopen import databases, recording
+from tileseer.libraries.miopen.find_db import FileGpu
+from tileseer.libraries.miopen.library import MIOPEN
+from tileseer.libraries.registry import library_of_arch
+
+SUMMARY = "MIOpen's databases of measured solvers, of ROCm or of a user"
+EXAMPLES = ("tileseer import find-db gfx942130.HIP.fdb.txt.bz2 --arch gfx942 --output config/recorded/mine",)
+TABLE = "hardware.yaml"
+
+
+def configure(own: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    own.add_argument("files", nargs="+", type=Path, metavar="FILE", help="*.fdb.txt, *.fdb.txt.bz2 or *.ufdb.txt")
+    meaning = "GPU target that was measured, such as gfx942, or what to call its models, such as gfx942_cpx_miopen"
+    own.add_argument("--arch", required=True, help=meaning)
+    own.add_argument("--output", required=True, type=Path, metavar="DIR", help="new folder for the recording")
+    meaning = "product of config/hardware.yaml (default: that of the compute units in the files' names)"
+    own.add_argument("--device", help=meaning)
+    options.add_tables(own)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the recording and tell how to replay it."""
+    gpu, table = hardware.target(args.arch), find_file(args.config / TABLE)
+    products = hardware.read_products(table)
+    product = _product(args, products, databases.gpu_of_files(args.files, gpu))
+    arch = _arch(args, product)
+    database = databases.read_find_dbs(args.files)
+    source = {"source": f"MIOpen find-db: {recording.digests(args.files)}"}
+    written = recording.write_solver_recording(args.output, database, arch, product.name, source)
+    is_new = product.name not in products
+    if is_new:
+        write_text(args.output / TABLE, _with_product(table, product))
+    content = {
+        "recording": args.output,
+        "arch": arch,
+        "device": product.name,
+        "operations": written.operations,
+        "problems": len({problem for problem, _ in database.times}),
+        "times": len(database.times),
+        "refused": database.reasons(),
+    }
+    lines = [
+        f"{args.output}: {len(database.times):,} times of {content['problems']:,} problems, "
+        f"{len(written.operations)} models, on {product.name} ({product.compute_units} compute units)",
+        *(f"refused {count:,}: {reason}" for reason, count in database.reasons().items()),
+        f"every refused entry is in {args.output / recording.REFUSED}; to train, write into the config:",
+        f"  arch: {arch}",
+        f"  replays: {{{arch}: {args.output}}}",
+        f"  benchmark: {{products: {{{arch}: {product.name}}}}}",
+        *([f"  hardware: {args.output / TABLE}  # with {product.name}, whose figures are assumed"] if is_new else []),
+        f"and run: snakemake --cores all results/models/{arch}",
+    ]
+    return options.answer(args, content, lines)
+
+
+def _product(args: argparse.Namespace, products: dict[str, Hardware], named: FileGpu | None) -> Hardware:
+    """Return the product that was measured: that of ``--device``, of the files' names, or the usual one of the arch."""
+    gpu = hardware.target(args.arch)
+    usual = _usual(args.arch, gpu)
+    if args.device:
+        product = hardware.read_hardware(find_file(args.config / TABLE), args.device)
+    elif named is None:
+        if usual is None:
+            hint = arch_hint(gpu)
+            raise UserError(f"--arch: benchmark.products has no product for {gpu} ({hint}); name one with --device")
+        product = products[usual]
+    elif usual in products and products[usual].compute_units == named.compute_units:
+        product = products[usual]
+    else:
+        product = hardware.product_of_units(products, gpu, named.compute_units)
+    if product.arch != gpu:
+        raise UserError(f"--device: {args.device} is a {product.arch}, but --arch is {gpu}")
+    if named and product.compute_units != named.compute_units:
+        raise UserError(
+            f"--device: {product.name} has {product.compute_units} compute units, but the files are named after a GPU "
+            f"with {named.compute_units}; leave it out"
+        )
+    return product
+
+
+def _usual(arch: str, gpu: str) -> str | None:
+    products = Config().benchmark.products
+    names = (arch, f"{gpu}_{MIOPEN.name}", gpu) if arch != gpu else (f"{gpu}_{MIOPEN.name}", gpu)
+    return next((products[name] for name in names if name in products), None)
+
+
+def _arch(args: argparse.Namespace, product: Hardware) -> str:
+    """Return the arch of the models: the one that was asked for; ``UserError`` if its kernels are not MIOpen's.
+
+    For a target alone it is that of the shipped models if the GPU is theirs, else one with the compute units.
+    """
+    asked, gpu = args.arch, hardware.target(args.arch)
+    if asked == gpu:
+        units = "" if args.device or _usual(asked, gpu) == product.name else f"_{product.compute_units}"
+        return f"{gpu}{units}_{MIOPEN.name}"
+    if not re.fullmatch(ARCH_PATTERN, asked) or library_of_arch(asked) is not MIOPEN:
+        raise UserError(f"--arch {asked}: give a target, such as {gpu}, or a name such as {gpu}_mine_{MIOPEN.name}")
+    return asked
+
+
+def _with_product(table: Path, product: Hardware) -> str:
+    """Return the text of a table of products with one more."""
+    fields = product.model_dump(exclude={"name"})
+    more = yaml.safe_dump({product.name: fields}, sort_keys=False, default_flow_style=None)
+    return table.read_text(encoding="utf-8").rstrip() + "\n" + "".join(f"  {line}\n" for line in more.splitlines())
