@@ -85,7 +85,7 @@ def _libraries(folder):
 
 
 def test_the_page_has_examples():
-    assert len(COMMANDS) > 12 and len(HELP) > 30
+    assert len(COMMANDS) > 5 and len(HELP) > 20
 
 
 @pytest.mark.parametrize("beginning", ELSEWHERE)

@@ -56,12 +56,8 @@ def run(args: argparse.Namespace) -> int:
     path = args.configfile or args.config / "config.yaml"
     config = check(read_yaml(path), str(path)) if args.configfile or path.exists() else Config()
     findings = find_all(config.located(os.path.relpath(workflow_folder())), args.config)
-    width = max(len(finding.subject) for finding in findings)
-    lines = []
-    for finding in findings:
-        lines.append(f"{finding.status:7}  {finding.subject:{width}}  {finding.result}")
-        if finding.fix:
-            lines.append(f"{'':{9 + width}}  -> {finding.fix}")
+    lines = options.table_lines([{"status": one.status, "of": one.subject, "found": one.result} for one in findings])
+    lines += [f"{one.status}: {one.subject}: {one.fix}" for one in findings if one.fix]
     is_needed = any(finding.status == "needed" for finding in findings)
     return options.answer(args, {"findings": [asdict(finding) for finding in findings]}, lines, is_needed)
 

@@ -160,8 +160,8 @@ def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable
     A number that is not known is null: JSON has no NaN.
     """
     if args.json:
-        words = [args.command, *(getattr(args, name) for name in ("action", "mode") if hasattr(args, name))]
-        printed = {"command": " ".join(words), "format": JSON_FORMAT, **content}
+        command = " ".join([args.command, *([args.action] if hasattr(args, "action") else [])])
+        printed = {"command": command, "format": JSON_FORMAT, **content}
         text = pydantic_core.to_json(printed, indent=2, inf_nan_mode="null", fallback=lambda scalar: scalar.item())
         print(text.decode())
     else:

@@ -33,12 +33,6 @@ class Named:
         return int(words.get(CHANNEL_MULTIPLE, 1))
 
 
-def split_launch(text: str) -> tuple[str, int]:
-    """Split a candidate's name into that of its kernel and its split-K: 1 without ``@splitkN``."""
-    launch = _SPLIT_LAUNCH.fullmatch(text)
-    return (launch["name"], int(launch["split_k"])) if launch else (text, 1)
-
-
 def read_kernel_name(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:
     """Return the kernel that ``text`` means on ``arch``, ``@splitkN`` for a split reduction; ``UserError`` if none.
 
@@ -47,7 +41,8 @@ def read_kernel_name(text: str, arch: str, operation: Operation | None = None, n
     """
     check_length(text)
     name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
-    name, split_k = split_launch(name)
+    launch = _SPLIT_LAUNCH.fullmatch(name)
+    name, split_k = (launch["name"], int(launch["split_k"])) if launch else (name, 1)
     library = registry.library_of_arch(arch)
     if any(name.startswith(other.prefix) for other in registry.installed() if other is not library):
         raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {library.prefix}")
