@@ -102,7 +102,7 @@ STAGES = (
         "benchmark",
         f"--arch gfx950 {OPERATION} --chunk 0 --support made/support.parquet --build made/build.parquet "
         f"--problems made/problems.parquet {PRODUCT} --coefficients config/simulated_device.yaml "
-        '--settings {{"lock":{{"folder":"{here}/locks"}}}} --journal journals/0.csv --repeats journals/again/0.csv '
+        '--settings {{"lock":{{"folder":"{here}/locks"}}}} --journal journals/0.csv --again journals/again/0.csv '
         "--receipt made/receipt.json",
         ("config/hardware.yaml", "config/simulated_device.yaml"),
         ("made/support.parquet", "made/build.parquet", "made/problems.parquet", "journals/0.1.parquet"),

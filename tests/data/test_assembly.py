@@ -13,7 +13,7 @@ import pytest
 
 from tileseer.build import build
 from tileseer.build.base import CompileUnit, NoToolchain
-from tileseer.core import parquet
+from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.data import assembly
 from tileseer.data.dataset import Dataset
@@ -22,7 +22,7 @@ from tileseer.facts.arch import ArchSpecs
 from tileseer.libraries import candidates
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.costs.coefficients import load_coefficients
-from tileseer.measure import batch as run
+from tileseer.measure import benchmark as run
 from tileseer.measure import journal, receipt, support_table
 from tileseer.measure.device import STATUSES, Times
 from tileseer.problems import problem_table
@@ -98,10 +98,11 @@ def measured(chunk, budget_s=None):
     run.measure_pairs(batch, *run.order_pairs(batch, missing, mixed=False), book, budget_s)
     book.close()
     rows = receipt.counted(journal.read_journal(path, batch.by)[0], wanted)
-    receipt.Receipt(
+    made = receipt.Receipt(
         **batch.by._asdict(), operation="forward_bf16", chunk=0, journal=str(path), **receipt.summarize_rows(rows),
         malformed_lines=0, skipped=wanted.num_rows - rows.num_rows,
-    ).write(files.receipt)  # fmt: skip
+    )  # fmt: skip
+    documents.write_document(files.receipt, made)
     return files
 
 

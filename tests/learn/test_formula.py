@@ -108,7 +108,7 @@ def test_times_that_the_formula_made_are_not_learnt_on_top_of_it():
 
 def test_a_simulated_time_is_the_formula_and_noise():
     data = samples.measured()
-    device = SimulatedDevice(samples.product(), samples.coefficients(), seed=1, repeats=1000)
+    device = SimulatedDevice(samples.product(), samples.coefficients(), seed=1, launches=1000)
     times = device.measure(data.problems, data.candidates, data.problem, data.candidate)
     start = FormulaPrior(weight=1.0, coefficients=samples.coefficients())
     says = -Formula(data.problems, data.candidates, samples.product(), start).score(data.problem, data.candidate)

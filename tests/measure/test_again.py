@@ -14,7 +14,7 @@ from journals import as_lines
 
 from tileseer.build import build as builds
 from tileseer.build.base import CompileUnit, NoToolchain
-from tileseer.core import parquet
+from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.data.assembly import ChunkFiles, write_dataset
 from tileseer.data.dataset import Dataset
@@ -24,7 +24,7 @@ from tileseer.facts.benchmark import TIMINGS, Timing
 from tileseer.libraries.candidates import from_build
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.costs.coefficients import load_coefficients
-from tileseer.measure import journal, receipt, repeats, session, support_table
+from tileseer.measure import again, journal, receipt, session, support_table
 from tileseer.measure.benchmark import ChunkTables, measure_chunk
 from tileseer.measure.harness.details import read_details
 from tileseer.problems import problem_table
@@ -35,7 +35,7 @@ from tileseer.problems.problem_table import ProblemEntry
 FAKES = ("placed", "placed_too", "slow")
 GPU = {
     "min_time_ms": 0.5, "sample_ms": 0.1, "min_samples": 4, "max_samples": 50, "budget_ms": 100,
-    "hopeless_factor": 5, "repeat_pairs": 100, "contenders": 3, "close": 0.05,
+    "hopeless_factor": 5, "pairs_again": 100, "contenders": 3, "close": 0.05,
 }  # fmt: skip
 
 
@@ -58,32 +58,32 @@ def rows(times, problems=None, samples=10):
 
 def test_the_fastest_of_a_problem_contend_if_they_are_close():
     table = rows([1.0, 1.01, 1.019, 1.015, 1.5, np.nan, 2.0, 2.1], ["p"] * 6 + ["q"] * 2)
-    (group,) = repeats.contenders(table, most=3, close=0.02)
+    (group,) = again.contenders(table, most=3, close=0.02)
     assert group.tolist() == [0, 1, 3]
-    assert repeats.contenders(table, most=1, close=0.02) == []
-    assert repeats.contenders(rows([]), most=3, close=0.02) == []
+    assert again.contenders(table, most=1, close=0.02) == []
+    assert again.contenders(rows([]), most=3, close=0.02) == []
 
 
 def test_a_draw_that_was_measured_is_not_planned_again_and_half_a_contest_is():
-    table, gpu = rows([1.0, 1.01, 3.0]), Timing(repeat_pairs=2, contenders=2)
+    table, gpu = rows([1.0, 1.01, 3.0]), Timing(pairs_again=2, contenders=2)
     nothing = table.slice(0, 0)
-    planned = repeats.plan_repeats(table, nothing, gpu, seed=1)
+    planned = again.plan_again(table, nothing, gpu, seed=1)
     assert planned.num_rows == 2 + 4
     assert planned["latency_ms"].to_pylist()[2:] == [1.0, 1.01, 1.01, 1.0]
-    assert repeats.plan_repeats(table, pa.concat_tables([planned, planned]), gpu, seed=1).num_rows == 0
-    assert repeats.plan_repeats(table, planned.slice(0, 3), gpu, seed=1).num_rows == 4
+    assert again.plan_again(table, pa.concat_tables([planned, planned]), gpu, seed=1).num_rows == 0
+    assert again.plan_again(table, planned.slice(0, 3), gpu, seed=1).num_rows == 4
 
 
 def test_the_noise_between_runs_is_found_in_the_differences():
     draw = np.random.default_rng(1).normal(0, 0.01 * np.sqrt(2), 2000)
-    assert repeats.noise_between_runs(draw.tolist()) == pytest.approx(0.01, rel=0.05)
-    assert repeats.noise_between_runs([0.01] * (repeats.LEAST_PAIRS_FOR_NOISE - 1)) is None
+    assert again.noise_between_runs(draw.tolist()) == pytest.approx(0.01, rel=0.05)
+    assert again.noise_between_runs([0.01] * (again.LEAST_PAIRS_FOR_NOISE - 1)) is None
 
 
 def test_both_times_count_the_same_however_often_the_second_worker_measured():
     first, second = rows([1.0, 2.0, 4.0]), rows([1.2])
     second = pa.concat_tables([second, rows([1.4])])
-    found = repeats.combined(first, second)
+    found = again.combined(first, second)
     assert found["latency_ms"].to_pylist() == pytest.approx([1.15, 2.0, 4.0])
     assert found["tflops"].to_pylist() == pytest.approx([1 / 1.15, 0.5, 0.25])
 
@@ -129,8 +129,8 @@ def stage(named, tmp_path, monkeypatch):
         monkeypatch.setitem(TIMINGS, "standard", Timing(**GPU | gpu))
         locks = {"folder": str(tmp_path / "locks")}
         made = host_library.session(Path("journals/0.csv"), driver=driver, lock=locks, device="hip", budget=budget)
-        vouched, _ = measure_chunk(made, 0, tables, 1, repeats.repeats_journal(made.journal))
-        vouched.write(tmp_path / "receipt.json")
+        vouched, _ = measure_chunk(made, 0, tables, 1, again.journal_again(made.journal))
+        documents.write_document(tmp_path / "receipt.json", vouched)
         return receipt.Receipt.read(tmp_path / "receipt.json")
 
     return run, tmp_path, problems
@@ -147,13 +147,11 @@ def test_a_second_worker_tells_the_noise_that_the_first_one_cannot_see(stage):
     told = run()
     assert told.pairs == 12 and told.by_status == {"ok": 12}
     # The two that are close contend on each problem, and are measured there and back.
-    assert len(told.differences) == told.repeats - 4 * 4 >= 8
+    assert len(told.differences) == told.again - 4 * 4 >= 8
     first = journal.read_journal(folder / "journals/0.csv")[0].to_pandas()
     second = journal.read_journal(folder / "journals/again/0.csv")[0].to_pandas()
     found = assembled(folder, problems)
-    assert found.between_runs == pytest.approx(
-        np.median(np.abs(told.differences)) / repeats.MEDIAN_DIFFERENCE, abs=1e-6
-    )
+    assert found.between_runs == pytest.approx(np.median(np.abs(told.differences)) / again.MEDIAN_DIFFERENCE, abs=1e-6)
     placed = first[first["kernel"] == first["kernel"].min()]
     assert found.between_runs > (placed["latency_cv"] / np.sqrt(placed["samples"])).max()
     assert (found.relative_error[found.status == 0] >= found.between_runs).all()
@@ -181,14 +179,14 @@ def test_the_stage_measures_nothing_a_third_time_and_resumes_what_is_torn(stage)
     path = as_lines(folder / "journals/again/0.csv")
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:10]) + lines[10][:20])
-    assert run().repeats >= whole.repeats
+    assert run().again >= whole.again
     assert journal.read_journal(path)[1], "the torn line is there, and is no measurement"
 
 
 def test_nothing_is_measured_again_on_request(stage):
     run, folder, problems = stage
-    told = run(repeat_pairs=0, contenders=0)
-    assert (told.repeats, told.differences) == (0, [])
+    told = run(pairs_again=0, contenders=0)
+    assert (told.again, told.differences) == (0, [])
     assert not (folder / "journals/again").exists()
     assert assembled(folder, problems).between_runs is None
 

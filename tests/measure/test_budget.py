@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tileseer.facts.benchmark import BenchmarkSettings
-from tileseer.measure import batch
+from tileseer.measure import benchmark
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("0.5h", 1800)])
@@ -24,7 +24,7 @@ def test_what_is_no_budget_is_refused(text):
 def test_any_beginning_of_the_order_has_whole_problems_of_both_splits():
     p, c = (index.ravel() for index in np.indices((9, 7)))
     held_out = np.arange(9) >= 6
-    turn = batch.draw_order(p, c, held_out, 3)
+    turn = benchmark.draw_order(p, c, held_out, 3)
     assert sorted(turn.tolist()) == list(range(63))
     by_problem = p[turn].reshape(9, 7)
     assert (by_problem == by_problem[:, :1]).all()
@@ -33,10 +33,10 @@ def test_any_beginning_of_the_order_has_whole_problems_of_both_splits():
     # Those for validation are spread evenly among the others.
     assert [held_out[order[i : i + 3]].sum() for i in (0, 3, 6)] == [1, 1, 1]
     assert len({tuple(row) for row in c[turn].reshape(9, 7)}) > 5
-    assert (batch.draw_order(p, c, held_out, 3) == turn).all()
-    assert (batch.draw_order(p, c, held_out, 4) != turn).any()
-    assert len(batch.draw_order(p[:0], c[:0], held_out, 3)) == 0
+    assert (benchmark.draw_order(p, c, held_out, 3) == turn).all()
+    assert (benchmark.draw_order(p, c, held_out, 4) != turn).any()
+    assert len(benchmark.draw_order(p[:0], c[:0], held_out, 3)) == 0
     # The kernels of another chunk are measured on the same problems first.
     few = c < 2
-    other = batch.draw_order(p[few], c[few], held_out, 3)
+    other = benchmark.draw_order(p[few], c[few], held_out, 3)
     assert p[few][other].reshape(9, 2)[:, 0].tolist() == order.tolist()

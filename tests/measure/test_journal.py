@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
-from tileseer.measure import batch, journal, receipt
+from tileseer.measure import benchmark, journal, receipt
 from tileseer.measure.journal import COLUMNS, Journal
 
 MIB = 1 << 20
@@ -210,7 +210,7 @@ def test_measurements_in_the_journal_of_another_chunk_are_taken_over(tmp_path):
     append(tmp_path / "0.csv", measurement(0))
     append(tmp_path / "1.csv", measurement(1), measurement(1, latency_ms=9.0))
     append(tmp_path / "2.csv", measurement(2), measurement(3, measurement_id="d" * 16))
-    found = batch.rows_of_neighbours(tmp_path / "0.csv", wanted(3, 2, 1, 0), DEVICE)
+    found = benchmark.rows_of_neighbours(tmp_path / "0.csv", wanted(3, 2, 1, 0), DEVICE)
     assert found["kernel_id"].to_pylist() == [f"{n:016x}" for n in (2, 1)]
     assert found["latency_ms"].to_pylist() == [2.125, 1.125]
 

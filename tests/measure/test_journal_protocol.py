@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from test_journal import DEVICE, measurement, rows, wanted
 
 from tileseer.core.errors import UserError
-from tileseer.measure import batch, journal, receipt
+from tileseer.measure import benchmark, journal, receipt
 
 PAIRS = range(8)
 WRITERS = st.sampled_from(["one", "other"])
@@ -155,7 +155,7 @@ class Protocol(RuleBasedStateMachine):
     @rule()
     def read_from_another_chunk(self):
         """5: another chunk is given what the whole journal gives."""
-        found = batch.rows_of_neighbours(self.folder / "1.csv", wanted(*PAIRS), DEVICE)
+        found = benchmark.rows_of_neighbours(self.folder / "1.csv", wanted(*PAIRS), DEVICE)
         assert found.to_pylist() == self.counted().to_pylist()
 
     @invariant()

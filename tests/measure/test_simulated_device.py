@@ -31,8 +31,8 @@ OK, UNSUPPORTED = (STATUSES.index(name) for name in ("ok", "unsupported"))
 BASE = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16)
 
 
-def device(seed=1, repeats=10, gpu=GPU, coefficients=COEFFICIENTS):
-    return SimulatedDevice(gpu, coefficients, seed, repeats)
+def device(seed=1, launches=10, gpu=GPU, coefficients=COEFFICIENTS):
+    return SimulatedDevice(gpu, coefficients, seed, launches)
 
 
 def pool(variant="forward"):
@@ -66,10 +66,10 @@ PROBLEMS, CANDIDATES = layers(), pool()
 PAIRS = tuple(index.ravel() for index in np.indices((len(PROBLEMS), len(CANDIDATES))))
 
 
-def measured(seed=1, repeats=10, **noise):
+def measured(seed=1, launches=10, **noise):
     """Return the times of all pairs, which of them ran, and the true times of these; some of the noise may be other."""
     law = COEFFICIENTS.noise.model_copy(update=noise)
-    made = device(seed, repeats, coefficients=COEFFICIENTS.model_copy(update={"noise": law}))
+    made = device(seed, launches, coefficients=COEFFICIENTS.model_copy(update={"noise": law}))
     times = made.measure(PROBLEMS, CANDIDATES, *PAIRS)
     ran = times.status == OK
     return times, ran, made.truth_us(PROBLEMS, CANDIDATES).ravel()[ran]
@@ -177,7 +177,7 @@ def test_no_pairs_and_no_tables():
 
 def test_identity_tells_everything_apart_that_changes_a_time():
     other_noise = COEFFICIENTS.model_copy(update={"split_image": 0.5})
-    changes = ({}, {"seed": 2}, {"repeats": 20}, {"gpu": GPUS["gfx950_mi350x"]}, {"coefficients": other_noise})
+    changes = ({}, {"seed": 2}, {"launches": 20}, {"gpu": GPUS["gfx950_mi350x"]}, {"coefficients": other_noise})
     identities = [device(**change).identity() for change in changes]
     assert len(set(identities)) == len(changes)
     assert identities[0] == device().identity()

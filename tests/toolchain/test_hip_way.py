@@ -30,7 +30,7 @@ POOL = {
 }  # fmt: skip
 TIMING = {
     "verify": "pair", "min_time_ms": 0.0, "min_samples": 2, "max_samples": 2, "max_noise": 1.0, "budget_ms": 1.0,
-    "sample_ms": 1e-6, "settle_ms": 0.0, "repeat_pairs": 2, "contenders": 0, "recovery_s": 0.0, "drift_limit": 10.0,
+    "sample_ms": 1e-6, "settle_ms": 0.0, "pairs_again": 2, "contenders": 0, "recovery_s": 0.0, "drift_limit": 10.0,
 }  # fmt: skip
 HIPCC = """\
 #!/bin/sh

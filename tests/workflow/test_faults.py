@@ -37,7 +37,7 @@ def wait_for(condition, seconds=120.0):
 
 def slow(workflow):
     """Write to the journal after every few pairs, so that there is a middle to interrupt."""
-    workflow.edit("src/tileseer/measure/batch.py", "PAIRS_BETWEEN_WRITES = 65536", "PAIRS_BETWEEN_WRITES = 2")
+    workflow.edit("src/tileseer/measure/benchmark.py", "PAIRS_BETWEEN_WRITES = 65536", "PAIRS_BETWEEN_WRITES = 2")
 
 
 def test_a_run_that_is_interrupted_and_then_killed_goes_on(made, unmeasured):

@@ -42,7 +42,7 @@ class World:
         shutil.copytree(made.folder, folder)
         # Many small writes of the benchmark, so that a kill can come between two.
         shutil.copytree(folder / "src", folder / "slow")
-        Workflow(folder).edit("slow/tileseer/measure/batch.py", "_BETWEEN_WRITES = 65536", "_BETWEEN_WRITES = 8")
+        Workflow(folder).edit("slow/tileseer/measure/benchmark.py", "_BETWEEN_WRITES = 65536", "_BETWEEN_WRITES = 8")
         self.environment = made.environment()
         self.stages = stages_of(made.folder)
 

@@ -26,7 +26,7 @@ rule benchmark:
         machine=machine,
         product=product,
         journal="results/journals/{arch}/{operation}/{chunk}.csv",
-        repeats="results/journals/{arch}/{operation}/again/{chunk}.csv",
+        again="results/journals/{arch}/{operation}/again/{chunk}.csv",
         # Without a budget nothing is shared, and the number of chunks is no reason to run again.
         shares=len(CHUNKS) if SETTINGS.benchmark.budget else 1,
     shell:
@@ -35,5 +35,5 @@ rule benchmark:
         " --chunk {wildcards.chunk} --build {input.build} --support {input.support} --problems {input.problems}"
         " --aliases {input.aliases} --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
         " --driver {input.driver} --module {input.module} --shares {params.shares}"
-        " --settings {params.settings:q} {params.machine:q} --journal {params.journal} --repeats {params.repeats}"
+        " --settings {params.settings:q} {params.machine:q} --journal {params.journal} --again {params.again}"
         " --receipt {output.receipt} > {log} 2>&1"

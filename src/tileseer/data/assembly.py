@@ -19,7 +19,7 @@ from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.data.provenance import BetweenRuns, Recording
 from tileseer.data.tables import PAIRS, write_tables
-from tileseer.measure import repeats, support_table
+from tileseer.measure import again, support_table
 from tileseer.measure.journal import MALFORMED, pair_text, read_journal
 from tileseer.measure.receipt import COUNTED_COLUMNS, Receipt, counted, digest_rows, summarize_rows
 
@@ -94,13 +94,13 @@ def _measured_rows(chunk: ChunkFiles, receipt: Receipt, pairs: pa.Table) -> tupl
             f"{path}: {rows.num_rows} of the {receipt.pairs} pairs that {chunk.receipt} "
             f"records are in the journal, or their times were changed; {advice}"
         )
-    if not receipt.repeats:
+    if not receipt.again:
         return rows, malformed
-    second_path = repeats.repeats_journal(path)
-    second = repeats.counted(read_journal(second_path, receipt.measured_by)[0], rows)
-    if digest_rows(second) != receipt.repeats_sha256:
+    second_path = again.journal_again(path)
+    second = again.counted(read_journal(second_path, receipt.measured_by)[0], rows)
+    if digest_rows(second) != receipt.again_sha256:
         raise UserError(f"{second_path}: its rows are not those that {chunk.receipt} vouches for; {advice}")
-    return repeats.combined(rows, second), malformed
+    return again.combined(rows, second), malformed
 
 
 def _without_those_beyond_the_budget(problems: pa.Table, measured: Sequence[tuple[pa.Table, pa.Table]]) -> pa.Table:
@@ -146,7 +146,7 @@ def _describe(receipts: Sequence[Receipt], arch: str, operation: str, library: s
         return values.pop()
 
     differences = [value for receipt in receipts for value in receipt.differences]
-    relative = repeats.noise_between_runs(differences)
+    relative = again.noise_between_runs(differences)
     between = BetweenRuns(relative=round(relative, 6), pairs=len(differences), source=REPEATED) if relative else None
     return Recording(
         arch=arch,

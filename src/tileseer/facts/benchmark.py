@@ -47,7 +47,7 @@ class Timing:
     compared, and all must be finite. 0: no limit."""
     hopeless_factor: float = 5.0
     """A kernel this many times slower than the problem's best so far gets one short sample; 0: never."""
-    repeat_pairs: int = 32
+    pairs_again: int = 32
     """Random pairs per chunk that another worker measures once more, to show how far two runs differ. 0: none."""
     contenders: int = 3
     """Largest number of the fastest kernels of a problem that another worker measures again in turns (A B B A), if the
@@ -72,7 +72,7 @@ TIMINGS = {
     "standard": Timing(),
     "thorough": Timing(
         min_time_ms=10.0, min_samples=16, max_samples=1000, max_noise=0.002, budget_ms=2000.0, settle_ms=500.0,
-        verify="pair", hopeless_factor=20.0, repeat_pairs=128, contenders=5, close=0.04, sentinel_every=32,
+        verify="pair", hopeless_factor=20.0, pairs_again=128, contenders=5, close=0.04, sentinel_every=32,
         drift_limit=0.02,
     ),
 }  # fmt: skip

@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from pydantic import Field
 
-from tileseer.core.atomic import write_text
-from tileseer.core.json_files import json_text, read_json
-from tileseer.core.tables import StrictModel, validate_table
+from tileseer.core.documents import Document
+from tileseer.core.json_files import read_json
+from tileseer.core.tables import validate_table
 from tileseer.measure.journal import IDENTITY, MeasuredBy, pair_text
 
 PASSING = ("throttled", "contended")
 COUNTED_COLUMNS = (*IDENTITY, "status", "error", "latency_ms", "tflops", "non_zero", "samples", "latency_cv")
 
 
-class Receipt(StrictModel):
+class Receipt(Document):
     """What the benchmark stage vouches for."""
 
     arch: str
@@ -40,21 +40,17 @@ class Receipt(StrictModel):
     rows_sha256: str
     skipped: int = 0
     """Pairs without a measurement, because a budget was spent."""
-    repeats: int = Field(default=0, alias="again")
+    again: int = 0
     """Rows of the journal of repeat measurements that count."""
-    repeats_sha256: str = Field(default="", alias="again_sha256")
+    again_sha256: str = ""
     """Their digest."""
-    differences: list[float] = Field(default_factory=list)
+    differences: list[float] = Field([])
     """Logarithm of the repeated time over the first one, of the pairs that were drawn to be repeated."""
 
     @property
     def measured_by(self) -> MeasuredBy:
         """Whose rows it is about."""
         return MeasuredBy(self.arch, self.device, self.device_kind, self.measurement_id)
-
-    def write(self, path: Path) -> None:
-        """Write the receipt as JSON."""
-        write_text(path, json_text(self.model_dump(by_alias=True)))
 
     @classmethod
     def read(cls, path: Path) -> Self:

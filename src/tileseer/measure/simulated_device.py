@@ -43,20 +43,20 @@ class SimulatedDevice:
     largest_batch = 2**31 - 1
     differs = False
 
-    def __init__(self, hardware: Hardware, coefficients: Coefficients, seed: int, repeats: int = 10) -> None:
+    def __init__(self, hardware: Hardware, coefficients: Coefficients, seed: int, launches: int = 10) -> None:
         self.name = hardware.name
         self.hardware = hardware
         self.coefficients = coefficients
         self._seed = seed
-        self._repeats = repeats
+        self._launches = launches
 
     def identity(self) -> str:
-        """Return the SHA-256 of coefficients, product, seed, repeats and the syntax of the simulator's modules."""
+        """Return the SHA-256 of coefficients, product, seed, launches and the syntax of the simulator's modules."""
         parts = {
             "coefficients": self.coefficients.model_dump(),
             "hardware": self.hardware.model_dump(),
             "seed": self._seed,
-            "repeats": self._repeats,
+            "launches": self._launches,
             "modules": digest_of_code(*CODE_OF_TIMES),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -75,9 +75,9 @@ class SimulatedDevice:
         with np.errstate(all="ignore"):
             for at, truth, bits in self._truths(problems, candidates, problem_index, candidate_index):
                 mean, cv[at], drift[at] = noise.noisy_us(
-                    truth, bits, self._seed, self._repeats, self.coefficients.noise
+                    truth, bits, self._seed, self._launches, self.coefficients.noise
                 )
-                status[at], latency[at], samples[at] = OK, mean / 1000.0, self._repeats
+                status[at], latency[at], samples[at] = OK, mean / 1000.0, self._launches
         if not are_times(latency[status == OK]).all():
             raise UserError(
                 "simulated device: a time is 0, no number, or an hour or more; correct config/simulated_device.yaml"

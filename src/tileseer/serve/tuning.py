@@ -27,7 +27,7 @@ from tileseer.libraries.candidates import with_fields
 from tileseer.libraries.kernel_table import chunk_of
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure import turns
-from tileseer.measure.batch import Batch, journal_rows
+from tileseer.measure.benchmark import Batch, journal_rows
 from tileseer.measure.device import NO_TIMES, Device, Times
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.supervisor import problem_numbers

@@ -106,11 +106,11 @@ def stages(libraries, tmp_path, monkeypatch):
     parquet.write_table(problem_table.problem_table(entries, []), tmp_path / "problems.parquet")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "boards", lambda backend: [])
-    monkeypatch.setitem(TIMINGS, "standard", Timing(**TIMING, repeat_pairs=8))
+    monkeypatch.setitem(TIMINGS, "standard", Timing(**TIMING, pairs_again=8))
     files = {
         "plans": "--build build.parquet --support support.parquet",
         "benchmark": "--build build.parquet --support support.parquet --journal journals/0.csv "
-        "--repeats journals/again/0.csv --receipt receipt.json",
+        "--again journals/again/0.csv --receipt receipt.json",
     }
 
     def run(name, device="cuda"):
@@ -140,7 +140,7 @@ def test_plans_become_a_measured_dataset_with_the_library_s_order(stages, capfd)
     told = receipt.Receipt.read(folder / "receipt.json")
     assert told.by_status == {"crash": 1, "ok": 20, "unsupported": 3, "wrong_result": 2} and told.device == "sm_90_h200"
     # Contenders are measured again by another worker.
-    assert told.repeats and told.differences
+    assert told.again and told.differences
     rows = journal_rows(folder / "journals")
     assert rows and not run("benchmark") and journal_rows(folder / "journals") == rows
     chunk = ChunkFiles(folder / "build.parquet", folder / "support.parquet", folder / "receipt.json")

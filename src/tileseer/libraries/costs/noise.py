@@ -41,9 +41,9 @@ def pair_bits(device: np.uint64, problem_id: np.ndarray, kernel_id: np.ndarray) 
 
 
 def noisy_us(
-    time_us: np.ndarray, bits: np.ndarray, seed: int, repeats: int, law: Noise
+    time_us: np.ndarray, bits: np.ndarray, seed: int, launches: int, law: Noise
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean time (microseconds) and relative standard deviation of ``repeats`` launches, float64 [n] each.
+    """Return the mean time (microseconds) and relative standard deviation of ``launches`` launches, float64 [n] each.
 
     Third, what a pair without noise would take at the same moments of the session, over its time at the session's
     begin: the drift, float64 [n].
@@ -52,24 +52,24 @@ def noisy_us(
     session = content_hash.mix(draw ^ _SESSION_STREAM)
     between_launches = np.hypot(np.float32(law.launch_relative), np.float32(law.launch_us) / time_us)
     between_runs = np.hypot(np.float32(law.run_relative), np.float32(law.run_us) / time_us)
-    spread = np.hypot(between_runs, between_launches * np.float32(1 / np.sqrt(repeats)))
+    spread = np.hypot(between_runs, between_launches * np.float32(1 / np.sqrt(launches)))
     change = spread * content_hash.normal(draw)
-    change += _outliers(time_us, content_hash.uniform(draw), repeats, law)
+    change += _outliers(time_us, content_hash.uniform(draw), launches, law)
     drift = _drift(content_hash.uniform(session), seed, law)
     change += drift
-    tick = law.tick_us / repeats
+    tick = law.tick_us / launches
     ticks = np.maximum(np.round((time_us * np.exp(change)).astype(np.float64) / tick), round(law.least_us / tick))
-    cv = between_launches * _sample_scatter(content_hash.normal(session), repeats)
+    cv = between_launches * _sample_scatter(content_hash.normal(session), launches)
     begin = _drift(np.zeros(1, np.float32), seed, law)
     return ticks * tick, cv, np.exp((drift - begin).astype(np.float64))
 
 
-def _outliers(time_us: np.ndarray, chance: np.ndarray, repeats: int, law: Noise) -> np.ndarray:
+def _outliers(time_us: np.ndarray, chance: np.ndarray, launches: int, law: Noise) -> np.ndarray:
     """Draw slow runs: now and then an exponential log slowdown with a relative and an absolute part."""
     slow = chance < law.outlier_rate
     change = np.zeros_like(time_us)
     size = -np.log(np.maximum(chance[slow] / np.float32(law.outlier_rate), np.float32(1e-6)))
-    delay = law.outlier_us * np.sqrt(10.0 / repeats) / np.maximum(time_us[slow], np.float32(law.outlier_from_us))
+    delay = law.outlier_us * np.sqrt(10.0 / launches) / np.maximum(time_us[slow], np.float32(law.outlier_from_us))
     change[slow] = size * (np.float32(law.outlier_relative) + delay.astype(np.float32))
     return change
 
@@ -83,9 +83,9 @@ def _drift(position: np.ndarray, seed: int, law: Noise) -> np.ndarray:
     return np.float32(law.clock_drift) * wave + np.float32(law.warm_up) * warm
 
 
-def _sample_scatter(normal: np.ndarray, repeats: int) -> np.ndarray:
+def _sample_scatter(normal: np.ndarray, launches: int) -> np.ndarray:
     """Return the ratio of a sample's standard deviation to the true one; Wilson and Hilferty's chi-square quantile."""
-    if repeats < 2:
+    if launches < 2:
         return np.full(len(normal), np.nan)
-    width = 2.0 / (9.0 * (repeats - 1))
+    width = 2.0 / (9.0 * (launches - 1))
     return np.sqrt(np.maximum(1.0 - width + normal.astype(np.float64) * np.sqrt(width), 0.0) ** 3)

@@ -30,13 +30,13 @@ MEDIAN_DIFFERENCE = 0.9539
 NOTHING = journal.SCHEMA.empty_table()
 
 
-def repeat_share(device: Device, gpu: Timing) -> float:
+def share_again(device: Device, gpu: Timing) -> float:
     """Return the share of a budget for repeat measurements; 0 for a device without a state, which never differs."""
-    repeats = gpu.repeat_pairs > 0 or gpu.contenders > 1
-    return SHARE if repeats and device.differs else 0.0
+    asked = gpu.pairs_again > 0 or gpu.contenders > 1
+    return SHARE if asked and device.differs else 0.0
 
 
-def repeats_journal(first: Path) -> Path:
+def journal_again(first: Path) -> Path:
     """Return the journal of the repeat measurements of a chunk, whose first journal is given."""
     return first.parent / FOLDER / first.name
 
@@ -65,13 +65,13 @@ def contenders(rows: pa.Table, most: int, close: float) -> list[np.ndarray]:
     return [group for group in groups if len(group) > 1]
 
 
-def plan_repeats(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> pa.Table:
+def plan_again(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> pa.Table:
     """Return the rows that are still to be repeated, in their order, some of them twice.
 
     ``rows`` are those of the first journal that count, ``second`` those of the second one.
     """
     had = Counter(pair_text(second).to_pylist())
-    draw = drawn(rows, gpu.repeat_pairs, seed)
+    draw = drawn(rows, gpu.pairs_again, seed)
     draw = draw.filter(pa.array([text not in had for text in pair_text(draw).to_pylist()], pa.bool_()))
     pairs = pair_text(rows).to_pylist()
     close = contenders(rows, gpu.contenders, gpu.close)
@@ -85,7 +85,7 @@ def differences(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> lis
     """Return the logarithm of the second time over the first one of the drawn pairs, in ascending order."""
     if not second.num_rows:
         return []
-    draw = drawn(rows, gpu.repeat_pairs, seed)
+    draw = drawn(rows, gpu.pairs_again, seed)
     index = pc.index_in(pair_text(draw), value_set=pair_text(second).combine_chunks())
     later = second["latency_ms"].take(index.combine_chunks()).to_numpy()
     change = np.log(later / draw["latency_ms"].to_numpy())
