@@ -14,7 +14,7 @@ from tileseer.build import aliases
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
-from tileseer.data.tables import KERNELS
+from tileseer.data.dataset_files import KERNELS
 from tileseer.facts import hardware
 from tileseer.learn import training as stage
 from tileseer.learn.model import Model

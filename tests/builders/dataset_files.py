@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from learning_samples import CONFIG, measured
 
+from tileseer.data.dataset_files import KERNELS, PAIRS, TABLES, read_recording, read_tables, write_tables
 from tileseer.data.provenance import Recording
-from tileseer.data.tables import KERNELS, PAIRS, TABLES, read_recording, read_tables, write_tables
 from tileseer.libraries.candidates import RESOURCES
 from tileseer.measure.device import STATUSES
 from tileseer.problems import problem_table

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel
+from tileseer.core.strict_tables import StrictModel
 from tileseer.facts.arch import ArchSpecs, render_json
 from tileseer.facts.arch_render import render_python
 

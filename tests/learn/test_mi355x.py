@@ -8,7 +8,7 @@ import pytest
 
 from tileseer.core import parquet
 from tileseer.data.dataset import Dataset
-from tileseer.data.tables import read_recording
+from tileseer.data.dataset_files import read_recording
 from tileseer.facts import hardware
 from tileseer.learn.formula import Formula, FormulaPrior
 from tileseer.libraries.costs.coefficients import load_coefficients

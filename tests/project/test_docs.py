@@ -9,7 +9,7 @@ import pytest
 
 import generated
 from tileseer.core.errors import UserError
-from tileseer.data.tables import PAIRS
+from tileseer.data.dataset_files import PAIRS
 from tileseer.judge.evaluation import Evaluation
 from tileseer.judge.layers import LAYERS
 from tileseer.libraries.ck_tile import kernel

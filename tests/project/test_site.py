@@ -15,7 +15,7 @@ import yaml
 from snakemake.cli import get_argument_parser
 
 from tileseer.cli import main
-from tileseer.core.tables import validate_table
+from tileseer.core.strict_tables import validate_table
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from tileseer.core.errors import UserError, shown
-from tileseer.core.tables import StrictModel, read_yaml_table
+from tileseer.core.strict_tables import StrictModel, read_yaml_table
 
 TASKS = (
     "classification", "detection", "segmentation", "generation", "video", "medical", "speech", "pose", "language",

@@ -21,7 +21,7 @@ def main(
     from tileseer.core.cache import key
     from tileseer.core.checkout import source_of
     from tileseer.core.documents import read_document
-    from tileseer.data.tables import describe
+    from tileseer.data.dataset_files import describe
     from tileseer.judge.report import layers_as_csv, read_operations, render_report
     from tileseer.serve.provenance import SOURCES
     from tileseer.serve.serving_files import Kernels

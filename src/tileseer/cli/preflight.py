@@ -16,7 +16,7 @@ from tileseer.build import registration, source_trees
 from tileseer.build.compiler import find_compiler
 from tileseer.core.errors import UserError, shown
 from tileseer.data import recordings
-from tileseer.data.tables import check_recording
+from tileseer.data.dataset_files import check_recording
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.compile import SECTIONS_OF_LIBRARIES
 from tileseer.facts.config import Config

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tileseer.core.tables import StrictModel
+from tileseer.core.strict_tables import StrictModel
 
 
 class Source(StrictModel):

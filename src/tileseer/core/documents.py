@@ -7,7 +7,7 @@ from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from tileseer.core.atomic import write_text
 from tileseer.core.json_files import json_text, read_json
-from tileseer.core.tables import StrictModel, validate_table
+from tileseer.core.strict_tables import StrictModel, validate_table
 
 Content = TypeVar("Content", bound=BaseModel)
 Scalar = str | int | float | bool | None

@@ -17,8 +17,8 @@ from tileseer.build.build import library_of
 from tileseer.core import parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.data.dataset_files import PAIRS, write_tables
 from tileseer.data.provenance import BetweenRuns, Recording
-from tileseer.data.tables import PAIRS, write_tables
 from tileseer.measure import again, support_table
 from tileseer.measure.journal import MALFORMED, pair_text, read_journal
 from tileseer.measure.receipt import COUNTED_COLUMNS, Receipt, counted, digest_rows, summarize_rows

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
+from tileseer.data.dataset_files import CODE, MAKE_AGAIN, read_tables
 from tileseer.data.provenance import Taken
-from tileseer.data.tables import CODE, MAKE_AGAIN, read_tables
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries import candidates as candidate_tables
 from tileseer.libraries.costs.coefficients import Coefficients

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tileseer.core.documents import Document
-from tileseer.core.tables import StrictModel
+from tileseer.core.strict_tables import StrictModel
 from tileseer.facts.names import Arch, Library, OperationName, Product
 from tileseer.measure.device import DeviceKind
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tileseer.data.tables import check_recording, read_tables
+from tileseer.data.dataset_files import check_recording, read_tables
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries.candidates import label
 from tileseer.measure.device import STATUSES, Times

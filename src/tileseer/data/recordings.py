@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tileseer.core.errors import UserError
-from tileseer.data import tables
+from tileseer.data import dataset_files
 from tileseer.facts.config import Config
 from tileseer.facts.operations import OPERATIONS
 from tileseer.libraries.registry import library_of_arch
@@ -13,12 +13,12 @@ from tileseer.libraries.registry import library_of_arch
 def recorded_operations(replays: Mapping[str, str], arch: str) -> list[str]:
     """Return the operations of an arch's recording; a ``UserError`` names one that is missing or damaged."""
     folder = Path(replays[arch])
-    if not (folder / tables.FILE).exists():
+    if not (folder / dataset_files.FILE).exists():
         raise UserError(
-            f"{folder / tables.FILE}: there is no such file, but replays names it for {arch}; an installed package has "
-            "no recordings: copy config/recorded of the repository into this folder, or give replays another folder"
+            f"{folder / dataset_files.FILE}: there is no such file, but replays names it for {arch}; an installed "
+            "package has no recordings: copy config/recorded of the repository into this folder, or give replays another folder"
         )
-    return tables.read_recording(folder).operations
+    return dataset_files.read_recording(folder).operations
 
 
 def operations_of(settings: Config, arch: str) -> Sequence[str]:

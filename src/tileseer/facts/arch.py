@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from tileseer.core.errors import UserError, shown
 from tileseer.core.json_files import read_json
-from tileseer.core.tables import StrictModel, distinct, expected, validate_table, wrong
+from tileseer.core.strict_tables import StrictModel, distinct, expected, validate_table, wrong
 from tileseer.facts.names import arch_hint
 
 Value = TypeVar("Value")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from tileseer.core.tables import expected
+from tileseer.core.strict_tables import expected
 from tileseer.facts.names import Product
 from tileseer.facts.section import AbsolutePath, Section
 

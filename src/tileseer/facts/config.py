@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from tileseer.core.errors import UserError, shown
 from tileseer.core.json_files import read_json
-from tileseer.core.tables import validate_table
+from tileseer.core.strict_tables import validate_table
 from tileseer.core.yaml_files import read_yaml
 from tileseer.facts.benchmark import BenchmarkSettings, LockSettings
 from tileseer.facts.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings

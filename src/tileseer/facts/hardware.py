@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tileseer.core import tables
+from tileseer.core import strict_tables
 from tileseer.core.errors import UserError
 from tileseer.facts.names import Arch, Product
 
@@ -22,7 +22,7 @@ def target(arch: str) -> str:
     return "_".join(words[: 2 if words[0] == "sm" else 1])
 
 
-class Hardware(tables.StrictModel):
+class Hardware(strict_tables.StrictModel):
     """One product; the fields and their units are explained at the head of config/hardware.yaml."""
 
     name: Product
@@ -74,7 +74,7 @@ class Hardware(tables.StrictModel):
         return self.compute_units * rate * self.clock_ghz / 1000
 
 
-class _File(tables.StrictModel):
+class _File(strict_tables.StrictModel):
     products: Annotated[dict[Product, Hardware], Field(min_length=1)]
 
     @field_validator("products", mode="before")
@@ -84,13 +84,13 @@ class _File(tables.StrictModel):
             return products
         for product, row in products.items():
             if "name" in row:
-                raise tables.wrong_below(product, row["name"], "should have no field name: the key is the name")
+                raise strict_tables.wrong_below(product, row["name"], "should have no field name: the key is the name")
         return {product: {"name": product, **row} for product, row in products.items()}
 
 
 def read_products(path: str | Path) -> dict[str, Hardware]:
     """Return every product of the table ``path`` by its key; ``UserError`` on a mistake in it."""
-    return tables.read_yaml_table(path, _File).products
+    return strict_tables.read_yaml_table(path, _File).products
 
 
 def product_of_units(products: Mapping[str, Hardware], gpu: str, units: int) -> Hardware:

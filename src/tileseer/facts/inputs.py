@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tileseer.core.tables import expected
+from tileseer.core.strict_tables import expected
 from tileseer.facts.operations import RULE_SETS
 from tileseer.facts.section import Section, SourcePath
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from tileseer.core.tables import expected
+from tileseer.core.strict_tables import expected
 from tileseer.facts.section import OnlySet, RelativePath, Section
 
 FeatureSet = Annotated[

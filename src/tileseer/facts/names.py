@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from tileseer.core.tables import expected, wrong
+from tileseer.core.strict_tables import expected, wrong
 from tileseer.facts.operations import OPERATION_PATTERN
 
 _WORDS = "(?:_[a-z0-9]+)?" * 2

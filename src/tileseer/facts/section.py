@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationInfo
 
-from tileseer.core.tables import StrictModel, expected, validate_table
+from tileseer.core.strict_tables import StrictModel, expected, validate_table
 
 WORKFLOW = "workflow"
 """The folder of the workflow, in the context of a validation that says where files are."""

@@ -25,7 +25,7 @@ from tileseer.core import seal
 from tileseer.core.documents import Document
 from tileseer.core.errors import UserError, shown
 from tileseer.core.json_files import read_json
-from tileseer.core.tables import validate_table
+from tileseer.core.strict_tables import validate_table
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.measure.device import DeviceKind
 

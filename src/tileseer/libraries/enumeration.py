@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self, TypeVar, cast
 from pydantic import Field
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel, read_yaml_table
+from tileseer.core.strict_tables import StrictModel, read_yaml_table
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import Variant
 from tileseer.libraries.gemm_kernel import Kernel

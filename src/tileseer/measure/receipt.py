@@ -17,7 +17,7 @@ from pydantic import Field
 
 from tileseer.core.documents import Document
 from tileseer.core.json_files import read_json
-from tileseer.core.tables import validate_table
+from tileseer.core.strict_tables import validate_table
 from tileseer.measure.journal import IDENTITY, MeasuredBy, pair_text
 
 PASSING = ("throttled", "contended")

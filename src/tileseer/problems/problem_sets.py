@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from pydantic import Field
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel, read_yaml_table
+from tileseer.core.strict_tables import StrictModel, read_yaml_table
 from tileseer.facts.inputs import ProblemsSettings
 from tileseer.problems import design
 from tileseer.problems.layers import Layer, NetworkRun, read_layers, read_split_layers, runs_of

@@ -15,9 +15,9 @@ from pydantic import Field, JsonValue
 from tileseer.core import code_digest, documents, parquet, seal
 from tileseer.core.checkout import Source, source_of
 from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel
+from tileseer.core.strict_tables import StrictModel
+from tileseer.data.dataset_files import describe
 from tileseer.data.provenance import Recording
-from tileseer.data.tables import describe
 from tileseer.learn import model_files
 
 PROVENANCE_FORMAT = 1

@@ -8,7 +8,7 @@ from tileseer.core import documents
 from tileseer.core.atomic import building
 from tileseer.core.errors import UserError
 from tileseer.core.json_files import read_json
-from tileseer.core.tables import validate_table
+from tileseer.core.strict_tables import validate_table
 from tileseer.learn import model_files
 from tileseer.learn.model import training_files
 from tileseer.learn.model_files import INDEX, KERNELS, PAGE, PROVENANCE, SPEC, Entry, Index

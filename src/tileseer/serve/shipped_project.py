@@ -13,7 +13,7 @@ from typing import Any
 from tileseer.build import compiler, modules
 from tileseer.core import places
 from tileseer.core.atomic import write_text
-from tileseer.core.tables import read_yaml_table
+from tileseer.core.strict_tables import read_yaml_table
 from tileseer.core.templates import fill_cpp_template, fill_template
 from tileseer.data.dataset import Dataset
 from tileseer.facts.arch import ArchSpecs

@@ -10,7 +10,7 @@ import numpy as np
 from tileseer.core import seal
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.data import tables
+from tileseer.data import dataset_files
 from tileseer.data.dataset import Dataset
 from tileseer.learn import model_files
 from tileseer.serve.selector import Selector
@@ -35,15 +35,15 @@ def check_path(path: Path) -> list[CheckResult]:
         return model_files.of_one_version(path, lambda: _models(path))
     if (path / "pairs.parquet").is_file():
         return [_checked(path, partial(_dataset, path))]
-    if (path / tables.FILE).is_file():
+    if (path / dataset_files.FILE).is_file():
         return _recording(path)
     if path.is_dir() and any((path / stage).is_dir() for stage in RESULTS_FOLDERS):
         return _results(path)
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
     raise UserError(
-        f"{path}: is neither a model directory ({model_files.INDEX}), a dataset or a recording ({tables.FILE}), nor a "
-        f"folder of results ({', '.join(RESULTS_FOLDERS)}); a library takes --driver, a list of kernels --emulate"
+        f"{path}: is neither a model directory ({model_files.INDEX}), a dataset or a recording ({dataset_files.FILE}), "
+        f"nor a folder of results ({', '.join(RESULTS_FOLDERS)}); a library takes --driver, a list of kernels --emulate"
     )
 
 
@@ -83,7 +83,7 @@ def _dataset(folder: Path) -> str:
 
 def _recording(path: Path) -> list[CheckResult]:
     try:
-        operations = tables.read_recording(path).operations
+        operations = dataset_files.read_recording(path).operations
     except UserError as error:
         return [CheckResult(str(path), False, str(error))]
     return [_checked(path / name, partial(_dataset, path / name)) for name in operations]
@@ -92,7 +92,7 @@ def _recording(path: Path) -> list[CheckResult]:
 def _results(path: Path) -> list[CheckResult]:
     """Check the seals of the journals, every dataset and every model directory."""
     parts = sorted(path.glob("journals/**/*.parquet"))
-    datasets = sorted(one.parent for one in path.glob(f"datasets/*/*/{tables.FILE}"))
+    datasets = sorted(one.parent for one in path.glob(f"datasets/*/*/{dataset_files.FILE}"))
     models = sorted(path.glob(f"models/*/{model_files.INDEX}"))
     results: list[CheckResult] = []
     with Progress("verify", len(parts) + len(datasets) + len(models), "files") as progress:

@@ -15,7 +15,7 @@ from published_models import SMALL_SERVING
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
-from tileseer.data.tables import read_recording
+from tileseer.data.dataset_files import read_recording
 from tileseer.facts import hardware
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.judge import ranking

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.data import tables
+from tileseer.data import dataset_files
 from tileseer.data.dataset import Dataset
 from tileseer.facts import hardware
 from tileseer.facts.arch import ArchSpecs
@@ -268,12 +268,12 @@ def test_the_noise_between_runs_of_a_recording_is_the_least_error_of_its_times(t
 def test_what_is_wrong_with_a_recording_is_said(tmp_path):
     folder = small_recording(tmp_path)
     with pytest.raises(UserError, match="bwd_data_fp16 was not recorded"):
-        tables.check_recording(folder, "bwd_data_fp16", H200)
+        dataset_files.check_recording(folder, "bwd_data_fp16", H200)
     with pytest.raises(UserError, match="is no dataset of one operation; give the folder of one of bwd_data_bf16"):
         Dataset.read(folder / "bwd_data_fp16")
     other = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     with pytest.raises(UserError, match=r"benchmark\.products gives gfx950_mi355x"):
-        tables.check_recording(folder, "forward_bf16", other)
+        dataset_files.check_recording(folder, "forward_bf16", other)
     (folder / "recording.json").write_text("{")
     with pytest.raises(UserError, match="is not JSON"):
         Dataset.read(folder / "forward_bf16")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel, validate_table
+from tileseer.core.strict_tables import StrictModel, validate_table
 from tileseer.core.yaml_files import read_yaml
 from tileseer.facts.operations import DTYPES, VARIANTS, Variant
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from tileseer.core.tables import StrictModel
+from tileseer.core.strict_tables import StrictModel
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import Variant
 from tileseer.libraries.ck_tile import flags

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from tileseer.core import tables
+from tileseer.core import strict_tables
 from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.ck_tile.kernel import PIPELINES, SPECIALIZATIONS
 
@@ -17,7 +17,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Count = Annotated[int, Field(ge=1, le=10_000)]
 
 
-class Iteration(tables.StrictModel):
+class Iteration(strict_tables.StrictModel):
     """One step along the reduction."""
 
     latency: _NotNegative
@@ -31,7 +31,7 @@ class Iteration(tables.StrictModel):
     simds: _Count
 
 
-class Matrix(tables.StrictModel):
+class Matrix(strict_tables.StrictModel):
     """Matrix instructions."""
 
     overhead: _Positive
@@ -39,13 +39,13 @@ class Matrix(tables.StrictModel):
     oblong_tile: _Positive
 
 
-class Lds(tables.StrictModel):
+class Lds(strict_tables.StrictModel):
     """Local data share."""
 
     padding: _Positive
 
 
-class Block(tables.StrictModel):
+class Block(strict_tables.StrictModel):
     """Prologue and epilogue of a block."""
 
     fixed_latency: _NotNegative
@@ -57,7 +57,7 @@ class Block(tables.StrictModel):
     without_cshuffle: _Positive
 
 
-class Registers(tables.StrictModel):
+class Registers(strict_tables.StrictModel):
     """Vector registers."""
 
     base: _NotNegative
@@ -69,7 +69,7 @@ class Registers(tables.StrictModel):
     refused_at: _Positive
 
 
-class Occupancy(tables.StrictModel):
+class Occupancy(strict_tables.StrictModel):
     """Resident blocks."""
 
     max_waves: _Positive
@@ -78,7 +78,7 @@ class Occupancy(tables.StrictModel):
     wavelet_load_waves: _Count
 
 
-class Direction(tables.StrictModel):
+class Direction(strict_tables.StrictModel):
     """Factors of one direction."""
 
     address_a: _Positive
@@ -86,7 +86,7 @@ class Direction(tables.StrictModel):
     epilogue: _Positive
 
 
-class PipelineCosts(tables.StrictModel):
+class PipelineCosts(strict_tables.StrictModel):
     """Factors of one pipeline."""
 
     code: Annotated[int, Field(ge=0)]
@@ -99,7 +99,7 @@ class PipelineCosts(tables.StrictModel):
     staging_sets: Annotated[int, Field(ge=0)]
 
 
-class Schedule(tables.StrictModel):
+class Schedule(strict_tables.StrictModel):
     """Blocks over compute units."""
 
     masked: _Share
@@ -107,7 +107,7 @@ class Schedule(tables.StrictModel):
     masked_columns: _Share
 
 
-class Memory(tables.StrictModel):
+class Memory(strict_tables.StrictModel):
     """Caches and main memory."""
 
     l2: _Positive
@@ -121,7 +121,7 @@ class Memory(tables.StrictModel):
     least_active: _Positive
 
 
-class Splitting(tables.StrictModel):
+class Splitting(strict_tables.StrictModel):
     """Split-K, stream-K and two-stage kernels."""
 
     reduction_bandwidth: _Positive
@@ -132,7 +132,7 @@ class Splitting(tables.StrictModel):
     second_bandwidth: _Positive
 
 
-class Noise(tables.StrictModel):
+class Noise(strict_tables.StrictModel):
     """Measurement noise."""
 
     run_relative: _NotNegative
@@ -152,7 +152,7 @@ class Noise(tables.StrictModel):
     least_us: _Positive
 
 
-class Coefficients(tables.StrictModel):
+class Coefficients(strict_tables.StrictModel):
     """Every coefficient of the simulated device."""
 
     model: Annotated[str, Field(min_length=1)]
@@ -198,4 +198,4 @@ class Coefficients(tables.StrictModel):
 
 def load_coefficients(path: str | Path) -> Coefficients:
     """Read the coefficients of ``path``; ``UserError`` on a mistake in it."""
-    return tables.read_yaml_table(path, Coefficients)
+    return strict_tables.read_yaml_table(path, Coefficients)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel
+from tileseer.core.strict_tables import StrictModel
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import Variant
 from tileseer.libraries.cutlass.kernel import CutlassKernel

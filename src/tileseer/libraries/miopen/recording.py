@@ -12,8 +12,8 @@ from tileseer.core import documents
 from tileseer.core.atomic import building
 from tileseer.core.errors import UserError
 from tileseer.core.seal import file_digest
+from tileseer.data.dataset_files import FILE
 from tileseer.data.provenance import Recording, Taken
-from tileseer.data.tables import FILE
 from tileseer.libraries.miopen.databases import Database
 from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DIMS, Problem

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BeforeValidator, Field
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel
+from tileseer.core.strict_tables import StrictModel
 from tileseer.facts.operations import Variant
 from tileseer.libraries.ck_tile.upstream.named_tables import Class, Pipeline
 

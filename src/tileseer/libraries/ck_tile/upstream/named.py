@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import read_yaml_table
+from tileseer.core.strict_tables import read_yaml_table
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, VARIANTS, Variant
 from tileseer.libraries.ck_tile import depthwise, flags

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tileseer.core.tables import StrictModel
+from tileseer.core.strict_tables import StrictModel
 from tileseer.facts.arch import Triple
 from tileseer.facts.operations import DTYPES, Variant
 from tileseer.libraries.ck_tile.kernel import PIPELINES
