@@ -150,8 +150,9 @@ def test_a_shipped_kernel_becomes_a_program(machine, tmp_path):
     name = "cutlass_conv_fwd_bf16_nhwc_2d_optimized_64x64x32_2x2x1_16x8x16_s4_swz1_vec8_8_1"
     model = trained.model.with_pool((trained.model.pool["kernel"] == name).to_numpy())
     project, build = tmp_path / "project", tmp_path / "build"
-    shipped_project.write_selector(project / "forward_bf16", data, model, 1)
-    shipped_project.write_project(project, "sm_90", {"forward_bf16": (model, {})}, "")
+    emitter = shipped_project.emitter_of("sm_90", "")
+    shipped_project.write_selector(project / "forward_bf16", data, model)
+    shipped_project.write_project(project, "sm_90", {"forward_bf16": (model, {})}, emitter)
     found, tree = machine
     options = f"-DTILESEER_NVCC={found.path}", f"-DCUTLASS_ROOT={tree.include.parent}"
     for words in (("-S", project, "-B", build, *options), ("--build", build)):

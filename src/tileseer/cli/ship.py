@@ -18,7 +18,6 @@ from tileseer.facts.hardware import target
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import percent
-from tileseer.libraries.ck_tile.library import CK_TILE
 from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.registry import library_of_arch, parse_kernels
 from tileseer.serve import kernel_set, shipped_project, shipping
@@ -81,10 +80,10 @@ def run(args: argparse.Namespace) -> int:
     if args.output and args.output.exists() and (not args.output.is_dir() or any(args.output.iterdir())):
         # Files of another set would be built with these.
         raise UserError(f"--output: {args.output} exists and is not empty; delete it or name another folder")
-    if args.ck_api and library_of_arch(listed.arch) is not CK_TILE:
-        raise UserError(f"--ck-api is for AMD's CK Tile kernels, not for {listed.arch}")
     limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
     emitter = shipped_project.emitter_of(listed.arch, args.ck_api)
+    if args.ck_api and not (emitter and emitter.levels):
+        raise UserError(f"--ck-api is for AMD's CK Tile kernels, not for {listed.arch}")
     models = {name: Model.read(args.models / listed.operations[name].folder, args.threads) for name in operations}
     pools = [_pool(args, model, name, emitter) for name, model in models.items()]
     content, shipped, max_loss = {}, {}, percent(args.max_loss)
@@ -106,8 +105,7 @@ def run(args: argparse.Namespace) -> int:
         every = [name for chosen in content.values() for name in chosen["kernels"]]
         write_text(args.output / "kernels.txt", "".join(f"{name}\n" for name in sorted(every)))
         if emitter:
-            shipped_project.write_project(args.output, listed.arch, shipped, args.ck_api)
-            shipped_project.write_instances(args.output, listed.arch, every)
+            shipped_project.write_project(args.output, listed.arch, shipped, emitter)
         write_text(args.output / "figures.json", json_text(about))
         use = BUILD_COMMAND if emitter else library_of_arch(listed.arch).use
         lines.append(f"next: {use.format(folder=shlex.quote(str(args.output)))}")

@@ -30,6 +30,8 @@ class Emitter(ABC):
     """Header of workflow/native that launches a kernel."""
     registration: ClassVar[str]
     """C++ line that registers a kernel; ``{name}``, ``{variant}``, ``{ndim}`` and ``{dtype}`` are filled in."""
+    level: str = ""
+    """Of the library's API; empty if it has one alone."""
 
     def __init__(self, templates: Path, api: Path, level: str = "") -> None:
         """Read ``templates`` (workflow/templates) and ``api`` (config/ck_api.yaml) for an API ``level``.
@@ -75,6 +77,15 @@ class Emitter(ABC):
     @abstractmethod
     def collection_files(self, kernels: Sequence[Any], arch: str) -> dict[str, str]:
         """Return path to text of the files that name many kernels, for users' own builds."""
+
+    @property
+    def levels(self) -> list[tuple[str, str, str]]:
+        """How a tree shows its level of the API: level, header and words in it, the newest first."""
+        return []
+
+    def instance_files(self, kernels: Sequence[Any], arch: str) -> dict[str, str]:
+        """Return path to text of the kernels in the form of the library's own builder; without one, nothing."""
+        return {}
 
     def lack(self, kernel: Any, arch: str) -> str:
         """Return why the API level has no form for a kernel, or an empty string."""

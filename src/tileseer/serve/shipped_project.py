@@ -13,19 +13,14 @@ from typing import Any
 from tileseer.build import compiler, modules
 from tileseer.core import places
 from tileseer.core.atomic import write_text
-from tileseer.core.strict_tables import read_yaml_table
 from tileseer.core.templates import fill_cpp_template, fill_template
 from tileseer.data.dataset import Dataset
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.hardware import target
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
-from tileseer.libraries.ck_tile import api as ck_api
-from tileseer.libraries.ck_tile.upstream import builder_set
-from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules
 from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.gemm_kernel import Kernel
-from tileseer.libraries.registry import library_of_arch, parse_kernels
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve import serving
@@ -95,26 +90,13 @@ def write_selector(folder: Path, measurements: Dataset, model: Model) -> None:
     write_text(folder / model_files.SELECTOR, text)
 
 
-def write_instances(folder: Path, arch: str, names: Sequence[str]) -> None:
-    """Write the lines of the reference's instance builder for kernels, if it builds such kernels."""
-    own, kernels = places.workflow_folder(), parse_kernels(sorted(names))
-    rules = read_yaml_table(own / "config/rule_sets/builder.yaml", BuilderRules)
-    specs = ArchSpecs.load(own / "config/arch_specs.json")
-    lines, without = builder_set.native_files(kernels, target(arch), rules, specs)
-    if lines:
-        lines["without.txt"] = "".join(f"{name}\n" for name in without)
-    for path, text in lines.items():
-        (folder / INSTANCES / path).parent.mkdir(parents=True, exist_ok=True)
-        write_text(folder / INSTANCES / path, text)
-
-
-def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Mapping[str, int]]], level: str) -> None:
+def write_project(
+    folder: Path, arch: str, models: Mapping[str, tuple[Model, Mapping[str, int]]], emitter: Emitter
+) -> None:
     """Write the project for the kernels in the pools of models, by operation.
 
     The dimensions beside a model are those of a problem that it has a kernel for, in case that ``LAYERS`` has none.
     """
-    emitter = emitter_of(arch, level)
-    assert emitter is not None
     library = library_of_arch(arch)
     names = {operation: sorted(set(model.pool["kernel"])) for operation, (model, _) in models.items()}
     kernels = [library.kernel.parse(name) for name in sorted({name for own in names.values() for name in own})]
@@ -133,8 +115,8 @@ def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Map
             library=library.title,
             compiler=vendor.program,
             suffix=emitter.source_suffix.removeprefix("."),
-            level=level or ck_api.NEWEST,
-            levels=_levels(),
+            level=emitter.level,
+            levels=emitter.levels,
             flags=[*compiler.program_flags(vendor), *compiler.arch_options(vendor, target(arch))],
             operations=list(models),
         ),
@@ -142,7 +124,9 @@ def write_project(folder: Path, arch: str, models: Mapping[str, tuple[Model, Map
     for operation in operations:
         own = {"arch": arch, "dims": list(PLAIN.items()), "operation": operation, "kernels": names[operation["name"]]}
         files[f"src/{operation['name']}.cpp"] = _cpp("operation.cpp", **own)
-    for path, text in (files | _copies(emitter.launcher, vendor)).items():
+    files |= _copies(emitter.launcher, vendor)
+    files |= {f"{INSTANCES}/{path}": text for path, text in emitter.instance_files(kernels, target(arch)).items()}
+    for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         write_text(folder / path, text)
 
@@ -166,12 +150,6 @@ def _kernel_files(kernels: Sequence[Kernel], emitter: Emitter, arch: str) -> dic
             variant=kernel.variant.upper(), ndim=kernel.ndim, dtype=kernel.dtype.upper(),
         )  # fmt: skip
     return files
-
-
-def _levels() -> list[tuple[str, str, str]]:
-    """Return how a tree shows its level of CK Tile's API: level, header and words in it, the newest first."""
-    marks = [(level, ck_api.read_api(places.workflow_folder() / API, level).detect) for level in ck_api.LEVELS]
-    return [(level, mark.header, mark.contains) for level, mark in marks]
 
 
 def _copies(launcher: str, vendor: compiler.Vendor) -> dict[str, str]:

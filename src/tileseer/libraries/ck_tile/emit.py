@@ -15,13 +15,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from tileseer.core.errors import UserError
+from tileseer.core.strict_tables import read_yaml_table
 from tileseer.core.templates import Leaf, Skeleton
+from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.ck_tile import api as ck_api
 from tileseer.libraries.ck_tile import registry_key
 from tileseer.libraries.ck_tile.api import CkApi
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.kernel import KernelConfig
+from tileseer.libraries.ck_tile.upstream import builder_set
+from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules
 from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.gemm_kernel import SIZES, field_types
 
@@ -57,6 +61,7 @@ class CkTileEmitter(Emitter):
     def __init__(self, templates: Path, api: Path, level: str = "") -> None:
         super().__init__(templates, api, level)
         self._api = ck_api.read_api(api, level or ck_api.NEWEST)
+        self._table, self.level = api, self._api.level
         self._skeletons: dict[tuple[str, tuple[object, ...]], Skeleton] = {}
         if not (names := [path.name for path in self.template_files(templates)]):
             raise UserError(f"{templates}: no C++ templates ({self.pattern}) here; give the folder workflow/templates")
@@ -118,6 +123,19 @@ class CkTileEmitter(Emitter):
             variants=registered,
         )
         return dict(sorted(texts.items()))
+
+    @property
+    def levels(self) -> list[tuple[str, str, str]]:
+        """How a tree shows its level of the API: level, header and words in it, the newest first."""
+        marks = [(level, ck_api.read_api(self._table, level).detect) for level in ck_api.LEVELS]
+        return [(level, mark.header, mark.contains) for level, mark in marks]
+
+    def instance_files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
+        """Return the lines of Composable Kernel's instance builder, and a list of the kernels without a line."""
+        rules = read_yaml_table(self._table.parent / "rule_sets/builder.yaml", BuilderRules)
+        specs = ArchSpecs.load(self._table.parent / "arch_specs.json")
+        lines, without = builder_set.native_files(kernels, arch, rules, specs)
+        return lines and lines | {"without.txt": "".join(f"{name}\n" for name in without)}
 
     def lack(self, kernel: Kernel, arch: str) -> str:
         """Return why this level of the API lacks the kernel on an arch, with the level; or an empty string."""
