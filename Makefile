@@ -49,7 +49,7 @@ format: $(READY_DEV)
 docs: $(READY_DEV)
 	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
 
-# Packages to install elsewhere, in dist/: tileseer, and tileseer-models-sm90-cudnn with the models of cuDNN's plans.
+# Packages to install elsewhere, in dist/: tileseer, those of packages/, and tileseer-models-sm90-cudnn with the models of cuDNN's plans.
 wheels: $(READY_DEV)
 	$(RUN) tileseer run results/models/sm_90_cudnn
 	$(RUN) python tools/wheels.py results/models/sm_90_cudnn --output dist
@@ -105,7 +105,7 @@ $(READY_DEV): $(READY) envs/requirements-dev.lock
 	@touch $@
 
 # Resolve the dependencies of pyproject.toml again. Needs uv (pip install uv), which is in neither lock.
-RESOLVE = uv pip compile pyproject.toml packages/*/pyproject.toml - --universal --python-version 3.11 --generate-hashes --no-annotate \
+RESOLVE = uv pip compile pyproject.toml packages/amdgpu_emulator/pyproject.toml - --universal --python-version 3.11 --generate-hashes --no-annotate \
     --custom-compile-command "make lock" --quiet
 lock:
 	echo setuptools | $(RESOLVE) --extra workflow --extra gpu --extra dev -o envs/requirements-dev.lock

@@ -22,11 +22,11 @@ from tileseer.facts.benchmark import Timing
 from tileseer.facts.compile import CkSettings
 from tileseer.libraries.ck_tile.emit import CkTileEmitter
 from tileseer.libraries.ck_tile.kernel import parse
-from tileseer.measure.emulated_kernels import chosen_problems, supported_problems
-from tileseer.measure.emulated_problems import TinyProblem, tiny_problems
 from tileseer.measure.harness import abi
-from tileseer.measure.harness.emulated_driver import EmulatedDriver
 from tileseer.measure.harness.supervisor import launch_options, problem_numbers
+from tileseer_emulated.driver import EmulatedDriver
+from tileseer_emulated.kernels import chosen_problems, supported_problems
+from tileseer_emulated.tiny_problems import TinyProblem, tiny_problems
 
 API, NATIVE, TEMPLATES = Path("config/ck_api.yaml"), Path("workflow/native"), Path("workflow/templates")
 WIDE = "nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16"

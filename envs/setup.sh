@@ -42,7 +42,7 @@ step "installing $(grep -c '==' envs/requirements.lock) locked packages (200 MB 
 awk '/^[a-z]/ { wanted = /^setuptools==/ } wanted' envs/requirements.lock > "$venv/setuptools.lock"
 pip --require-hashes --requirement "$venv/setuptools.lock"
 pip --require-hashes --no-compile --no-build-isolation --use-pep517 --requirement envs/requirements.lock
-pip --no-deps --no-build-isolation --editable . --editable packages/amdgpu_emulator
+pip --no-deps --no-build-isolation --editable . --editable packages/amdgpu_emulator --editable packages/tileseer_emulated
 # Their tests, Arrow's headers, network server and cloud storage, solvers for other systems.
 step "removing what the packages bring and nothing here loads"
 cd "$venv"/lib/python3*/site-packages

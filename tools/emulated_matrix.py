@@ -29,7 +29,7 @@ from tileseer.facts import hardware
 from tileseer.facts.compile import CkSettings
 from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.ck_tile.kernel import KernelConfig
-from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
+from tileseer_emulated.kernels import Emulation, KernelVerdict
 
 NATIVE, KEPT = Path("workflow/native"), "docs/generated/emulated-{level}.tsv"
 COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", "instances", "launched", "executed", "not_launched",

@@ -1,4 +1,6 @@
-"""Build the wheels of Tileseer and of published models: one package an arch, such as ``tileseer-models-sm90-cudnn``.
+"""Build the wheels of Tileseer, of what is in ``packages``, and of published models.
+
+One package of models an arch, such as ``tileseer-models-sm90-cudnn``:
 
     python tools/wheels.py results/models/sm_90_cudnn --output dist
 
@@ -52,7 +54,7 @@ packages = ["{package}"]
 
 @reports_user_errors
 def main() -> None:
-    """Build both kinds of wheels and print their paths."""
+    """Build all wheels and print their paths."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="*", help="folders of published models")
     parser.add_argument("--output", type=Path, default=Path("dist"))
@@ -65,6 +67,9 @@ def main() -> None:
             (source / part).parent.mkdir(parents=True, exist_ok=True)
             copy(ROOT / part, source / part)
         print(_build(source, args.output))
+        for package in sorted((ROOT / "packages").iterdir()):
+            shutil.copytree(package, Path(folder, package.name), ignore=shutil.ignore_patterns("*.egg-info", "build"))
+            print(_build(Path(folder, package.name), args.output))
         for models in args.models:
             wheel = _build(_project(models, Path(folder, models.name)), args.output)
             if wheel.stat().st_size > MOST_BYTES:

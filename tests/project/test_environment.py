@@ -80,9 +80,9 @@ IMPORT_NAMES = {
 }
 """Packages that are imported under another name; the others have - for _."""
 # What a subcommand needs beyond the core: the extra that brings it.
-EXTRA_OF_COMMAND = {"crawl": "crawl", "verify": "emulate"}
-# Taken where it is installed; without cuDNN its plans are not measured.
-OPTIONAL = {"cudnn"}
+EXTRA_OF_COMMAND = {"crawl": "crawl"}
+# Taken where they are installed; without cuDNN its plans are not measured, and nothing is emulated without the other.
+OPTIONAL = {"cudnn", "tileseer_emulated"}
 NOT_CALLED = {"doctor": {"scipy"}}
 """What a command could import, but for functions that it does not call: doctor draws no problems."""
 

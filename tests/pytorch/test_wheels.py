@@ -59,7 +59,9 @@ def test_installed_wheels_find_the_model_and_run_plans(models, tmp_path, compile
     run = build(models, tmp_path / "dist")
     assert run.returncode == 0, run.stderr
     wheels = [Path(line) for line in run.stdout.splitlines()]
-    assert [path.name.partition("-")[0] for path in wheels] == ["tileseer", "tileseer_models_sm90_cudnn"]
+    assert [path.name.partition("-")[0] for path in wheels] == [
+        *("tileseer", "amdgpu_emulator", "tileseer_emulated", "tileseer_models_sm90_cudnn")
+    ]
     assert "tileseer/torch/native/cudnn/plans.hpp" in zipfile.ZipFile(wheels[0]).namelist()
     environment = tmp_path / "environment"
     venv.create(environment)

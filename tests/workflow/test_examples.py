@@ -14,8 +14,8 @@ from small_workflow import ROOT
 
 from tileseer.build import modules
 from tileseer.cli import main
-from tileseer.measure.emulated_kernels import KernelVerdict
-from tileseer.serve import emulation
+from tileseer_emulated import command as emulation
+from tileseer_emulated.kernels import KernelVerdict
 
 sys.path.insert(0, str(ROOT / "tests/builders"))
 import help_examples
@@ -108,7 +108,7 @@ def test_an_example_answers(folder, command, monkeypatch, capsys):
         pytest.skip("no host C++ compiler (g++, clang++ or CXX)")
     if "--emulate" in command:
         pytest.importorskip("tinygrad")
-        # tests/toolchain/test_emulated.py executes kernels for real.
+        # packages/tileseer_emulated/tests/test_emulated.py executes kernels for real.
         monkeypatch.setattr(
             emulation, "verdicts", lambda _, kernels, jobs: [KernelVerdict(one.name, "ok") for one in kernels]
         )

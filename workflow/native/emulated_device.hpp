@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How launches reach the emulated GPU, which is Python (src/tileseer/measure/harness/emulated_driver.py).
+// How launches reach the emulated GPU, which is Python (packages/tileseer_emulated/src/tileseer_emulated/driver.py).
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@ def main(verdicts: list[Path], aliases: list[Path], table: Path) -> str:
     aliases: tables of kernels with the machine code of another one, one an operation
     """
     from tileseer.core.atomic import write_text
-    from tileseer.measure import verdicts as stage
+    from tileseer_emulated import verdicts as stage
 
     rows = stage.merge_chunks(verdicts, aliases)
     write_text(table, "".join(f"{line}\n" for line in stage.table_lines(rows)))

@@ -15,7 +15,7 @@ def main(
     aliases: kernels that are not executed, because another one is for them
     """
     from tileseer.core import parquet
-    from tileseer.measure import verdicts as stage
+    from tileseer_emulated import verdicts as stage
 
     table = stage.execute_chunk(arch, build, headers, driver, module, aliases, hardware, native, settings)
     parquet.write_table(table, verdicts)

@@ -6,13 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
-from tileseer.core import content_hash
 from tileseer.core.errors import UserError
-from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.facts.benchmark import Timing
-from tileseer.libraries.gemm_kernel import GemmKernel
-from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import refuse_unless_emulated
 
 EXAMPLES = (
@@ -55,7 +51,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a line a check; return 1 if one failed."""
     if args.emulate:
-        return _emulated(args)
+        refuse_unless_emulated(args.arch)
+        from tileseer_emulated import command
+
+        return command.verify(args)
     device, checks = (_kernels if args.path.suffix in LIBRARY_SUFFIXES else _files)(args)
     wrong = sum(not ok for ok, _, _ in checks)
     lines = [f"{'ok  ' if ok else 'FAIL'}  {subject}: {record['said']}" for ok, subject, record in checks]
@@ -71,60 +70,6 @@ def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
     from tileseer.serve import verification
 
     return None, [(check.ok, check.subject, asdict(check)) for check in verification.check_path(args.path)]
-
-
-def _emulated(args: argparse.Namespace) -> int:
-    """Print a line a kernel of a list, executed on the emulated GPU; return 1 if one is not right."""
-    refuse_unless_emulated(args.arch)
-    from tileseer.build import modules
-    from tileseer.facts import hardware
-    from tileseer.measure.emulated_kernels import coverage_text
-    from tileseer.serve import emulation
-
-    names = _list(args.path)
-    if args.sample:
-        # By the hash of the name: more kernels are the same ones and others.
-        names = sorted(sorted(names, key=content_hash.of_name)[: args.sample])
-    kernels = [_executable(name, args.arch) for name in names]
-    workshop = emulation.Workshop(
-        args.arch, find_file(args.config / "ck_api.yaml"), find_file(Path("workflow/templates")),
-        find_file(modules.NATIVE_SOURCES),
-        hardware.product_of_arch(find_file(args.config / "hardware.yaml"), args.arch),
-        {"compile": {"toolchain": library_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, args.quick,
-    )  # fmt: skip
-    verdicts = []
-    with Progress("emulate", len(kernels), "kernels") as progress:
-        for verdict in emulation.verdicts(workshop, kernels, args.jobs):
-            verdicts.append(verdict)
-            progress.add(failed=int(verdict.status != "ok"))
-    failed = sum(verdict.status not in ("ok", "unsupported") for verdict in verdicts)
-    lines = [
-        f"{v.status:13} {v.kernel}: {v.right} problems right, {v.wrong} not, {v.instructions:,} instructions, "
-        f"{v.issue_cycles:,} issue cycles, {coverage_text(v)}" + (f"; {v.said}" if v.said else "")
-        for v in verdicts
-    ]
-    content = {"device": f"emulated {args.arch}", "checks": [asdict(v) for v in verdicts], "failed": failed}
-    lines.append(f"{len(verdicts)} kernels executed on an emulated {args.arch}, {failed} failed")
-    return options.answer(args, content, lines, failed > 0)
-
-
-def _list(path: Path) -> list[str]:
-    try:
-        names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: no list of kernel names: {error}; write one name a line") from error
-    if not names:
-        raise UserError(f"{path}: the list is empty; write one kernel name a line")
-    return names
-
-
-def _executable(name: str, arch: str) -> GemmKernel:
-    kernel = library_of_arch(arch).kernel.parse(name)
-    if not isinstance(kernel, GemmKernel):
-        raise UserError(f"{name}: only implicit-GEMM kernels are executed; leave it out of the list")
-    if kernel.ndim < 2:
-        raise UserError(f"{name}: no problem has one dimension (write it as 2D with Hi=1); leave it out of the list")
-    return kernel
 
 
 def _kernels(args: argparse.Namespace) -> tuple[str, list[Checked]]:

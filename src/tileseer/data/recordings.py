@@ -16,7 +16,8 @@ def recorded_operations(replays: Mapping[str, str], arch: str) -> list[str]:
     if not (folder / dataset_files.FILE).exists():
         raise UserError(
             f"{folder / dataset_files.FILE}: there is no such file, but replays names it for {arch}; an installed "
-            "package has no recordings: copy config/recorded of the repository into this folder, or give replays another folder"
+            "package has no recordings: copy config/recorded of the repository into this folder, or give replays "
+            "another folder"
         )
     return dataset_files.read_recording(folder).operations
 

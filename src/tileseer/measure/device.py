@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, get_args
 import numpy as np
 
 from tileseer.core.errors import UserError
-from tileseer.core.places import install
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,18 +52,18 @@ NO_TIMES = (
 )
 
 
-EMULATED_ARCHS = ("gfx90a", "gfx942", "gfx950")
-"""``amdgpu_emulator.ARCHS``; few commands need that package."""
+def refuse_unless_emulated(arch: str) -> None:
+    """Raise a ``UserError`` if an arch is not emulated, or the emulated GPU, a distribution of its own, is missing."""
+    if importlib.util.find_spec("tileseer_emulated") is None:
+        raise UserError(
+            "tileseer_emulated, which executes kernels on an emulated GPU, is not installed; "
+            "pip install -e packages/amdgpu_emulator -e packages/tileseer_emulated in a checkout of Tileseer"
+        )
+    from tileseer_emulated import ARCHS
 
-
-def refuse_unless_emulated(*archs: str) -> None:
-    """Raise a ``UserError`` if an arch is not emulated, or what decodes its instructions is not installed."""
-    if importlib.util.find_spec("tinygrad") is None:
-        raise UserError(f"tinygrad, which decodes instructions, is not installed; {install('emulate')}")
-    for arch in archs:
-        if arch not in EMULATED_ARCHS:
-            what = "CDNA GPUs with waves of 64 lanes" if arch.startswith("gfx") else "AMD GPUs"
-            raise UserError(f"{arch} is not emulated, only {what}; choose {', '.join(EMULATED_ARCHS)}")
+    if arch not in ARCHS:
+        what = "CDNA GPUs with waves of 64 lanes" if arch.startswith("gfx") else "AMD GPUs"
+        raise UserError(f"{arch} is not emulated, only {what}; choose {', '.join(ARCHS)}")
 
 
 @dataclass(frozen=True)

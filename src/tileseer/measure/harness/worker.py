@@ -64,7 +64,7 @@ class WorkerSession:
             self._library = abi.DriverLibrary(driver)
             if self._library.has_stand_in:
                 # Only here: the emulator takes a tenth of a second to import.
-                from tileseer.measure.harness.emulated_driver import EmulatedDriver
+                from tileseer_emulated.driver import EmulatedDriver
 
                 self._emulated = EmulatedDriver(self._library.handle)
         for path in others:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import kernel_samples
 import pytest
 
-from amdgpu_emulator import ARCHS
 from tileseer.cli import main
-from tileseer.measure import device
-from tileseer.measure.emulated_kernels import KernelVerdict
+from tileseer_emulated.kernels import KernelVerdict
 
 MISTAKES = {
     "\n": "the list is empty; write one kernel name a line",
@@ -26,10 +24,12 @@ def test_a_mistake_in_a_list_is_one_message(text, tmp_path, capsys):
     assert MISTAKES[text] in capsys.readouterr().err
 
 
-def test_the_missing_decoder_is_named(tmp_path, capsys, monkeypatch):
+def test_the_missing_package_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main.main(["verify", str(tmp_path), "--emulate"]) == 2
-    assert "pip install -e '.[emulate]' in a checkout" in capsys.readouterr().err
+    assert (
+        "pip install -e packages/amdgpu_emulator -e packages/tileseer_emulated in a checkout" in capsys.readouterr().err
+    )
 
 
 def test_a_larger_sample_has_the_smaller_one(tmp_path, monkeypatch, capsys):
@@ -39,7 +39,7 @@ def test_a_larger_sample_has_the_smaller_one(tmp_path, monkeypatch, capsys):
         executed.append((workshop.arch, workshop.few, {kernel.name for kernel in kernels}))
         return [KernelVerdict(kernel.name, "ok") for kernel in kernels]
 
-    monkeypatch.setattr("tileseer.serve.emulation.verdicts", verdicts)
+    monkeypatch.setattr("tileseer_emulated.command.verdicts", verdicts)
     path = tmp_path / "kernels.txt"
     path.write_text("\n".join(kernel_samples.a_kernel(num_groups_to_merge=merged).name for merged in range(1, 13)))
     for sample in ("5", "8"):
@@ -52,6 +52,5 @@ def test_a_larger_sample_has_the_smaller_one(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(("arch", "what"), [("gfx1100", "CDNA GPUs with waves of 64 lanes"), ("sm_90", "AMD GPUs")])
 def test_an_arch_that_is_not_emulated_is_refused_before_anything_is_read(tmp_path, capsys, arch, what):
-    assert device.EMULATED_ARCHS == ARCHS
     assert main.main(["verify", str(tmp_path / "absent.txt"), "--emulate", "--arch", arch]) == 2
     assert f"{arch} is not emulated, only {what}; choose gfx90a, gfx942, gfx950" in capsys.readouterr().err

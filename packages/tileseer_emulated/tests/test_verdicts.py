@@ -18,13 +18,13 @@ from tileseer.core.cache import Cache
 from tileseer.facts import hardware
 from tileseer.libraries.ck_tile.emit import CkTileEmitter
 from tileseer.libraries.emitter import LACK
-from tileseer.measure import emulated_kernels
-from tileseer.measure import verdicts as stage
-from tileseer.measure.emulated_problems import GRIDS, tiny_problems
 from tileseer.measure.harness.supervisor import Outcome, problem_numbers
+from tileseer_emulated import kernels as emulated_kernels
+from tileseer_emulated import verdicts as stage
+from tileseer_emulated.tiny_problems import GRIDS, tiny_problems
 
 FIRST, SECOND, THIRD = (a_kernel(pipeline=pipeline) for pipeline in ("basic_v1", "compv3", "mem"))
-HARDWARE = Path(__file__).parents[2] / "config/hardware.yaml"
+HARDWARE = Path(__file__).parents[3] / "config/hardware.yaml"
 GPU = hardware.product_of_arch(HARDWARE, "gfx950")
 OPCODES = {"v_add_f32": 60, "v_mfma_f32_16x16x32_bf16": 30, "s_barrier": 10}
 SETTINGS = {"benchmark": {"timing": "quick"}}

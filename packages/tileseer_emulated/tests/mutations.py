@@ -27,12 +27,12 @@ from amdgpu_emulator import EmulationFault
 from amdgpu_emulator.decoder import decode
 from tileseer.facts.benchmark import Timing
 from tileseer.libraries.ck_tile.kernel import parse
-from tileseer.measure.emulated_kernels import chosen_problems, supported_problems
-from tileseer.measure.emulated_problems import REDUCTION_STEPS, TinyProblem, tiny_problems
 from tileseer.measure.harness import abi
-from tileseer.measure.harness.emulated_driver import EmulatedDriver, instance_text
 from tileseer.measure.harness.supervisor import launch_options, problem_numbers
 from tileseer.problems.problem import Problem
+from tileseer_emulated.driver import EmulatedDriver, instance_text
+from tileseer_emulated.kernels import chosen_problems, supported_problems
+from tileseer_emulated.tiny_problems import REDUCTION_STEPS, TinyProblem, tiny_problems
 
 MORE_ORDERS = 12
 MOST_INSTRUCTIONS = 400_000

@@ -16,10 +16,10 @@ from tileseer.facts.benchmark import Timing
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries.gemm_kernel import GemmKernel
 from tileseer.libraries.registry import check_support
-from tileseer.measure.emulated_problems import GRIDS, TinyProblem, tiny_problems
-from tileseer.measure.harness.emulated_driver import instance_text
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.problems.problem import DIMS, problem_frame
+from tileseer_emulated.driver import instance_text
+from tileseer_emulated.tiny_problems import GRIDS, TinyProblem, tiny_problems
 
 _VERDICT_FORMAT = "verdict-6"
 # What is executed is the same in every try.

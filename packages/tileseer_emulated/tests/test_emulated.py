@@ -18,13 +18,13 @@ from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.facts import hardware
 from tileseer.libraries.ck_tile.kernel import parse
-from tileseer.measure import emulated_kernels
-from tileseer.measure import verdicts as stage
-from tileseer.measure.emulated_kernels import supported_problems
-from tileseer.measure.emulated_problems import GRIDS, tiny_problems
 from tileseer.measure.harness.supervisor import Supervisor, problem_numbers
+from tileseer_emulated import kernels as emulated_kernels
+from tileseer_emulated import verdicts as stage
+from tileseer_emulated.kernels import supported_problems
+from tileseer_emulated.tiny_problems import GRIDS, tiny_problems
 
-HARDWARE = Path(__file__).parents[2] / "config/hardware.yaml"
+HARDWARE = Path(__file__).parents[3] / "config/hardware.yaml"
 GPU = hardware.read_hardware(HARDWARE, "gfx950_mi355x")
 WIDE = "bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16"
 KERNELS = {

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from tileseer.libraries.ck_tile.kernel import parse
-from tileseer.measure.emulated_problems import GRIDS, REDUCTION_STEPS, SLICES, TALL, WIDE, tiny_problems
 from tileseer.measure.harness.supervisor import Request, Supervisor
 from tileseer.problems.problem import Problem
+from tileseer_emulated.tiny_problems import GRIDS, REDUCTION_STEPS, SLICES, TALL, WIDE, tiny_problems
 
 
 def sizes(kernel, pair):

@@ -17,7 +17,7 @@ from tileseer.facts import hardware as products
 from tileseer.facts.benchmark import BenchmarkSettings
 from tileseer.libraries.registry import parse_kernels
 from tileseer.measure.device import refuse_unless_emulated
-from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
+from tileseer_emulated.kernels import Emulation, KernelVerdict
 
 SCHEMA = parquet.schema(
     [
