@@ -155,9 +155,9 @@ def timed(models, operation, folder, shapes, turns):
     found = {}
     for _ in range(turns):
         turn = {
-            "LightGBM, one problem": one_by_one(lambda n: model.booster.predict(matrices[n], num_threads=1),
+            "LightGBM, one problem": one_by_one(lambda n: model.scorer.booster.predict(matrices[n], num_threads=1),
                                                 len(matrices)),
-            "LightGBM, of a batch": 1e6 * cpu(lambda: model.booster.predict(everything, num_threads=1))[0]
+            "LightGBM, of a batch": 1e6 * cpu(lambda: model.scorer.booster.predict(everything, num_threads=1))[0]
             / len(matrices),
             "Python, one problem": one_by_one(lambda n: selector.select(shapes[n : n + 1], use_known=False), ALONE),
             "Python, of a batch": 1e6 * cpu(lambda: selector.select(shapes, use_known=False))[0] / len(shapes),

@@ -11,11 +11,10 @@ from tileseer.data.dataset import Dataset
 from tileseer.facts import hardware
 from tileseer.facts.model import TrainingParameters
 from tileseer.learn import training
-from tileseer.learn.cross_validation import Prepared
 from tileseer.learn.features import Features
 from tileseer.learn.learner import Recipe
-from tileseer.learn.prior import prior_of
 from tileseer.learn.rows import training_pairs
+from tileseer.learn.training import Prepared, prior_of
 from tileseer.libraries import candidates as candidate_tables
 from tileseer.libraries.ck_tile import kernel, resources
 from tileseer.libraries.ck_tile.kernel import KernelConfig

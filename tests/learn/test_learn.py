@@ -9,7 +9,7 @@ import pytest
 from published_models import train_on_recording
 
 from tileseer.core.errors import UserError
-from tileseer.learn import cross_validation, own_choice, rows
+from tileseer.learn import own_choice, rows, training
 from tileseer.learn.learners.trees import fit
 
 BAD = np.uint8(5)
@@ -115,7 +115,7 @@ def test_no_layer_is_on_both_sides_of_a_fold(monkeypatch):
 
     monkeypatch.setattr(lightgbm.Dataset, "subset", subset)
     fold = rows.deal(np.array(families), found.pairs.problem, 3, seed=1)
-    scores = cross_validation.out_of_fold(found, fold, found.recipe.small)
+    scores = training.out_of_fold(found, fold, found.recipe.small)
     # Every layer is held out exactly once, and as a whole.
     held_out = [set(family_of_row) - part for part in seen]
     assert len(seen) == 3 and sorted(family for part in held_out for family in part) == sorted(set(family_of_row))

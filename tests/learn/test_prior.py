@@ -12,7 +12,7 @@ from tileseer.core.errors import UserError
 from tileseer.judge import ranking
 from tileseer.learn import model_files
 from tileseer.learn.learners.trees.scorer import MODEL
-from tileseer.learn.prior import read_prior
+from tileseer.learn.training import read_prior
 
 SETTINGS = samples.changed(n_estimators=60, min_child_samples=5)
 

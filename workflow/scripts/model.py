@@ -20,8 +20,7 @@ def main(
     from tileseer.facts.model import ModelSettings
     from tileseer.learn.features import Features
     from tileseer.learn.learner import Recipe
-    from tileseer.learn.prior import prior_of
-    from tileseer.learn.training import settings_for, train
+    from tileseer.learn.training import prior_of, settings_for, train
     from tileseer.libraries.costs.coefficients import load_coefficients
 
     gpu, fitted = read_hardware(hardware, product), load_coefficients(coefficients)

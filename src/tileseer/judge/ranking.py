@@ -17,13 +17,11 @@ from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import TrainingParameters
 from tileseer.learn import own_choice
-from tileseer.learn.cross_validation import Prepared, out_of_fold
 from tileseer.learn.evidence import INSIDE, held_out_classes
 from tileseer.learn.learner import Recipe
 from tileseer.learn.model import Model
-from tileseer.learn.prior import prior_of
 from tileseer.learn.rows import LAYER_FOLDS, NO_FOLD, deal, training_pairs
-from tileseer.problems.kinds import margin_kind
+from tileseer.learn.training import Prepared, out_of_fold, prior_of
 from tileseer.problems.problem import DIMS
 
 LEAST_JUDGED_FOLDS, ENOUGH_JUDGED_PROBLEMS = 2, 2500
@@ -167,14 +165,13 @@ def rank_held_out(model: Model, dataset: Dataset, picks: np.ndarray | None = Non
         return score_ranking(dataset, scores, offered, picks=picks)
     fold = np.where(dataset.held_out, 0, NO_FOLD)
     inside = held_out_classes(dataset, rows, fold, model.spec.evidence) == INSIDE
-    margins = np.array(model.spec.own_margins)[margin_kind(problems.iloc[rows])]
-    margins = np.where(inside, margins, own_choice.NEVER)
-    kept = own_choice.kept(scores[rows], own[rows], margins)
+    picks = np.full(len(problems), own_choice.NONE)
+    picks[rows] = own_choice.chosen(
+        problems.iloc[rows], np.where(offered, scores, -np.inf)[rows], own[rows], inside, model.spec.own_margins
+    )
     # A model that does not know the own choice cannot rank the others beside it.
     scores[rows[~np.isfinite(scores[rows, own[rows]])]] = -np.inf
     offered[rows, own[rows]] = True
-    picks = np.full(len(problems), own_choice.NONE)
-    picks[rows] = np.where(offered[rows], kept, -np.inf).argmax(axis=1)
     return score_ranking(dataset, scores, offered, picks=picks, untimed=own)
 
 

@@ -4,7 +4,11 @@ A library such as cuDNN lists its candidates for a problem, in its own order. No
 own choice is the first of the list that runs. A model replaces it only where it is sure to gain.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
+import pandas as pd
 
 from tileseer.data.dataset import Dataset
 from tileseer.measure.device import STATUSES
@@ -50,18 +54,24 @@ def offered(dataset: Dataset) -> np.ndarray:
     return offers
 
 
-def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray:
-    """Return the scores [P, Q] in which the own choice stands first, unless another leads it by the problem's margin.
+def chosen(
+    problems: Mapping[str, Any] | pd.DataFrame,
+    scores: np.ndarray,
+    own: np.ndarray,
+    inside: np.ndarray,
+    margins: Sequence[float],
+) -> np.ndarray:
+    """Return the candidate to run on each of P problems, int [P], by its scores, float64 [P, Q].
 
-    An own choice that the model does not know, with a score of -inf, is kept: nothing says what would be gained.
+    It is the own choice (``own``, int [P]), unless the best one leads it by the margin of the problem's kind
+    (``MARGIN_KINDS``) and the problem is ``inside`` (bool [P]) of what was measured. An own choice that the model does
+    not know, with a score of -inf, is kept: nothing says what would be gained.
     """
-    scores = scores.copy()
-    rows = np.flatnonzero(own != NONE)
-    best, score = scores[rows].max(axis=1), scores[rows, own[rows]]
-    keep = rows[~((best - score > margins[rows]) & np.isfinite(score))]
-    top = scores[keep].max(axis=1)
-    scores[keep, own[keep]] = np.where(np.isfinite(top), top + 1.0, 0.0)
-    return scores
+    rows, best = np.arange(len(own)), scores.argmax(axis=1)
+    known = np.isfinite(scores[rows, own])
+    lead = np.where(known, scores[rows, best], 0.0) - np.where(known, scores[rows, own], 0.0)
+    sure = known & inside & (lead > np.asarray(margins)[margin_kind(problems)])
+    return np.where(sure, best, own)
 
 
 def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray, inside: np.ndarray) -> list[float]:

@@ -1,21 +1,24 @@
-"""Training: the model, and where it came from, as they lie in the model's folder."""
+"""Training: what it starts from, the model and where it came from, and scores of layers that a model has not seen."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import TrainingParameters
-from tileseer.learn import features, model_files, own_choice
-from tileseer.learn.cross_validation import Prepared, out_of_fold
+from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import INSIDE, EvidenceBounds, calibrated_bounds, held_out_classes
+from tileseer.learn.features import feature_set, fitting
 from tileseer.learn.learner import Recipe, learner_of
 from tileseer.learn.model import Model, spec_of
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin
-from tileseer.learn.rows import NO_FOLD, deal, training_pairs
+from tileseer.learn.rows import NO_FOLD, deal, sampled, training_pairs
+from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
 
 
@@ -42,8 +45,8 @@ def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingPara
 def _feature_set(settings: TrainingParameters, dataset: Dataset) -> str:
     """Return the feature set to train with: the one that fits the dataset, or that of the model to start from."""
     if settings.prior_folder is None or "layout" in dataset.problems:
-        return features.fitting(settings.features, dataset.candidates, dataset.problems)
-    wider = features.feature_set(settings.features).with_layout
+        return fitting(settings.features, dataset.candidates, dataset.problems)
+    wider = feature_set(settings.features).with_layout
     if wider and documents.read_document(settings.prior_folder / model_files.SPEC, FeatureSpec).feature_set == wider:
         return wider
     return settings.features
@@ -68,6 +71,60 @@ def _no_formula(settings: TrainingParameters, arch: str, device_kind: str) -> st
     if settings.features == "reference":
         return "readers of models with the reference's features do not support a formula"
     return "" if library_of_arch(arch).cost else "its kernels have no formula"
+
+
+def prior_of(
+    settings: TrainingParameters, operation: str, coefficients: Coefficients | None
+) -> Model | Coefficients | None:
+    """Return what ``settings`` let training start from; ``coefficients`` are those of the formula.
+
+    Few measured rows are too few to learn a device from, but they say where a formula or a model of a similar one is
+    wrong: a learner learns what the prior misses, and the published model has both.
+    """
+    if settings.prior == "formula":
+        return coefficients
+    if settings.prior_folder is None:
+        return None
+    return read_prior(settings.prior_folder, settings.features, operation.rpartition("_")[0])
+
+
+def read_prior(folder: Path, features: str, variant: str) -> Model:
+    """Read a training folder or the folder of a published operation.
+
+    ``UserError`` when it is another direction's, has other features, or starts from a formula.
+    """
+    model = Model.read(folder)
+    names = list(feature_set(features).names)
+    for field, expected in (("variant", variant), ("feature_set", features), ("feature_names", names)):
+        value = getattr(model.spec, field)
+        if value != expected:
+            shown = (value, expected) if field != "feature_names" else ("others", "those of this release")
+            raise UserError(
+                f"{folder / model_files.SPEC}: {field} is {shown[0]!r}, but the model to train needs {shown[1]!r}; "
+                "give model.prior a model of the same direction and features"
+            )
+    if model.spec.formula is not None:
+        raise UserError(f"{folder}: the model starts from a formula; give model.prior one without: model.prior none")
+    return model
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """The training pairs of a dataset as a learner prepared them, for models of all rows and for those of folds."""
+
+    recipe: Recipe
+    pairs: Dataset
+    """n pairs (``rows.training_pairs``)."""
+    teaching: np.ndarray
+    """Which of them teach, bool [n]."""
+    made: Any
+    """What the learner made of those."""
+
+    @classmethod
+    def by(cls, recipe: Recipe, pairs: Dataset) -> Self:
+        """Let the learner of a recipe prepare training pairs."""
+        teaching = sampled(pairs, recipe.settings)
+        return cls(recipe, pairs, teaching, learner_of(recipe).prepare(pairs.only(teaching)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,3 +189,23 @@ def own_margins(prepared: Prepared, evidence: EvidenceBounds) -> list[float] | N
     rows, inside = np.flatnonzero(fold != NO_FOLD), np.zeros(len(pairs.problems), bool)
     inside[rows] = held_out_classes(pairs, rows, fold, evidence) == INSIDE
     return own_choice.margins(pairs, out_of_fold(prepared, fold, prepared.recipe.small), own, inside)
+
+
+def out_of_fold(prepared: Prepared, fold: np.ndarray, recipe: Recipe) -> np.ndarray:
+    """Return scores of the tried pairs by models of ``recipe`` that have not seen their fold, float64 [P, Q].
+
+    ``fold`` (int [P]) is the fold of each problem; one in ``NO_FOLD`` teaches every model, and its scores are -inf.
+    """
+    pairs, learner = prepared.pairs, learner_of(recipe)
+    few = sampled(pairs, recipe.settings)[prepared.teaching]
+    of_row = fold[pairs.problem[prepared.teaching]]
+    tried = own_choice.offered(pairs)
+    scores = np.full(tried.shape, -np.inf)
+    folds = np.unique(fold[fold != NO_FOLD])
+    with Progress("cross-validate", len(folds), "models") as progress:
+        for one in folds:
+            model = learner.fit(prepared.made, few & (of_row != one))
+            rows = np.flatnonzero(fold == one)
+            scores[rows] = model.score(pairs.problems.iloc[rows], pairs.candidates, tried[rows])
+            progress.add()
+    return scores

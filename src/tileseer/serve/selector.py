@@ -19,12 +19,11 @@ import pyarrow as pa
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
 from tileseer.core.json_files import read_json
-from tileseer.learn import model_files
-from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceClass
+from tileseer.learn import model_files, own_choice
+from tileseer.learn.evidence import EVIDENCE_CLASSES, INSIDE, Evidence, EvidenceClass
 from tileseer.learn.model import Model
 from tileseer.libraries import candidates
 from tileseer.measure.device import DEVICE_KINDS
-from tileseer.problems.kinds import margin_kind
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem, wrong_rows
 from tileseer.serve import tuned as tuned_choices
 from tileseer.serve.serving_files import KNOWN_PROBLEMS, Kernels
@@ -203,7 +202,14 @@ class Selector:
         """
         if len(offered):
             self._check_operation(problem)
-            ranked = self._ranked_offers(problem, offered, library)
+            offers = self._offers(problem, offered, library)
+            if 0 not in offers.values():
+                first = f"{self._prefix(problem.ndim)}{offered[0]}"
+                unknown = {"score": -np.inf, "predicted_time": np.nan, "predicted_efficiency": np.nan}
+                return [{"rank": 1, "candidate": first, "kernel": first, "split_k": 1, **unknown, "offered": 0}]
+            rows = np.array([*offers])
+            ranked = self._ranked(rows, self._scores(self._frame(self.dims_of(problem)), rows))
+            ranked = [row | {"offered": offers[self._row[row["candidate"]]]} for row in ranked]
             others = [row["rank"] for row in ranked if row["offered"] != 0][:count]
             return [row for row in ranked if row["offered"] == 0 or row["rank"] in others]
         ranked = self.rank(problem)
@@ -244,43 +250,38 @@ class Selector:
             for rank, (number, row) in enumerate(zip(order, rows[order], strict=True), start=1)
         ]
 
-    def _ranked_offers(self, problem: Problem, offered: Sequence[str], library: str) -> list[Ranked]:
-        """Return the ranking of what a library offers."""
-        prefix = self._prefix(problem.ndim)
-        own = f"{prefix}{offered[0]}"
-        if not self._is_of(library) or own not in self._row:
-            unknown = {"score": -np.inf, "predicted_time": np.nan, "predicted_efficiency": np.nan}
-            return [{"rank": 1, "candidate": own, "kernel": own, "split_k": 1, **unknown, "offered": 0}]
-        first: dict[str, int] = {}
-        for number, name in enumerate(offered):
-            first.setdefault(f"{prefix}{name}", number)
-        rows = np.array([self._row[name] for name in first if name in self._row], np.int64)
-        score = self._scores(self._frame(self.dims_of(problem)), rows)
-        return [row | {"offered": first[row["candidate"]]} for row in self._ranked(rows, score)]
+    def _offers(self, problem: Problem, offered: Sequence[str], library: str) -> dict[int, int]:
+        """Return the rows of the candidates that a library offers, in its order, each with its first place there.
+
+        None where the library is not the model's; without 0 the model does not know the own choice.
+        """
+        offers: dict[int, int] = {}
+        if self._is_of(library):
+            prefix = self._prefix(problem.ndim)
+            for place, name in enumerate(offered):
+                if (row := self._row.get(f"{prefix}{name}")) is not None:
+                    offers.setdefault(row, place)
+        return offers
 
     def choose(self, problem: Problem, offered: Sequence[str], library: str) -> int:
         """Return the row of the candidate to run of those that the library offers, by its own names in its order.
 
         ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster, or the
-        problem is not inside of what was measured.
+        problem is not inside of what was measured (``own_choice.chosen``).
         ``library`` is what offers them, with its version (``cudnn 91900``); another than was measured keeps its own
         choice, with a warning. A tuned choice that is offered goes first. The header's ``choose`` gives the same.
         """
-        if not len(offered) or not self._is_of(library):
-            return NO_CANDIDATE
-        assert self.spec.own_margins is not None
-        prefix = self._prefix(problem.ndim)
-        names = list(dict.fromkeys(f"{prefix}{name}" for name in offered))
-        if (tuned := self.tuned(problem)) and tuned.candidate in names:
+        offers = self._offers(problem, offered, library) if len(offered) else {}
+        tuned = self.tuned(problem)
+        if tuned and self._row[tuned.candidate] in offers:
             return self._row[tuned.candidate]
-        if names[0] not in self._row or self.evidence_of([problem]) != ["inside"]:
+        if 0 not in offers.values():
             return NO_CANDIDATE
-        rows = np.array([self._row[name] for name in names if name in self._row], np.int64)
-        score = self._scores(self._frame(self.dims_of(problem)), rows)
-        best = int(score.argmax())
-        margin = self.spec.own_margins[int(margin_kind(vars(problem)))]
-        sure = score[best] - score[0] > margin
-        return int(rows[best]) if sure else NO_CANDIDATE
+        rows, problems = np.array([*offers]), self._frame(self.dims_of(problem))
+        inside = self.evidence.classes(self.evidence_columns([problem])) == INSIDE
+        margins = self.spec.own_margins or []
+        (best,) = own_choice.chosen(problems, self._scores(problems, rows)[None], np.array([0]), inside, margins)
+        return NO_CANDIDATE if best == 0 else int(rows[best])
 
     @property
     def library(self) -> str | None:
@@ -294,7 +295,7 @@ class Selector:
             raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
         if library != measured:
             message = f"{self.folder}: measured with {measured}, not with {library}: its own choice is kept"
-            warnings.warn(message, stacklevel=3)
+            warnings.warn(message, stacklevel=4)
         return library == measured
 
     def _prefix(self, ndim: int) -> str:

@@ -111,10 +111,11 @@ def test_a_dataset_has_what_the_library_offered(measured):
 def test_another_candidate_takes_a_lead_that_is_larger_than_the_margin():
     scores = np.tile([0.0, -0.1, -0.3], (5, 1))
     scores[2, 1] = -np.inf
-    margins = np.array([0.2, 0.2, 0.2, 0.2, 0.05])
-    picks = own_choice.kept(scores, np.array([1, 2, 1, own_choice.NONE, 1]), margins).argmax(axis=1)
-    # The own choice that the model does not know is kept; without one the best stands. Each problem has its own margin.
-    assert picks.tolist() == [1, 0, 1, 0, 0]
+    sizes = {name: np.full(5, 64) for name in ("C", "K", "Di", "Hi", "Wi")} | {"G": np.array([1, 1, 1, 1, 64])}
+    margins, inside = [0.2, 0.05, 0.2, 0.2, 0.2], np.array([True, True, True, False, True])
+    picks = own_choice.chosen(sizes, scores, np.array([1, 2, 1, 2, 1]), inside, margins)
+    # The own choice is kept that the model does not know, and outside of what was measured. Each kind has its margin.
+    assert picks.tolist() == [1, 0, 1, 2, 0]
 
 
 def test_each_kind_has_the_margin_that_gains_most_where_nothing_is_harmed(measured, monkeypatch):

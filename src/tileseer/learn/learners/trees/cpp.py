@@ -79,7 +79,7 @@ def part_of_header(
             for place, (number, words) in enumerate(table.lists)
         ],
         "walkers": WALKERS,
-        "stages": [(cut.trees, round(cut.margin / UNIT)) for cut in scorer.cuts],
+        "cuts": [(cut.trees, round(cut.margin / UNIT)) for cut in scorer.cuts],
         "feature_tables": writer.tables,
         "feature_once": writer.once,
         "feature_body": body,
