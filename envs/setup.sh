@@ -56,7 +56,7 @@ step "checking that all of it loads"
 "$venv/bin/python" envs/openmp.py
 # Written here, once: the byte code of what is used.
 env -u PYTHONDONTWRITEBYTECODE "$venv/bin/python" -c "
-import altair, elftools.elf.sections, filelock, jinja2, lightgbm, msgpack, pandas, pyarrow.compute, pyarrow.csv
-import pyarrow.dataset, pyarrow.parquet, pydantic, rich.progress, rich.table, scipy.stats, vl_convert, yaml
+import elftools.elf.sections, filelock, jinja2, lightgbm, msgpack, pandas, pyarrow.compute, pyarrow.csv
+import pyarrow.dataset, pyarrow.parquet, pydantic, rich.progress, rich.table, scipy.stats, yaml
 import snakemake.cli, snakemake.report, smart_open"
 step "$venv is ready: $(size) MB"

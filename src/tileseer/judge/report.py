@@ -81,7 +81,7 @@ class Table:
     """A table of the page."""
 
     caption: str
-    rows: list[Row]
+    rows: Sequence[Row]
 
 
 def read_operations(evaluations: Sequence[Path], kernels: Sequence[KernelSet]) -> list[Operation]:
@@ -129,17 +129,15 @@ def render_report(
     environment.filters["number"] = lambda value: f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
     environment.tests["text"] = lambda value: isinstance(value, str)
 
-    def shown(*made: Table | list[Table]) -> list[Table]:
-        listed = [table for each in made for table in (each if isinstance(each, list) else [each])]
-        return [table for table in listed if table.rows]
-
-    def together(title: str, rows: Rows, by: str = "") -> Table:
+    def together(title: str, rows: Rows, by: str = "") -> list[Table]:
         found: list[Row] = [{"operation": one.name, **row} for one in operations for row in rows(one)]
         found = sorted(found, key=lambda row: row[by]) if by else found
-        return Table(f"{title}, {first.arch} ({first.device_kind})", found)
+        return [Table(f"{title}, {first.arch} ({first.device_kind})", found)] if found else []
 
     def each(title: str, rows: Rows) -> list[Table]:
-        return [Table(f"{title}, {one.label}", list(rows(one))) for one in operations]
+        return [Table(f"{title}, {one.label}", found) for one in operations if (found := list(rows(one)))]
+
+    recorded = [{"subject": subject, "description": text} for subject, text in recording.description().items()]
 
     with templates.mistakes_named(template):
         return environment.get_template(template.name).render(
@@ -151,21 +149,17 @@ def render_report(
             words=[verdict_of(one.evaluation) for one in operations],
             next=next_step(first.arch, [one.evaluation for one in operations], call),
             reasons=[f"{one.name}: {reason}" for one in operations for reason in faults(one.evaluation)],
-            figures=shown(together("Efficiency of the picks that ship", _figures)),
-            ship=shown(together("The few kernels to ship", _ship)),
-            losses=shown(
-                together("What would improve the models", _advice),
-                together(
-                    "All networks, the worst first; time of the fastest candidates over time of the picks",
-                    _networks,
-                    "efficiency, %",
-                ),
-            ),
-            more=shown(
-                each("Loss against the fastest candidate, by kind of layer and by evidence", _kinds),
-                each("The worst picks", _worst),
-                each("The layers on which picks lose most time, with all their uses", _longest),
-            ),
+            figures=together("Efficiency of the picks that ship", _figures),
+            ship=together("The few kernels to ship", _ship),
+            losses=[
+                *together("What would improve the models", _advice),
+                *together("All networks, the worst first, by time", _networks, "efficiency, %"),
+            ],
+            more=[
+                *each("Loss against the fastest candidate, by kind of layer and by evidence", _kinds),
+                *each("The worst picks", _worst),
+                *each("The layers on which picks lose most time, with all their uses", _longest),
+            ],
             pictures=[
                 (one.label, picture)
                 for one in operations
@@ -174,15 +168,15 @@ def render_report(
                     pictures.roofline(one.ran, one.evaluation.peak_tflops, one.evaluation.memory_tb_per_s),
                 )
             ],
-            kernels=shown(each("The kernels that win most layers of each kind", _winners)),
-            alternatives=shown(
-                together("The picks beside other libraries", _libraries),
-                each("Efficiency of each way to choose", _choosers),
-            ),
-            sources=shown(
-                together("Quality of the times", _times),
-                Table("How the times were recorded", _described(recording) if recording.kind == "recorded" else []),
-            ),
+            kernels=each("The kernels that win most layers of each kind", _winners),
+            alternatives=[
+                *together("The picks beside other libraries", _libraries),
+                *each("Efficiency of each way to choose", _choosers),
+            ],
+            sources=[
+                *together("Quality of the times", _times),
+                *([Table("How the times were recorded", recorded)] if recording.kind == "recorded" else []),
+            ],
             recording=recording,
             source=source,
             settings=settings,
@@ -325,10 +319,6 @@ def _times(of: Operation) -> Iterator[Row]:
         "pairs timed while the device had drifted, %": "unknown" if times.drifted is None else f"{times.drifted:.1f}",
         "peak, TFLOPS": one.peak_tflops, "peak, TB/s": one.memory_tb_per_s,
     }  # fmt: skip
-
-
-def _described(recording: Recording) -> list[Row]:
-    return [{"subject": subject, "description": text} for subject, text in recording.description().items()]
 
 
 def _advice(of: Operation) -> Iterator[Row]:
