@@ -17,7 +17,7 @@ from typing import ClassVar
 from pydantic import TypeAdapter
 
 from tileseer.build import compiler
-from tileseer.build.base import CompileResult, CompileUnit, Resources, Toolchain
+from tileseer.build.base import ESTIMATED_BYTES, ESTIMATED_SECONDS, CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.build.machine_code import KernelCode
 from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
@@ -34,9 +34,6 @@ _REASON_OF_OUTCOME = {
 """Of the outcomes that may be the machine's and not the kernel's: they count when they come twice, and are not kept."""
 VGPR_GRANULE = 8
 """Vector registers are given to a wave in steps of this many, also to a warp."""
-ESTIMATED_BYTES = 8_000
-ESTIMATED_SECONDS = 5.0
-"""Of a kernel that was not compiled: machine code and CPU time, means of 393 CK Tile kernels for gfx950, ten a unit."""
 _RESULT = TypeAdapter(CompileResult)
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}")
 

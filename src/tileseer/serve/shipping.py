@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from tileseer.build.batches import ESTIMATED_BYTES, ESTIMATED_SECONDS
+from tileseer.build.base import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
