@@ -7,13 +7,14 @@ import shutil
 from pathlib import Path
 
 from tileseer.build import modules
+from tileseer.build.compiler import NATIVE_SOURCES
 from tileseer.measure.session import Session
 
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
-INCLUDE = ROOT / modules.NATIVE_SOURCES
+INCLUDE = ROOT / NATIVE_SOURCES
 
 
 def compiled(source: Path, output: Path) -> str:

@@ -13,6 +13,7 @@ import pytest
 from small_workflow import ROOT
 
 from tileseer.build import modules
+from tileseer.build.compiler import NATIVE_SOURCES
 from tileseer.cli import main
 from tileseer_emulated import command as emulation
 from tileseer_emulated.kernels import KernelVerdict
@@ -73,7 +74,7 @@ def kernel(folder):
 
 def _libraries(folder):
     """Build the driver for the host, and a few of the fake kernels; a host is too slow for the larger problems."""
-    include = ROOT / modules.NATIVE_SOURCES
+    include = ROOT / NATIVE_SOURCES
     text = (ROOT / "tests/builders/fake_kernels.cpp").read_text().replace("problem.C <= 64", "problem.C <= 16")
     few = re.sub(r"^const Registration<.*> (?!good|wrong|segfault;)\w+;\n", "", text, flags=re.MULTILINE)
     assert few.count("const Registration<") == 5

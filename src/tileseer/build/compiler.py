@@ -20,6 +20,7 @@ from tileseer.core.errors import UserError
 from tileseer.facts.compile import CompileSettings
 from tileseer.libraries.source_tree import brought, folders, rocm_folders
 
+NATIVE_SOURCES = Path("workflow/native")
 _ERROR_LINE = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 _NO_SPACE = "No space left on device"
 _NO_MEMORY = ("out of memory", "std::bad_alloc", "Cannot allocate memory", "failed to allocate")

@@ -11,13 +11,12 @@ from pathlib import Path
 
 from tileseer.build import compiler, machine_code, reading
 from tileseer.build.base import CompileUnit
-from tileseer.build.compiler import Builder, arch_options, flags_of
+from tileseer.build.compiler import NATIVE_SOURCES, Builder, arch_options, flags_of
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.facts.hardware import target as gpu_target
 from tileseer.libraries.registry import emitter_of
 
-NATIVE_SOURCES = Path("workflow/native")
 DRIVER_SOURCE = "conv_library.cpp"
 STAND_IN_SOURCE = "hip_stand_in.cpp"
 _OBJECT_FORMAT, _DRIVER_FORMAT = "object-2", "driver-2"

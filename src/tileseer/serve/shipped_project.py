@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tileseer.build import compiler, modules
+from tileseer.build import compiler
 from tileseer.core import places
 from tileseer.core.atomic import write_text
 from tileseer.core.templates import fill_cpp_template, fill_template
@@ -154,7 +154,7 @@ def _kernel_files(kernels: Sequence[Kernel], emitter: Emitter, arch: str) -> dic
 
 def _copies(launcher: str, vendor: compiler.Vendor) -> dict[str, str]:
     """Return the files that every project has as they are."""
-    own, measuring = places.workflow_folder() / TEMPLATES / PROJECT, places.workflow_folder() / modules.NATIVE_SOURCES
+    own, measuring = places.workflow_folder() / TEMPLATES / PROJECT, places.workflow_folder() / compiler.NATIVE_SOURCES
     sources = {f"src/{name}": own / name for name in ("kernel.hpp", "dispatcher.hpp", "dispatcher.cpp")}
     sources["src/tuned.hpp"] = own.with_name("serving") / "tuned.hpp"
     sources |= {f"src/{name}": measuring / name for name in (*NATIVE, launcher)}
