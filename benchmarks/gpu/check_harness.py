@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from tileseer.build import modules
+from tileseer.build.compiler import NATIVE_SOURCES
 from tileseer.core.errors import reports_user_errors
 from tileseer.facts.benchmark import Timing
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options
@@ -72,12 +73,12 @@ def main() -> int:
     work = parser.parse_args().work
     work.mkdir(parents=True, exist_ok=True)
     sources = {
-        "driver": ROOT / modules.NATIVE_SOURCES / modules.DRIVER_SOURCE,
+        "driver": ROOT / NATIVE_SOURCES / modules.DRIVER_SOURCE,
         "faulty": Path(__file__).with_name("faulty_kernels.cu"),
     }
     for name, source in sources.items():
         modules.run_command(
-            modules.library_command("cuda", "nvcc", ARCH, [source], work / f"{name}.so", ROOT / modules.NATIVE_SOURCES)
+            modules.library_command("cuda", "nvcc", ARCH, [source], work / f"{name}.so", ROOT / NATIVE_SOURCES)
         )
     driver, faulty = (str((work / f"{name}.so").resolve()) for name in sources)
     facts(driver)

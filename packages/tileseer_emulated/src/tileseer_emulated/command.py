@@ -6,9 +6,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tileseer.build import modules, registration
+from tileseer.build import registration
 from tileseer.build import source_trees as trees
 from tileseer.build.build import compile_units
+from tileseer.build.compiler import NATIVE_SOURCES
 from tileseer.build.modules import Libraries
 from tileseer.cli import options
 from tileseer.core import content_hash
@@ -70,7 +71,7 @@ def verify(args: argparse.Namespace) -> int:
     kernels = [_executable(name, args.arch) for name in names]
     workshop = Workshop(
         args.arch, find_file(args.config / "ck_api.yaml"), find_file(Path("workflow/templates")),
-        find_file(modules.NATIVE_SOURCES),
+        find_file(NATIVE_SOURCES),
         hardware.product_of_arch(find_file(args.config / "hardware.yaml"), args.arch),
         {"compile": {"toolchain": library_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, args.quick,
     )  # fmt: skip
