@@ -29,6 +29,7 @@ from tileseer.serve.tuned import read_choices, tuned_path
 OPERATION = "forward_bf16"
 GOOD = ("eng0_k2=0", "eng0_k2=1", "eng1_k2=0", "eng1_k2=1", "eng2")
 """Plans of the stand-in, of which the second is the fastest."""
+TABLES = samples.CONFIG / "hardware.yaml", samples.CONFIG / "simulated_device.yaml"
 UNRECORDED = Problem.from_dims("bwd_weight", "bf16", N=3, C=40, K=48, Hi=17, Wi=19)
 
 
@@ -138,37 +139,28 @@ def test_what_was_tuned_before_a_kill_stays(call, own, capsys):
     assert read_choices(tuned_path(own, OPERATION))[:3] == before
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_a_mistake_is_one_line_and_nothing_is_timed(call, own, capsys):
+    path = tuned_path(own, OPERATION)
+    for options, message in [
         (["--device", "emulated"], "an emulated GPU has no times"),
         (["--device", "gpu"], "there is no driver.so; give --libraries"),
         (["--device", "recorded", "--recording", "absent"], "absent/recording.json"),
         (["--dtype", "fp32"], "there is no model of fp32; it has forward_bf16"),
         (["--problems", "absent.csv"], "absent.csv: cannot be read"),
-    ],
-)
-def test_mistakes_are_one_line(call, options, message, capsys):
-    assert main.main([*call[0], *options]) == 2
-    error = capsys.readouterr().err
-    assert message in error and len(error.splitlines()) == 1
-
-
-def test_nothing_is_timed_where_no_choice_can_be_remembered(call, own, capsys):
-    path = tuned_path(own, OPERATION)
-    path.parent.mkdir()
-    path.write_text("another table\n")
-    assert main.main(call[0]) == 2
-    assert "line 1: the columns are not those of tuned choices; move the file away" in capsys.readouterr().err
-    assert [*path.parent.iterdir()] == [path]
-
-
-@pytest.mark.parametrize("recorded", ["sm_90"], indirect=True)
-def test_simulated_times_are_not_for_a_model_of_real_ones(recorded, capsys, tmp_path):
-    models, problems, _ = recorded
-    call = ["tune", str(models), "--problems", problems_file(tmp_path, problems[:2]), "--config", str(samples.CONFIG)]
-    assert main.main([*call, "--device", "simulated"]) == 2
-    assert "which simulated ones are not for" in capsys.readouterr().err
+        ([], "line 1: the columns are not those of tuned choices; move the file away"),
+    ]:
+        if not options:
+            path.parent.mkdir()
+            path.write_text("another table\n")
+        assert main.main([*call[0], *options]) == 2
+        *warnings, error = capsys.readouterr().err.splitlines()
+        assert message in error and not (warnings and options)
+        assert [*path.parent.glob("*")] == ([] if options else [path])
+    selector = Selector.read(own, OPERATION)
+    selector.spec = selector.spec.model_copy(update={"device_kind": "recorded"})
+    where = tuning.Where("simulated", *TABLES)
+    with pytest.raises(UserError, match="simulated ones are not for"), tuning.claimed(selector, where, own):
+        pass
 
 
 @pytest.fixture(scope="module", params=["sm_90", "sm_90_cudnn"])
@@ -250,13 +242,11 @@ def plans_of_a_driver(recorded, driver, tmp_path, monkeypatch):
     names = [f"cudnn_conv_bwd_weight_bf16_2d_{plan}" for plan in GOOD]
     selector.candidates[: len(GOOD)] = selector.kernels[: len(GOOD)] = names
     selector._row = {name: row for row, name in enumerate(selector.candidates)}
-    config = samples.CONFIG
-    tables = config / "hardware.yaml", config / "simulated_device.yaml"
-    return selector, tmp_path / "models", tuning.Where("gpu", *tables, libraries=driver)
+    return selector, tmp_path / "models", tuning.Where("gpu", *TABLES, libraries=driver)
 
 
 @pytest.mark.parametrize("recorded", ["sm_90_cudnn"], indirect=True)
-def test_plans_are_timed_through_the_driver(plans_of_a_driver):
+def test_plans_are_timed_through_the_driver_of_their_library_alone(plans_of_a_driver, monkeypatch):
     selector, models, where = plans_of_a_driver
     sizes = {"N": 2, "C": 4, "Hi": 7, "Wi": 6, "Y": 3, "X": 2, "pad_h": 1}
     problems = [Problem.from_dims("bwd_weight", "bf16", **sizes, K=channels) for channels in (20, 18, 10)]
@@ -267,19 +257,11 @@ def test_plans_are_timed_through_the_driver(plans_of_a_driver):
     assert tuned.choice.candidate.endswith("eng0_k2=1") and tuned.choice.timed == 5
     assert tuned.choice.device_kind == "measured" and tuned.gain >= 1
     assert nothing.reason == "cudnn 91900 offers no candidate for it on this device"
-    assert read_choices(tuned_path(models, "bwd_weight_bf16"))[0] == tuned.choice._replace(
-        time_ms=pytest.approx(tuned.choice.time_ms)
-    )
-
-
-@pytest.mark.parametrize("recorded", ["sm_90_cudnn"], indirect=True)
-def test_another_version_of_the_library_is_refused(plans_of_a_driver, monkeypatch):
-    selector, models, where = plans_of_a_driver
+    (kept, *_), time_ms = read_choices(tuned_path(models, "bwd_weight_bf16")), tuned.choice.time_ms
+    assert kept == tuned.choice._replace(time_ms=pytest.approx(time_ms))
     monkeypatch.setenv("STAND_IN_CUDNN_VERSION", "92000")
-    with (
-        pytest.raises(UserError, match=r"of cudnn 91900, but this machine has cudnn 92000"),
-        tuning.claimed(selector, where, models),
-    ):
+    refused = pytest.raises(UserError, match=r"of cudnn 91900, but this machine has cudnn 92000")
+    with refused, tuning.claimed(selector, where, models):
         pass
 
 
@@ -288,8 +270,7 @@ def test_each_kernel_is_in_the_library_of_its_chunk(selector, tmp_path):
     own.mkdir()
     for path in (tmp_path / "driver.so", *(own / f"{chunk}.so" for chunk in range(11))):
         path.touch()
-    tables = samples.CONFIG / "hardware.yaml", samples.CONFIG / "simulated_device.yaml"
-    where = tuning.Where("gpu", *tables, libraries=tmp_path)
+    where = tuning.Where("gpu", *TABLES, libraries=tmp_path)
     session = tuning._session(selector, where, tmp_path / "models")
     kernels = list(dict.fromkeys(selector.kernels))
     assert {name: session.module_of(name) for name in kernels} == {
