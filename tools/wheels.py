@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.learn import model_files
-from tileseer.serve.model_packages import GROUP, MODEL, package_of_arch
+from tileseer.torch.model_packages import GROUP, MODEL, package_of_arch
 
 ROOT = Path(__file__).parents[1]
 PARTS = (

@@ -35,10 +35,10 @@ from tileseer.facts.config import check, check_config_file
 from tileseer.libraries.ck_tile import api as ck_api
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.costs.coefficients import load_coefficients
+from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.problems import layers, problem_csv, problem_sets
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
-from tileseer.problems.problem_lists import read_problem_lists
 from tileseer.serve import scoring
 from zoo import entries
 

@@ -8,7 +8,8 @@ import pytest
 from tileseer.cli import options
 from tileseer.core.errors import UserError
 from tileseer.facts.operations import VARIANTS
-from tileseer.problems import driver_lines
+from tileseer.libraries import program_lines
+from tileseer.libraries.miopen.driver_lines import driver_line
 from tileseer.problems.problem import DIMS, Problem
 
 RANDOM = random.Random(1)
@@ -31,14 +32,14 @@ PROBLEMS = [
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_line_of_miopen_driver_names_the_layout(problem):
-    line = driver_lines.driver_line(problem.with_layout("NHWC"))
-    assert driver_lines.parse_line(line).layout == {2: "NHWC", 3: "NDHWC"}[problem.ndim]
-    assert driver_lines.parse_line(driver_lines.driver_line(problem)).layout == ""
+    line = driver_line(problem.with_layout("NHWC"))
+    assert program_lines.parse_line(line).layout == {2: "NHWC", 3: "NDHWC"}[problem.ndim]
+    assert program_lines.parse_line(driver_line(problem)).layout == ""
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_line_gives_the_problem_back(problem):
-    read = driver_lines.parse_line(driver_lines.driver_line(problem))
+    read = program_lines.parse_line(driver_line(problem))
     assert problem_of(read) == problem and not read.assumed
 
 
@@ -48,7 +49,7 @@ def test_the_profiler_counts_by_group_and_has_pads_of_both_sides():
     extents = {"Di": 20, "Hi": 30, "Wi": 40, "Z": 3, "Y": 4, "X": 5}
     steps = {"stride_h": 2, "stride_w": 3, "pad_d": 1, "pad_h": 2, "pad_w": 3, "dilation_d": 3, "dilation_h": 2}
     expected = Problem.from_dims("bwd_data", "bf16", N=4, G=2, C=16, K=32, **extents, **steps)
-    assert problem_of(driver_lines.parse_line(line)) == expected
+    assert problem_of(program_lines.parse_line(line)) == expected
 
 
 def problem_of(line):
@@ -89,7 +90,7 @@ RESNET = dict(zip(DIMS, (128, 192, 256, 1, 1, 71, 71, 1, 3, 3, 1, 2, 2, 0, 1, 1,
     ],
 )  # fmt: skip
 def test_lines_that_others_write_are_read(line, operation):
-    read = driver_lines.parse_line(line)
+    read = program_lines.parse_line(line)
     assert (read.directions, read.dtype) == ((operation[0],), operation[1])
     assert problem_of(read) == Problem.from_dims(*operation, **RESNET)
 
@@ -111,7 +112,7 @@ def test_lines_that_others_write_are_read(line, operation):
     ],
 )
 def test_what_a_line_leaves_out_is_what_the_driver_takes(flags, dims, assumed):
-    read = driver_lines.parse_line(f"MIOpenDriver conv {flags} -F 1")
+    read = program_lines.parse_line(f"MIOpenDriver conv {flags} -F 1")
     assert problem_of(read) == Problem.from_dims("forward", "fp32", **dims) and read.assumed == assumed
 
 
@@ -127,14 +128,14 @@ def test_what_a_line_leaves_out_is_what_the_driver_takes(flags, dims, assumed):
     ],
 )
 def test_a_padding_mode_gives_the_pads_of_the_driver(flags, pads):
-    dims = driver_lines.parse_line(f"MIOpenDriver conv {flags}").dims
+    dims = program_lines.parse_line(f"MIOpenDriver conv {flags}").dims
     assert (dims["pad_h"], dims["pad_w"]) == pads
 
 
 @pytest.mark.parametrize(("sum_of_bits", "names"), [(0, "FBW"), (1, "F"), (3, "FB"), (5, "FW"), (6, "BW"), (7, "FBW")])
 def test_a_line_may_be_of_several_directions(sum_of_bits, names):
     letters = dict(zip("FBW", VARIANTS, strict=True))
-    assert driver_lines.parse_line(f"MIOpenDriver conv -F {sum_of_bits}").directions == tuple(map(letters.get, names))
+    assert program_lines.parse_line(f"MIOpenDriver conv -F {sum_of_bits}").directions == tuple(map(letters.get, names))
 
 
 @pytest.mark.parametrize(
@@ -161,11 +162,11 @@ def test_a_line_may_be_of_several_directions(sum_of_bits, names):
 )
 def test_what_is_wrong_with_a_line_is_told(line, told):
     with pytest.raises(UserError, match=told.replace("(", "\\(")):
-        driver_lines.parse_line(line)
+        program_lines.parse_line(line)
 
 
 def test_an_option_takes_a_line():
-    line = driver_lines.driver_line(Problem.from_dims("bwd_data", "bf16", N=8, C=64, K=64, Hi=14, Wi=14))
+    line = driver_line(Problem.from_dims("bwd_data", "bf16", N=8, C=64, K=64, Hi=14, Wi=14))
     parser = argparse.ArgumentParser()
     options.add_problem(parser)
     told = options.problem(parser.parse_args(["--problem", line]))

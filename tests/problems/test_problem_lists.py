@@ -3,8 +3,8 @@
 import pytest
 
 from tileseer.core.errors import UserError
+from tileseer.libraries.problem_lists import read_problems
 from tileseer.problems.problem import Problem
-from tileseer.problems.problem_lists import read_problems
 
 OPERATIONS = ("forward_bf16", "bwd_data_bf16", "forward_fp16")
 SIZES = {"N": 8, "C": 64, "K": 32, "Hi": 28, "Wi": 14, "Y": 3, "X": 3}

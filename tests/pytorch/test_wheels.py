@@ -19,7 +19,7 @@ PROGRAM = """
 import sys, warnings
 import tileseer, torch
 import torch_on_cpu
-from tileseer.serve.model_packages import model_of_gpu
+from tileseer.torch.model_packages import model_of_gpu
 from tileseer.torch import enabled, extension, switch
 assert "site-packages" in tileseer.__file__
 layer = torch.nn.Conv2d(8, 8, 3).bfloat16().to(memory_format=torch.channels_last)

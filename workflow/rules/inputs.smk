@@ -1,6 +1,6 @@
 # Inputs and parameters that depend on the arch: operations, recordings, and the tables that models were made from.
 from tileseer.data import recordings
-from tileseer.libraries.registry import library_of_arch
+from tileseer.libraries.registry import files_of_times, library_of_arch
 from tileseer.measure.device import NO_TIMES
 
 RECORDINGS = SETTINGS.replays
@@ -92,11 +92,8 @@ def dataset_folders(name):
 
 def library_times(wildcards):
     """Times of other libraries on the problems of a recording, as far as it has them."""
-    folder = f"{RECORDINGS.get(wildcards.arch)}/{wildcards.operation}"
-    chosen = ["rivals.parquet", "problems.parquet"]
-    names = chosen if os.path.exists(f"{folder}/rivals.parquet") else []
-    names += ["cudnn.csv"] if os.path.exists(f"{folder}/cudnn.csv") else []
-    return [local(f"{folder}/{name}") for name in names]
+    found = files_of_times(Path(f"{RECORDINGS.get(wildcards.arch)}", wildcards.operation))
+    return [local(path.as_posix()) for path in found]
 
 
 def network_uses(wildcards):

@@ -1,4 +1,7 @@
-# Instead of stages 2 to 5 where a library offers the kernels: ask cuDNN on the GPU which plans it has for each problem.
+# Instead of stages 2 to 5 where a library offers the kernels: ask it on the GPU which plans it has for each problem.
+from tileseer.libraries.registry import installed
+
+
 ruleorder: plans > compile
 ruleorder: plans > support
 
@@ -15,7 +18,7 @@ rule plans:
     log:
         "logs/{arch}/{operation}/plans/{chunk}.log",
     wildcard_constraints:
-        arch=r"sm_[0-9]+a?_cudnn",
+        arch="|".join(library.archs.replace("*", r"\w+") for library in installed() if library.offered),
     conda:
         "../../envs/tileseer.yaml"
     resources:

@@ -11,17 +11,17 @@ def main(
     """Evaluate the picks that ship on layers that no model has seen.
 
     layers: table of these layers to write
-    library_times: cudnn.csv, or rivals.parquet with its problems.parquet, of a recording
+    library_times: files of a recording with times of other libraries, and its problems.parquet
     """
     import numpy as np
 
     from tileseer.core import documents
     from tileseer.data.dataset import Dataset
-    from tileseer.data.library_times import read_library_times
     from tileseer.judge.evaluation import Context, evaluate
     from tileseer.judge.layers import write_layers
     from tileseer.learn.model import Model
     from tileseer.libraries.costs.coefficients import load_coefficients
+    from tileseer.libraries.registry import times_of_libraries
     from tileseer.measure.simulated_device import SimulatedDevice
     from tileseer.problems.problem_table import read_uses
     from tileseer.serve.selector import Selector
@@ -35,7 +35,7 @@ def main(
 
     simulated = SimulatedDevice(model.hardware, load_coefficients(coefficients), seed=0)
     truth = simulated.truth_us if data.device_kind == simulated.kind else None
-    context = Context(read_uses(uses), read_library_times(library_times), truth)
+    context = Context(read_uses(uses), times_of_libraries(library_times), truth)
     found, judged = evaluate(data, model, served, context, threads)
     write_layers(layers, judged)
     documents.write_document(evaluation, found)

@@ -8,7 +8,7 @@ def main(
     arch: str, operation: str, chunk: int, problems: Path, hardware: Path, product: str, coefficients: Path,
     driver: Path, build: Path, support: Path, settings: Settings, chunks: int = 1,
 ) -> str:  # fmt: skip
-    """Ask cuDNN on the GPU, holding its lock, which plans it offers for each problem.
+    """Ask the library on the GPU, holding its lock, which plans it offers for each problem.
 
     build: build table to write: the plans of a chunk
     support: support table to write: which of them are offered for which problem

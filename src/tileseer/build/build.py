@@ -51,7 +51,7 @@ CU; ``resources_from`` estimated|code_object; docs/internals/data.md explains th
 ``code_hash`` have the same machine code (``aliases``)."""
 
 LIBRARY_METADATA_KEY = "library"
-"""Key in the metadata of a build table whose kernels a library offers: its name and version, ``cudnn 91900``."""
+"""Key in the metadata of a build table whose kernels a library offers: its name and version, ``NAME VERSION``."""
 
 COSTS = pa.schema(
     [("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mib", pa.float64()), ("repeatable", pa.bool_())]

@@ -14,7 +14,7 @@ import pydantic_core
 from tileseer.core.errors import UserError, shown
 from tileseer.data.provenance import Taken
 from tileseer.facts.operations import DTYPES, VARIANTS
-from tileseer.problems import driver_lines
+from tileseer.libraries import program_lines
 from tileseer.problems.problem import DIMS, EXAMPLE, LAYOUTS, Problem
 
 JSON_FORMAT = 3
@@ -61,7 +61,9 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")
     data_types = ("--dtype", "--datatype")
     parser.add_argument(*data_types, dest="dtype", choices=DTYPES, help="data type (default: of the line, or bf16)")
-    words = "dimensions, or a line of MIOpenDriver or ckProfiler, whose direction and data type other options override"
+    words = (
+        "dimensions, or a line of a library's driver or profiler, whose direction and data type other options override"
+    )
     parser.add_argument("--problem", metavar="N=8,C=64,...", help=words)
     parser.epilog = (
         f"Dimensions: {', '.join(DIMS)}. C and K are totals over the groups; the rest default to a 1x1 convolution."
@@ -85,8 +87,8 @@ def problem(args: argparse.Namespace) -> Problem:
     dtype: str | None = None
     dims: dict[str, int] = {}
     layout = getattr(args, "layout", None) or ""
-    if args.problem and driver_lines.is_line(args.problem):
-        line = driver_lines.parse_line(args.problem)
+    if args.problem and program_lines.is_line(args.problem):
+        line = program_lines.parse_line(args.problem)
         variant, dtype, dims = line.directions[0], line.dtype, line.dims
         layout = layout or ("layout" in args and line.layout) or ""
         assumed = [line.assumed] if line.assumed else []

@@ -9,7 +9,7 @@ from tileseer.cli import options
 from tileseer.core import documents
 from tileseer.learn import model_files
 from tileseer.learn.model_schema import Origin
-from tileseer.libraries.registry import vendor_arch
+from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.problems.problem import DIMS, EXAMPLE
 from tileseer.serve.selector import Selector
 
@@ -93,6 +93,6 @@ def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
     yield f"{size}. Which rules refuse them: tileseer explain, with the same options"
     if arch := vendor_arch(selector.spec.arch):
         yield (
-            f"cuDNN runs it: tileseer select {models.with_name(arch)}, with the same options "
+            f"{library_of_arch(arch).title} runs it: tileseer select {models.with_name(arch)}, with the same options "
             f"(tileseer run --arch {arch} makes these models)"
         )

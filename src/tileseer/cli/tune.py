@@ -15,10 +15,11 @@ from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.learn import model_files
-from tileseer.problems.problem_lists import read_problems
+from tileseer.libraries.problem_lists import read_problems
+from tileseer.libraries.registry import examples
 
 EXAMPLES = (
-    "tileseer tune results/models/gfx942_miopen --problems training.log --driver /opt/rocm/bin/MIOpenDriver",
+    *examples("tune"),
     "tileseer tune results/models/gfx950 --problems problems.csv",
     "tileseer tune results/models/gfx950 --problems problems.csv --variant forward --minutes 5",
     "tileseer tune results/models/gfx950 --problems problems.csv --top 2 --json",
@@ -31,7 +32,7 @@ OF_KIND = {"simulated": "simulated", "recorded": "recorded", "measured": "gpu"}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_models(parser)
-    meaning = "CSV in the columns of the benchmark CSV, or lines of MIOpenDriver or ckProfiler"
+    meaning = "CSV in the columns of the benchmark CSV, or lines of a library's driver or profiler"
     parser.add_argument("--problems", required=True, type=Path, metavar="FILE", help=meaning)
     parser.add_argument("--variant", choices=VARIANTS, help="only this direction (default: all of the model)")
     parser.add_argument("--dtype", "--datatype", dest="dtype", choices=DTYPES, help="only this data type")
@@ -40,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     minutes = options.number(float, lambda value: 0 < value < math.inf, "positive number")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="begin no problem after this time")
     parser.add_argument("--device", choices=TIMING_DEVICES, help="what times (default: the kind of the model's times)")
-    meaning = "MIOpenDriver, which times MIOpen's solvers on this GPU (never run on an AMD GPU so far)"
+    meaning = "program of the models' library that times its kernels on this GPU, where it has one"
     parser.add_argument("--driver", default="", metavar="PROGRAM", help=meaning)
     meaning = "folder with driver.so and OPERATION/CHUNK.so (default: results/libraries/ARCH beside the models)"
     parser.add_argument("--libraries", type=Path, metavar="DIR", help=meaning)

@@ -142,7 +142,7 @@ class Leaf(str):
     def _refuse(self, *_: object) -> bool:
         raise jinja2.TemplateRuntimeError(
             f"{self.strip(_CUT)} decides something here, but a template may only print it; "
-            "make it part of the form (src/tileseer/libraries/ck_tile/emit.py)"
+            "make it part of the form (emit.py of its library)"
         )
 
     __bool__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse

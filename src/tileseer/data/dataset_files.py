@@ -7,7 +7,7 @@
     pairs.parquet       one row a pair that was tried (``PAIRS``)
     recording.json      what was measured, on what, how; of a recording of several operations in the folder above
 
-The dataset stage writes them, and so do ``solver_recording`` and tools/recorded_miopen.py.
+The dataset stage writes them, and so do importers of libraries.
 A pair without a row was not tried: a rule refuses it, its kernel was not built, or nobody measured it.
 """
 

@@ -336,11 +336,10 @@ def _advice(of: Operation) -> Iterator[Row]:
     if one.failed:
         yield _change("repair the kernels that fail", f"{one.failed} picks did not run")
     if one.without_candidate and not offered:
-        library = vendor_arch(one.arch)
-        plans = f"use cuDNN's plans for them (tileseer run --arch {library})"
-        yield _change(
-            plans if library else "add kernels (configs.rule_set)", f"{one.without_candidate} layers have none"
-        )
+        change = "add kernels (configs.rule_set)"
+        if library := vendor_arch(one.arch):
+            change = f"use {library_of_arch(library).title}'s plans for them (tileseer run --arch {library})"
+        yield _change(change, f"{one.without_candidate} layers have none")
     if one.possible.mean < NOISY:
         reason = f"who knows every true time reaches {one.possible.mean:.1f} %"
         yield _change("time more precisely (benchmark.timing: thorough)", reason)

@@ -123,12 +123,14 @@ def next_step(arch: str, evaluations: Iterable[Evaluation], call: str) -> tuple[
     models, measure = f"results/models/{arch}", measuring_command(arch)
     slower = any(other.speed < LIBRARY_SPEED for one in found for other in one.libraries)
     if slower and (library := vendor_arch(arch)):
-        return "make models of the plans of cuDNN, which is faster", f"tileseer run --arch {library}"
+        title = library_of_arch(library).title
+        return f"make models of the plans of {title}, which is faster", f"tileseer run --arch {library}"
     if measure and (kind == "simulated" or (bad and kind == "recorded")):
         return "measure your GPU; the report of that run replaces this one", measure
     if bad and kind == "measured":
         return "change what would improve the models, and run again; only new measurements are made", call
     if bad:
-        tune = f"tileseer tune {models} --problems FILE --driver MIOpenDriver"
+        program = library_of_arch(arch).program
+        tune = f"tileseer tune {models} --problems FILE{f' --driver {program}' if program else ''}"
         return "time the first picks of your layers once, and keep the fastest", tune
     return "rank the kernels of a layer of yours", f"tileseer select {models} --problem {EXAMPLE}"

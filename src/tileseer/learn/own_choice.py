@@ -1,7 +1,7 @@
 """What a library offers for a problem, and which of it the library would run itself.
 
-A library such as cuDNN lists its candidates for a problem, in its own order. Nothing else is a candidate there, and its
-own choice is the first of the list that runs. A model replaces it only where it is sure to gain.
+Such a library lists its candidates for a problem, in its own order. Nothing else is a candidate there, and its own
+choice is the first of the list that runs. A model replaces it only where it is sure to gain.
 """
 
 from collections.abc import Mapping, Sequence

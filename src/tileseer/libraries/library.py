@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -16,6 +17,7 @@ from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.enumeration import Sweep
 from tileseer.libraries.features.table import FeatureSet
 from tileseer.libraries.gemm_kernel import Kernel
+from tileseer.libraries.program import Program
 from tileseer.libraries.rules import Rules
 from tileseer.libraries.source_tree import SourceTree
 
@@ -46,6 +48,8 @@ class Library:
     """Whether its times are of problems of which we know the networks."""
     vendor: str = ""
     """Last word of the arch whose models have a candidate for every problem: those of the vendor's library."""
+    programs: tuple[Program, ...] = ()
+    """Programs whose lines are problems (``program_lines``)."""
     complete_name: Callable[[str, str], tuple[Kernel, str]] | None = None
     """(name that others gave, arch) to the kernel, and what the name leaves open, if there are such names."""
 
@@ -57,6 +61,10 @@ class Library:
     """Its own program that times its kernels (``tune --driver``), instead of our measuring driver."""
     device: str = ""
     """(product, program, environment, open lock of the GPU) to the ``Device`` that times by that program."""
+    read_times: Callable[[Sequence[Path]], pd.DataFrame] | None = None
+    """(``times_files`` and ``problems.parquet``) to the microseconds of what this library chooses, by problem key."""
+    times_files: tuple[str, ...] = ()
+    """Files of these beside the pairs of a recording of other kernels."""
     measuring: tuple[str, ...] = ()
     """Its modules that measure, as patterns of ``digest_of_code``: times of other code are those of another device."""
     importers: Mapping[str, str] = field(default_factory=dict)
@@ -94,6 +102,8 @@ class Library:
     """Kind of GPU and configuration that measure its kernels."""
     use: str = ""
     """The way of its kernels from ``{folder}``, which ``tileseer ship`` wrote, into a program."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Words of one more example in the help text of a command of ``cli``."""
     naming: str = ""
     """How another program finds the candidate of a name, a sentence of the page of models."""
 

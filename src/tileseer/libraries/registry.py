@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -61,6 +62,24 @@ def library_of_kernels(names: Sequence[str]) -> Library:
             return library
     prefixes = ", ".join(library.prefix for library in installed())
     raise UserError(f"kernels of one library at a time, with names that begin with one of {prefixes}; see {names[0]!r}")
+
+
+def files_of_times(folder: Path) -> list[Path]:
+    """Return the files of a recording's operation that have times of other libraries than the candidates'."""
+    named = [folder / name for library in installed() for name in library.times_files]
+    found = [path for path in named if path.exists()]
+    return [*found, folder / "problems.parquet"] if found else []
+
+
+def times_of_libraries(files: Sequence[Path]) -> pd.DataFrame:
+    """Return the microseconds in ``files_of_times`` by problem key, a column for each way to choose."""
+    read = [library.read_times for library in installed() if library.read_times]
+    return pd.concat([times(files) for times in read], axis=1)
+
+
+def examples(command: str) -> list[str]:
+    """Return the examples that libraries have for the help text of a command."""
+    return [f"tileseer {command} {one.examples[command]}" for one in installed() if command in one.examples]
 
 
 def tree_of_toolchain(toolchain: str) -> SourceTree:

@@ -38,8 +38,8 @@ class Problem:
     """One grouped convolution in one direction; C and K are totals over the G groups.
 
     The input is N x C x [Di] x Hi x Wi, the filter K x C/G x [Z] x Y x X. Padding is symmetric per axis.
-    A 2D problem has ``Di = Z = stride_d = dilation_d = 1`` and ``pad_d = 0``. Only MIOpen's solvers take tensors of
-    several layouts: one of ``LAYOUTS``, empty for the first of those that the kernels of a library are for.
+    A 2D problem has ``Di = Z = stride_d = dilation_d = 1`` and ``pad_d = 0``. Some libraries take tensors of several
+    layouts: one of ``LAYOUTS``, empty for the first of those that the kernels of a library are for.
     """
 
     variant: str

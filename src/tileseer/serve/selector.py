@@ -268,7 +268,7 @@ class Selector:
 
         ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster, or the
         problem is not inside of what was measured (``own_choice.chosen``).
-        ``library`` is what offers them, with its version (``cudnn 91900``); another than was measured keeps its own
+        ``library`` is what offers them, with its version (``NAME VERSION``); another than was measured keeps its own
         choice, with a warning. A tuned choice that is offered goes first. The header's ``choose`` gives the same.
         """
         offers = self._offers(problem, offered, library) if len(offered) else {}
@@ -285,7 +285,7 @@ class Selector:
 
     @property
     def library(self) -> str | None:
-        """What offers the candidates, with the version that was measured (``cudnn 91900``); None if no library does."""
+        """What offers the candidates, with the version that was measured; None if no library does."""
         return None if self.spec.own_margins is None else self.spec.library
 
     def _is_of(self, library: str) -> bool:

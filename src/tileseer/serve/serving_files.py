@@ -37,7 +37,7 @@ class KernelEntry(Document):
     header: str | None = None
     wrapper: str | None = None
     unit: str | None = None
-    """Source file of a CUTLASS kernel."""
+    """Source file of a kernel that is compiled as one."""
     registry_key: dict[str, str | int | bool]
     """How the library finds it; of a library that is not compiled here, the fields of the name."""
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 
 from tileseer.core.errors import UserError, shown
-from tileseer.serve.model_packages import model_of_gpu
 from tileseer.torch import extension
 from tileseer.torch.chooser import Chooser
+from tileseer.torch.model_packages import model_of_gpu
 
 _active: Chooser | None = None
 _prepared: Chooser | None = None

@@ -16,9 +16,9 @@ from tileseer.libraries.miopen import databases
 from tileseer.libraries.miopen import export as miopen_export
 from tileseer.libraries.miopen.find_db import FileName, Key
 from tileseer.libraries.miopen.solvers import SOLVERS
+from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem
-from tileseer.problems.problem_lists import read_problem_lists
 from tileseer.serve.selector import Selector
 
 LIKE = "gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt"

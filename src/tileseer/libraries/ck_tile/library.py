@@ -3,6 +3,7 @@
 from tileseer.libraries.ck_tile import cost, features, names, resources
 from tileseer.libraries.ck_tile.emit import CkTileEmitter
 from tileseer.libraries.ck_tile.kernel import KernelConfig
+from tileseer.libraries.ck_tile.profiler_lines import CK_PROFILER
 from tileseer.libraries.ck_tile.rules import RULES
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.library import Library
@@ -15,6 +16,7 @@ CK_TILE = Library(
     KernelConfig,
     RULES,
     {"tileseer": features.TILESEER, "compiled": features.COMPILED},
+    programs=(CK_PROFILER,),
     complete_name=names.complete_name,
     sweep=CkTileSweep,
     rule_set="sweep.yaml",

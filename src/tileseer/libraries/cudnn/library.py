@@ -1,6 +1,6 @@
 """The door to the library (``kernels.library.Library`` says what the parts are)."""
 
-from tileseer.libraries.cudnn import features
+from tileseer.libraries.cudnn import features, times
 from tileseer.libraries.cudnn.kernel import Plan
 from tileseer.libraries.library import Library
 from tileseer.libraries.rules import OPERATION, Rules
@@ -17,6 +17,8 @@ CUDNN = Library(
     {"cudnn": features.CUDNN_FEATURES},
     offered=True,
     plans="tileseer.libraries.cudnn.device_plans:CudnnPlans",
+    read_times=times.read_times,
+    times_files=(times.CUDNN_FILE, times.CHOICES_FILE),
     measuring=("tileseer/libraries/cudnn/device_plans.py", "tileseer/libraries/cudnn/engines.py"),
     measured_with=("cuda", "config/cudnn.yaml"),
     use="nothing to compile; cuDNN builds a plan from the name that a selector picks (docs/nvidia.md)",

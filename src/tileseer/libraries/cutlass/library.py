@@ -34,5 +34,6 @@ CUTLASS = Library(
     estimate=cost.estimate,
     cost=cost.terms,
     in_reference_words=features.in_reference_words,
+    examples={"codegen": "--arch sm_90 --rule-set config/rule_sets/cutlass.yaml --dtype bf16 --output out"},
     measured_with=("cuda", "config/cuda.yaml"),
 )

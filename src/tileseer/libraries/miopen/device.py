@@ -23,10 +23,10 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
+from tileseer.libraries.miopen.driver_lines import driver_line
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.measure.harness.supervisor import printable
-from tileseer.problems.driver_lines import driver_line
 from tileseer.problems.problem import problems_of_frame
 
 ITERATIONS = 100

@@ -9,9 +9,9 @@ from tileseer.learn import model_files
 from tileseer.libraries.miopen import export as miopen_export
 from tileseer.libraries.miopen.export import Settings
 from tileseer.libraries.miopen.find_db import FileName
+from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS
-from tileseer.problems.problem_lists import read_problem_lists
 
 SUMMARY = "a user find-db, which MIOpen reads: for PyTorch on ROCm without code"
 EXAMPLES = (

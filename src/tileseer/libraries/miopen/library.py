@@ -2,6 +2,7 @@
 
 from tileseer.libraries.library import Library
 from tileseer.libraries.miopen import features
+from tileseer.libraries.miopen.driver_lines import MIOPEN_DRIVER
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.libraries.miopen.rules import RULES
 
@@ -14,10 +15,14 @@ MIOPEN = Library(
     {"miopen": features.MIOPEN_FEATURES, "miopen_layouts": features.MIOPEN_LAYOUTS},
     layout="NCHW",
     has_networks=False,
-    program="MIOpenDriver",
+    programs=(MIOPEN_DRIVER,),
+    program=MIOPEN_DRIVER.name,
     device="tileseer.libraries.miopen.device:SolverDevice",
     importers={"find-db": "tileseer.libraries.miopen.importer"},
     exporters={"miopen": "tileseer.libraries.miopen.exporter"},
+    examples={
+        "tune": "results/models/gfx942_miopen --problems training.log --driver /opt/rocm/bin/MIOpenDriver",
+    },
     use="nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",
     naming="A candidate ends with MIOpen's name of the solver, by which `miopenConvolution*GetSolution` has it.",
 )

@@ -1,4 +1,4 @@
-"""What other libraries need for the problems of a recording: the times that it has beside those of its candidates."""
+"""What cuDNN and PyTorch need for the problems of a recording of other kernels, which has their times beside it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ COLUMN_OF_LIBRARY = {
 """What is compared with, and its column in the file that has it."""
 
 
-def read_library_times(files: Sequence[Path]) -> pd.DataFrame:
+def read_times(files: Sequence[Path]) -> pd.DataFrame:
     """Read the microseconds of other libraries by problem key; a column for each that ``files`` have times of.
 
     ``files``: ``CUDNN_FILE``, ``CHOICES_FILE`` and the ``problems.parquet`` beside it, where the recording has them.

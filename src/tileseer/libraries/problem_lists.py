@@ -1,7 +1,6 @@
 """Files of problems as commands take them: layers, a CSV with a column per dimension, or lines of other programs.
 
-Lines are those of MIOpenDriver and ckProfiler. They may be in a text with others: a program logs its convolutions as
-lines of MIOpenDriver if ``MIOPEN_ENABLE_LOGGING_CMD=1`` is set.
+Lines may be in a text with others, such as the log of a program that writes a line for each of its convolutions.
 """
 
 import re
@@ -15,12 +14,12 @@ from pathlib import Path
 from tileseer.core.csv_files import FIRST_LINE, read_csv
 from tileseer.core.errors import UserError
 from tileseer.core.reading import LARGEST_TABLE, opened
-from tileseer.problems import driver_lines, layers, problem_csv
+from tileseer.libraries import program_lines
+from tileseer.libraries.program import Line
+from tileseer.problems import layers, problem_csv
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 
-LINE = re.compile(r"\S{,200}(?:MIOpenDriver|ckProfiler)(?:\.exe)?[\"']?\s.{,2000}", re.IGNORECASE)
-PROGRAM = re.compile("MIOpenDriver|ckProfiler", re.IGNORECASE)
 MOST_LINES = 100_000
 LAYOUT_WORDS = (*LAYOUTS, *DEEP_LAYOUTS.values())
 
@@ -77,13 +76,13 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
         if not lines:
             if not _is_header(first):
                 raise UserError(
-                    f"{path}: has no line of MIOpenDriver or ckProfiler, and its first line is no header with columns "
-                    f"{', '.join(problem_csv.REQUIRED_DIMS)}"
+                    f"{path}: has no line of {program_lines.names_of_programs(' or ')}, and its first line is no "
+                    f"header with columns {', '.join(problem_csv.REQUIRED_DIMS)}"
                 )
             read.problems |= dict.fromkeys(_of_csv(path, operations))
         for one in lines:
             try:
-                line = driver_lines.parse_line(one)
+                line = program_lines.parse_line(one)
                 read.problems |= dict.fromkeys(_of_line(line, operations, layout))
                 read.assumed.update([line.assumed] * bool(line.assumed))
             except UserError as error:
@@ -93,8 +92,11 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
 
 def _line_in(text: str) -> re.Match[str] | None:
     """Return the line of another program in a text, which may be a very long one."""
-    program = PROGRAM.search(text)
-    return program and LINE.search(text, max(0, program.start() - 200), program.end() + 2100)
+    lowered = text.lower()
+    places = [place for name in program_lines.programs() if (place := lowered.find(name.name.lower())) >= 0]
+    if not places:
+        return None
+    return program_lines.form_of_a_line().search(text, max(0, min(places) - 200), min(places) + 2200)
 
 
 def _is_header(text: str) -> bool:
@@ -128,7 +130,7 @@ def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
                     raise UserError(f"{path}, line {line}: {error}") from error
 
 
-def _of_line(line: driver_lines.Line, operations: Sequence[Operation], layout: str) -> list[Problem]:
+def _of_line(line: Line, operations: Sequence[Operation], layout: str) -> list[Problem]:
     """Return the problems of a line, of those ``operations`` that it is for."""
     chosen = [one for one in operations if one.dtype == line.dtype and one.variant in line.directions]
     if not chosen:
