@@ -92,9 +92,7 @@ def committed() -> Published:
 
 def without_parts(evaluation: Evaluation) -> Evaluation:
     """Return an evaluation without its parts by layer, network and kind, except for the worst and for all together."""
-    harm = {name: one for name, one in evaluation.harm.items() if name == "all"}
-    less = {"by_kind": {}, "by_evidence": {}, "networks": evaluation.networks[:1], "harm": harm}
-    return evaluation.model_copy(update=less)
+    return evaluation.model_copy(update={"by_kind": {}, "by_evidence": {}, "networks": evaluation.networks[:1]})
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -125,16 +123,16 @@ def shipped_page(found: Published) -> str:
             (
                 (
                     one.operation,
-                    all_.layers,
-                    f"{all_.replaced:.1f} %",
-                    f"{all_.gained or 0:.0f} %",
-                    f"{all_.slower:.1f} %",
-                    f"{all_.slowest:.2f}",
+                    harm.layers,
+                    f"{harm.replaced:.1f} %",
+                    f"{harm.gained or 0:.0f} %",
+                    f"{harm.slower:.1f} %",
+                    f"{harm.slowest:.2f}",
                     f"{one.best_of_2.mean:.1f}",
                     f"{one.best_of_3.mean:.1f}",
                 )
                 for one in found.values()
-                if (all_ := one.harm.get("all"))
+                if (harm := one.harm)
             ),
         )
     )

@@ -66,12 +66,12 @@ FIGURES = {
 
 def evaluation(origin, **changed):
     """An evaluation of good picks of two layers, for what only shows or copies it."""
-    layer = {"network": "net", "layer": "conv", "problem": "N=1", "pick": "k", "best": "k", "efficiency": 90.0}
+    layer = {"network": "net", "layer": "conv", "problem": "N=1", "efficiency": 90.0}
     alone = Summary(mean=80.0, median=80.0, p10=60.0, min=10.0)
     fields = {
         **FIGURES, "basis": "layers", "candidates": 3, "timed": 100.0, "by_kind": {}, "by_evidence": {},
         "interval": {name: [98.0, 99.5] for name in ("mean", "median", "p10")}, "evidence": NOWHERE.model_dump(),
-        "networks": [], "worst_layer": layer, "libraries": [], "harm": {}, "possible_basis": "spread",
+        "networks": [], "worst_layer": layer, "libraries": [], "possible_basis": "spread",
         "baselines": {"fixed_order": {"efficiency": alone.model_dump(), "speed": 1.25}},
         "times": {"timed": 6, "failed": "none"}, "peak_tflops": 2500.0, "memory_tb_per_s": 8.0,
     }  # fmt: skip

@@ -47,9 +47,8 @@ def test_efficiency_of_the_picks():
     assert found.best_of_2.mean == pytest.approx(100 * (1 + 0.5 + 1) / 3, abs=1e-3)
     low, high = found.interval["mean"]
     assert low <= found.efficiency.mean <= high
-    names = data.candidates["candidate"]
     worst = found.worst_layer
-    assert (worst.efficiency, worst.pick, worst.best) == (33.3333, names[2], names[1])
+    assert (worst.efficiency, worst.layer) == (33.3333, data.problems["layer"].iloc[3])
     assert "picks for 3 unseen layers have efficiency 61.1 % (mean; " in found.summary
 
 
@@ -170,7 +169,7 @@ def test_the_speed_beside_a_library_is_the_ratio_of_the_times(data):
     assert whole.speed == pytest.approx(2 * half.speed, rel=1e-3) and half.layers == 2
 
 
-NAMELESS = LayerEvaluation(network="", layer="", problem="N=8 C=64", pick="kernel", best="kernel", efficiency=49.0)
+NAMELESS = LayerEvaluation(network="", layer="", problem="N=8 C=64", efficiency=49.0)
 """A recorded problem, which is of no network."""
 
 

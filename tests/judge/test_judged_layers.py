@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tileseer.judge.figures import ALL, figures, harm, intervals
+from tileseer.judge.figures import figures, groups, harm, intervals
 from tileseer.judge.layers import LAYERS, best_possible, judged_layers, noise_basis, read_layers, write_layers
 from tileseer.judge.ranking import score_ranking
 from tileseer.learn.evidence import NOWHERE
@@ -82,17 +82,17 @@ def test_harm_is_counted_by_kind_against_the_own_choice():
     # One pick of the second kind takes 1.25 times as long as the own choice.
     picked[150] = 0.4
     kinds = np.repeat(["3x3", "grouped"], 100)
-    found = harm(beside_own(own, picked, kinds))
-    good, bad = found["3x3"], found["grouped"]
-    assert list(found) == [ALL, "3x3", "grouped"] and found[ALL].layers == 200
+    layers = beside_own(own, picked, kinds)
+    (_, good), (_, bad) = ((name, harm(rows)) for name, rows in groups(layers, "kind"))
+    assert (harm(layers).layers, good.layers, bad.layers) == (200, 100, 100)
     assert (good.replaced, good.gained, good.slower, good.slower_at_most, good.slowest) == (100, 100, 0, 0, 1 / 2)
     assert good.harmless == 100
     assert (bad.replaced, bad.slower, bad.slowest) == (1, 1, 1.25)
     # A draw without that layer: (99 / 100)^100 of them.
     assert bad.slower_at_most > 2 and bad.harmless == pytest.approx(36.6, abs=4)
     picked[151] = 0.0
-    assert harm(beside_own(own, picked, kinds))["grouped"].slowest > 100
+    assert harm(beside_own(own, picked, kinds)).slowest > 100
 
 
 def test_without_room_nothing_is_gained():
-    assert harm(beside_own(np.ones(3), np.ones(3), "3x3"))[ALL].gained is None
+    assert harm(beside_own(np.ones(3), np.ones(3), "3x3")).gained is None

@@ -69,9 +69,6 @@ class LayerEvaluation(Document):
     layer: str
     problem: str
     """The 19 dimensions."""
-    pick: str
-    best: str
-    """The fastest measured candidate."""
     efficiency: float
     """0 for a pick that did not run."""
 
@@ -126,8 +123,8 @@ class Evaluation(Origin, Figures):
     possible_basis: str
     """What ``possible`` rests on."""
     libraries: list[LibraryComparison]
-    harm: dict[str, Harm]
-    """Of all layers and by kind of layer; empty where no library offers the candidates."""
+    harm: Harm | None = None
+    """Where a library offers the candidates."""
     times: Times
     peak_tflops: float
     """Dense matrix peak of the GPU for the data type, and its bandwidth: what bounds the layers."""
@@ -228,9 +225,7 @@ def evaluate_picks(
         by_evidence={name: by_evidence[name] for name in EVIDENCE_CLASSES if name in by_evidence},
         evidence=bounds,
         networks=_networks(layers, uses),
-        worst_layer=LayerEvaluation(
-            **worst[["network", "layer", "problem", "pick", "best"]], efficiency=percent(worst["efficiency"])
-        ),
+        worst_layer=LayerEvaluation(**worst[["network", "layer", "problem"]], efficiency=percent(worst["efficiency"])),
         baselines=without_model(layers),
         possible_basis=noise_basis(dataset, context.truth),
         libraries=beside_libraries(layers),

@@ -17,8 +17,6 @@ SLOWER = 1.02
 """A pick that takes so much longer than another library's choice is slower than it."""
 AS_GOOD_AS_BEST = 0.98
 """A pick this close to the best is as good as it: single timings do not tell them apart."""
-ALL = "all"
-"""Name of the layers of all kinds together."""
 LEVEL = 95
 """Percent of the resampled figures that an interval holds."""
 RESAMPLED_FIGURES = 2000
@@ -122,13 +120,11 @@ def groups(layers: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFram
             yield str(name), rows
 
 
-def harm(layers: pd.DataFrame) -> dict[str, Harm]:
-    """Return the harm of the picks of all layers and by kind; empty where no library offers the candidates."""
-    ran = layers[layers["own_us"].notna()]
-    return {name: _harm_of(rows) for name, rows in ((ALL, ran), *groups(ran, "kind"))} if len(ran) else {}
-
-
-def _harm_of(rows: pd.DataFrame) -> Harm:
+def harm(layers: pd.DataFrame) -> Harm | None:
+    """Return the harm of the picks of a group of rows; None where no library offers the candidates."""
+    rows = layers[layers["own_us"].notna()]
+    if rows.empty:
+        return None
     own = (rows["best_us"] / rows["own_us"]).to_numpy()
     gain = np.log(np.maximum(rows["efficiency"].to_numpy(), EFFICIENCY_OF_A_FAILED_PICK) / own)
     room = -np.log(own).sum()
