@@ -87,6 +87,8 @@ def test_a_gpu_of_another_arch_is_told_before_anything_is_compiled(machine):
 
 
 def test_an_emulated_device_gives_verdicts_and_no_model(machine):
+    # A host computes each of the tiny problems.
+    machine.edit("src/tileseer/measure/emulated_problems.py", "STEPS = tuple(range(1, 17))", "STEPS = (1, 2)")
     overlay = yaml.safe_load((ROOT / "config/emulated.yaml").read_text())
     machine.configure(benchmark=overlay["benchmark"])
     reason = "emulated GPU has no times to train on; build its verdicts"
