@@ -87,8 +87,10 @@ def test_a_gpu_of_another_arch_is_told_before_anything_is_compiled(machine):
 
 
 def test_an_emulated_device_gives_verdicts_and_no_model(machine):
-    # A host computes each of the tiny problems.
-    machine.edit("src/tileseer/measure/emulated_problems.py", "STEPS = tuple(range(1, 17))", "STEPS = (1, 2)")
+    # A host computes all tiny problems of each kernel: one right one and those with a fault are enough.
+    path = machine.folder / "config/rule_sets/smoke.yaml"
+    rules = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump(rules | {"tiles": rules["tiles"][3:]}))
     overlay = yaml.safe_load((ROOT / "config/emulated.yaml").read_text())
     machine.configure(benchmark=overlay["benchmark"])
     reason = "emulated GPU has no times to train on; build its verdicts"
@@ -96,7 +98,7 @@ def test_an_emulated_device_gives_verdicts_and_no_model(machine):
     run = machine.make(VERDICTS)
     assert run.jobs["verdicts"] == 2 and not {"benchmark", "dataset", "model"} & set(run.jobs)
     rows = list(csv.DictReader(machine.read(VERDICTS).decode().splitlines(), delimiter="\t"))
-    assert len(rows) == 10 and {row["device_kind"] for row in rows} == {"emulated"}
+    assert len(rows) == 4 and {row["device_kind"] for row in rows} == {"emulated"}
     for row in rows:
         broken = "crash" if "_mem_" in row["kernel"] and "_64x128x" in row["kernel"] else "ok"
         assert row["status"] == ("wrong_result" if "_32x128x" in row["kernel"] else broken), row
