@@ -1,5 +1,8 @@
 """Journals in tests: their rows as text, and lines again where a test interrupts or damages them."""
 
+import json
+from contextlib import suppress
+
 from tileseer.measure.journal import Journal, journal_files, journals_in, read_journal
 
 
@@ -18,3 +21,12 @@ def as_lines(journal):
     with Journal(journal) as book:
         book.append(rows)
     return journal
+
+
+def read_details(path):
+    """Return the events of a details log, without a line torn by a dying writer."""
+    events = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        with suppress(ValueError):
+            events.append(json.loads(line))
+    return events

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from host_library import ROOT, compiled
-from journals import as_lines
+from journals import as_lines, read_details
 
 from tileseer.build import build as builds
 from tileseer.build.base import CompileUnit, NoToolchain
@@ -26,7 +26,6 @@ from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.measure import again, journal, receipt, session, support_table
 from tileseer.measure.benchmark import ChunkTables, measure_chunk
-from tileseer.measure.harness.details import read_details
 from tileseer.problems import problem_table
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem

@@ -11,12 +11,12 @@ import host_library
 import numpy as np
 import pandas as pd
 import pytest
+from journals import read_details
 
 from tileseer.core.errors import UserError
 from tileseer.facts.benchmark import TIMINGS, Timing
 from tileseer.measure.device import STATUSES
 from tileseer.measure.gpu_device import GpuDevice
-from tileseer.measure.harness.details import read_details
 from tileseer.measure.harness.supervisor import Supervisor, WorkerLimits
 from tileseer.measure.harness.telemetry import Reading
 from tileseer.problems import problem

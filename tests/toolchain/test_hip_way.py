@@ -11,12 +11,12 @@ import json
 
 import pytest
 import yaml
+from journals import read_details
 from small_workflow import lay_out, layer_table, square
 from test_hip_modules import FORWARD
 
 from tileseer.core.cache import default_folder
 from tileseer.data.dataset import Dataset
-from tileseer.measure.harness.details import read_details
 from tileseer.measure.journal import journals_in, read_journal
 
 MODEL, OPERATION = "results/models/gfx950", "gfx950/forward_bf16"

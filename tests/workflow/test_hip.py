@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 import yaml
 from fake_machine import install_compiler
+from journals import read_details
 from small_workflow import ROOT, with_fake_compiler, with_few_problems
 
 from tileseer.data.dataset import Dataset
 from tileseer.measure.device import STATUSES
-from tileseer.measure.harness.details import read_details
 from tileseer.measure.journal import journals_in, read_journal
 
 MODEL, VERDICTS = "results/models/gfx942", "results/verdicts/gfx942.tsv"

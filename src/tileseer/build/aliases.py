@@ -66,12 +66,8 @@ def measured_mask(pairs: pa.Table, known: pa.Table) -> pa.Array:
 
 def alias_names(kernels: pa.Array, known: pa.Table) -> pa.Array:
     """Return for each kernel name that of the kernel measured in its place, empty for those measured themselves."""
-    return pc.fill_null(_stand_ins(kernels.cast(pa.string()), known, ["kernel", "alias_of"]), "")
-
-
-def _stand_ins(values: pa.Array, known: pa.Table, columns: list[str]) -> pa.Array:
-    aliases, stand_ins = (known[name].combine_chunks() for name in columns)
-    return stand_ins.take(pc.index_in(values, value_set=aliases))
+    aliases, stand_ins = (known[name].combine_chunks() for name in ("kernel", "alias_of"))
+    return pc.fill_null(stand_ins.take(pc.index_in(kernels.cast(pa.string()), value_set=aliases)), "")
 
 
 def _ids(pairs: pa.Table) -> pa.Array:

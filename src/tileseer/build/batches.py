@@ -58,14 +58,16 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
         """Compile what the cache does not know; results are in the order of ``units``."""
         keys = [self.key(unit) for unit in units]
-        kept = {key: self._kept(key) for key in set(keys)}
-        results = {key: result for key, result in kept.items() if result}
+        kept = ((key, self.cache.get(key)) for key in dict.fromkeys(keys))
+        results = {key: _RESULT.validate_json(content) for key, content in kept if content is not None}
         # Kernels with the same text are one kernel with several names: it is compiled once.
         missing = {key: unit for key, unit in zip(keys, units, strict=True) if key not in results}
         key_of = {unit.kernel.name: key for key, unit in missing.items()}
         batches = self.batches(list(missing.values()))
         if missing:
-            print(f"compile: {_estimate(len(missing), len(batches))}", file=sys.stderr, flush=True)
+            taken = describe_cost(ESTIMATED_SECONDS * len(missing), ESTIMATED_BYTES * len(missing))
+            what = f"{len(missing):,} kernels in {len(batches):,} units, estimated {taken}"
+            print(f"compile: {what}", file=sys.stderr, flush=True)
         with Progress("compile", len(missing), "kernels") as progress:
             for batch in batches:
                 made = self._compiled(batch)
@@ -151,16 +153,6 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
             return replace(result, resources=resources)
         reason = f"not one block fits on a compute unit: {r.threads} threads, {r.lds_bytes} bytes of LDS"
         return replace(result, resources=resources, status="resource_limit", reason=reason)
-
-    def _kept(self, key: str) -> CompileResult | None:
-        content = self.cache.get(key)
-        return None if content is None else _RESULT.validate_json(content)
-
-
-def _estimate(kernels: int, units: int) -> str:
-    """Say what so many kernels will take."""
-    taken = describe_cost(ESTIMATED_SECONDS * kernels, ESTIMATED_BYTES * kernels)
-    return f"{kernels:,} kernels in {units:,} units, estimated {taken}"
 
 
 def describe_cost(seconds: float, code_bytes: int) -> str:

@@ -140,14 +140,12 @@ def _write_syntax(node: object, write: Callable[[str], None]) -> None:
         write("]")
     elif not isinstance(node, ast.AST):
         write(repr(node))
-    elif not _is_text(node):
+    elif not (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ):
         write(type(node).__name__)
         for name in node._fields:
             _write_syntax(getattr(node, name, None), write)
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 @cache

@@ -101,25 +101,14 @@ def _read_bounded(file: pq.ParquetFile, stream: BinaryIO, columns: Collection[st
     texts = [name for name in names if _value_type(file.schema_arrow.field(name)) == pa.string()]
     table = pq.ParquetFile(stream, metadata=found, read_dictionary=texts).read(names)
     for name in texts:
-        if any((_longest(chunk) or 0) > LONGEST_TEXT for chunk in table[name].chunks):
-            raise pa.ArrowInvalid(f"column {name} has a text of more than {LONGEST_TEXT:,} bytes")
         for chunk in table[name].chunks:
+            if (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0) > LONGEST_TEXT:
+                raise pa.ArrowInvalid(f"column {name} has a text of more than {LONGEST_TEXT:,} bytes")
             chunk.dictionary.validate(full=True)  # of texts, that they are UTF-8
-    length = sum(_length(chunk) for name in texts for chunk in table[name].chunks)
-    if length > most:
+    codes = [chunk for name in texts for chunk in table[name].chunks]
+    if sum(pc.sum(pc.binary_length(each.dictionary).take(each.indices)).as_py() or 0 for each in codes) > most:
         raise MemoryError
     return table.cast(pa.schema([file.schema_arrow.field(name) for name in names], table.schema.metadata))
-
-
-def _length(texts: pa.DictionaryArray) -> int:
-    """Return the bytes of texts that stand in a dictionary."""
-    return pc.sum(pc.binary_length(texts.dictionary).take(texts.indices)).as_py() or 0
-
-
-def _longest(texts: pa.DictionaryArray) -> int | None:
-    """Return the bytes of the longest text of a dictionary; None where it is empty."""
-    longest: int | None = pc.max(pc.binary_length(texts.dictionary)).as_py()
-    return longest
 
 
 def _value_type(field: pa.Field) -> pa.DataType:

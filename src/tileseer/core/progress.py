@@ -25,7 +25,8 @@ class Progress:
         self.failed = 0
         self._title, self._total, self._unit, self._budget_s = title, total, unit, budget_s
         self._best = ""
-        self._spent_s = 0.0
+        self.spent_s = 0.0
+        """Seconds that were charged so far."""
         self._begin = self._last = self._line = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -43,7 +44,7 @@ class Progress:
         ``charged_s``: their part of the budget, if it is not the time since the last ones.
         """
         now = time.monotonic()
-        self._spent_s += now - self._last if charged_s is None else charged_s
+        self.spent_s += now - self._last if charged_s is None else charged_s
         self._last = now
         self.done += count
         self.failed += failed
@@ -56,19 +57,14 @@ class Progress:
         """Return how many more things, at least one, the rest of the budget pays for at the rate so far."""
         if self._budget_s is None:
             return most
-        if self._spent_s <= 0:
+        if self.spent_s <= 0:
             return min(most, COUNT_BEFORE_RATE_IS_KNOWN)
-        return max(1, min(most, int((self._budget_s - self._spent_s) * self.done / self._spent_s)))
-
-    @property
-    def spent_s(self) -> float:
-        """Seconds that were charged so far."""
-        return self._spent_s
+        return max(1, min(most, int((self._budget_s - self.spent_s) * self.done / self.spent_s)))
 
     @property
     def is_spent(self) -> bool:
         """Whether the budget is used up; never without one."""
-        return self._budget_s is not None and self._spent_s >= self._budget_s
+        return self._budget_s is not None and self.spent_s >= self._budget_s
 
     def text(self) -> str:
         """Return everything in one line."""
@@ -76,16 +72,13 @@ class Progress:
         elapsed = self._last - self._begin
         if elapsed > 0 and self.done:
             rate = self.done / elapsed
-            words += [_rate_text(rate), f"{_duration((self._total - self.done) / rate)} left"]
+            words += [f"{rate:,.0f} a second" if rate >= 1 else f"{1 / rate:,.0f} s each"]
+            words += [f"{_duration((self._total - self.done) / rate)} left"]
         if self._budget_s is not None:
-            words.append(f"{_duration(max(0.0, self._budget_s - self._spent_s))} of the time limit left")
+            words.append(f"{_duration(max(0.0, self._budget_s - self.spent_s))} of the time limit left")
         if self.failed:
             words.append(f"{self.failed:,} failed")
         return ", ".join([*words, *([f"best {self._best}"] if self._best else [])])
-
-
-def _rate_text(rate: float) -> str:
-    return f"{rate:,.0f} a second" if rate >= 1 else f"{1 / rate:,.0f} s each"
 
 
 def _duration(seconds: float) -> str:

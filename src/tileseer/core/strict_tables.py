@@ -82,7 +82,8 @@ def wrong(reason: str) -> PydanticCustomError:
 
 def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
     place = [part for part in fault["loc"] if part != "[key]"]
-    field = _place(place) or "the whole file"
+    words = (str(part) if re.fullmatch(r"[\w.+-]+", str(part)) else repr(part) for part in place)
+    field = ".".join(words) or "the whole file"
     if fault["type"] == "missing":
         return f"{field}: this field is required"
     if fault["type"] == "extra_forbidden":
@@ -99,10 +100,6 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
     value = list(fault["input"]) if isinstance(fault["input"], tuple) else fault["input"]
     subject = "the key " if place != list(fault["loc"]) else ""
     return f"{field}: {subject}{reason}, but it is {shown(value)}"
-
-
-def _place(parts: list[str | int]) -> str:
-    return ".".join(str(part) if re.fullmatch(r"[\w.+-]+", str(part)) else repr(part) for part in parts)
 
 
 def _fields(kind: Any, place: list[str | int]) -> list[str]:

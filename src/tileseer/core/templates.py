@@ -114,11 +114,8 @@ def fill_markdown_template(template: Path, **values: object) -> str:
 def _of_markdown(value: object) -> object:
     if isinstance(value, (int, Written)):
         return value
-    return re.sub(r"[\s&<>\"`|*\[\]\\]", lambda sign: _entity(sign[0]), printed(str(value)))
-
-
-def _entity(sign: str) -> str:
-    return " " if sign.isspace() else f"&#{ord(sign)};"
+    text = re.sub(r"\s", " ", printed(str(value)))
+    return re.sub(r"[&<>\"`|*\[\]\\]", lambda sign: f"&#{ord(sign[0])};", text)
 
 
 def fill_cpp_template(template: Path, *more: Path, **values: object) -> str:

@@ -140,14 +140,10 @@ def generate_problems(path: Path, operation: Operation, ndims: tuple[int, ...], 
     generator = read_yaml_table(path, Generator)
     entries: dict[str, ProblemEntry] = {}
     for section in generator.sections:
-        for problem in _draw(section, generator.limits, operation, seed, _where(path, section)):
+        for problem in _draw(section, generator.limits, operation, seed, f"{path}: section {section.name!r}"):
             if problem.ndim in ndims:
                 entries.setdefault(problem.key, ProblemEntry(problem, section.name, ""))
     return list(entries.values())
-
-
-def _where(path: Path, section: GeneratorSection) -> str:
-    return f"{path}: section {section.name!r}"
 
 
 def _draw(

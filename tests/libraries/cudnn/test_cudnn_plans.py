@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from host_library import ROOT
-from journals import journal_rows
+from journals import journal_rows, read_details
 
 from tileseer.core import parquet
 from tileseer.data.assembly import ChunkFiles, write_dataset
@@ -17,7 +17,6 @@ from tileseer.facts.benchmark import TIMINGS, Timing
 from tileseer.libraries.cudnn.device_plans import plan_of_kernel
 from tileseer.libraries.cudnn.kernel import Plan
 from tileseer.measure import journal, receipt, session
-from tileseer.measure.harness.details import read_details
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.problems import problem_table
 from tileseer.problems.problem import Problem

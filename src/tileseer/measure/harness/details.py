@@ -10,7 +10,6 @@ import os
 import platform
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,12 +39,3 @@ def provenance() -> dict[str, Any]:
     """Return where and when this runs: host, system, process and time."""
     machine = {"host": platform.node(), "system": platform.platform(), "python": platform.python_version()}
     return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **machine, "pid": os.getpid()}
-
-
-def read_details(path: Path) -> list[dict[str, Any]]:
-    """Return the events of a log, without a line torn by a dying writer."""
-    events = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        with suppress(ValueError):
-            events.append(json.loads(line))
-    return events
