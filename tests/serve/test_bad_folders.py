@@ -136,7 +136,10 @@ def with_fields(**fields):
     return lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
-OWN, READS = f"grouped_conv_{OPERATION}_gfx950/", "but this release reads format 5 for >=0.1,<0.2: publish"
+OWN, READS = (
+    f"grouped_conv_{OPERATION}_gfx950/",
+    f"but this release reads format {model_files.FORMAT} for >=0.1,<0.2: publish",
+)
 MESSAGES = [
     # A file, what is done to it, whether the hashes are made to fit, and what is said.
     (OWN + model_files.SPEC, Path.unlink, False, "missing"),
@@ -148,7 +151,7 @@ MESSAGES = [
      "column split_k is missing"),
     (OWN + model_files.CANDIDATES, with_table(with_foreign_kernel), True, "'cutlass_conv_fwd' is no kernel of gfx950"),
     (model_files.INDEX, with_fields(format=3), False, f"is of format 3 for tileseer >=0.1,<0.2, {READS}"),
-    (model_files.INDEX, with_fields(tileseer=">=0.3,<0.4"), False, f"is of format 5 for tileseer >=0.3,<0.4, {READS}"),
+    (model_files.INDEX, with_fields(tileseer=">=0.3,<0.4"), False, f"for tileseer >=0.3,<0.4, {READS}"),
     (model_files.INDEX, with_fields(device_kind="guessed"), False, "device_kind"),
     (model_files.INDEX, with_fields(operations={"forward_bf16": {"folder": "../elsewhere"}}), False, "folder"),
     (model_files.INDEX, with_fields(sha256={"a": "b"}), False, "sha256"),
