@@ -49,6 +49,10 @@ WRONG = {
         "configs.rule_set: config/rule_sets/cutlass.yaml is a set of cutlass kernels, which gfx950 does not run",
     ),
     "rule set of a checkout": ({"configs": {"rule_set": "profiler"}}, "configs.rule_set: the rule set profiler is"),
+    "checkout without it": (
+        {"configs": {"rule_set": "profiler"}, "ck": {"root": "/nowhere", "api": "2026.06"}},
+        "there is no folder /nowhere/experimental",
+    ),
     "flag": ({"configs": {"include_flagged": ["half"]}}, "configs.include_flagged: unknown flag 'half'"),
     "features": ({"model": {"features": "half"}}, "model.features: feature set 'half' is unknown; use one of"),
     "prior": ({"model": {"prior": "config"}}, "model.prior: config/model_tflops.lgbm: there is no such file"),

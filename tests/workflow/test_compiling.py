@@ -75,8 +75,3 @@ def test_a_model_from_compiled_kernels_of_which_only_new_code_is_measured(fresh,
     shutil.rmtree(fresh.folder / "results/build")
     assert fresh.make("results/build/gfx950/forward_bf16/0.parquet").jobs == {"compile": 1}
     assert (folder / "runs").read_text() == runs
-
-
-def test_no_compiler_stops_before_the_first_job(fresh, tmp_path):
-    (with_fake_compiler(fresh, tmp_path / "machine") / "hipcc").unlink()
-    assert "--version does not answer" in fresh.refuse(MODEL)

@@ -136,23 +136,6 @@ def test_the_name_of_the_folder_is_no_command(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {folder.name, "study"}
 
 
-def test_what_is_wrong_in_a_config_is_one_clear_line_each(fresh):
-    fresh.configure(
-        arhc="gfx950",
-        operations=["sideways_bf16"],
-        model={"overrides": {"folds": "many"}},
-        problems={"validation": "../../etc/passwd; rm"},
-    )
-    lines = fresh.refuse("-n").splitlines()
-    for told in (
-        "config: arhc: unknown field",
-        "'sideways_bf16' is no DIRECTION_DTYPE",
-        "config: model.overrides.folds",
-        "config: problems.validation",
-    ):
-        assert sum(told in line for line in lines) == 1, told
-
-
 def test_an_arch_that_cannot_be_built_says_why(copy):
     for arch in ("gfx999", "gfx908"):
         assert f"arch: {arch} has no GPU in benchmark.products" in copy.refuse(f"results/models/{arch}")

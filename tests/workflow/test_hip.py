@@ -76,16 +76,6 @@ def test_a_model_of_measured_times(machine):
     assert not machine.make(MODEL).jobs
 
 
-def test_a_gpu_of_another_arch_is_told_before_anything_is_compiled(machine):
-    node = machine.folder / "nodes/1/properties"
-    node.parent.mkdir(parents=True)
-    node.write_text("gfx_target_version 90500\nlocation_id 256\n")
-    machine.edit(
-        "src/tileseer/measure/harness/telemetry.py", 'Path("/sys/class/kfd/kfd/topology/nodes")', 'Path("nodes")'
-    )
-    assert "the visible GPUs are gfx950, not gfx942; give --config arch=gfx950" in machine.refuse(MODEL)
-
-
 def test_an_emulated_device_gives_verdicts_and_no_model(machine):
     # A host computes all tiny problems of each kernel: one right one and those with a fault are enough.
     path = machine.folder / "config/rule_sets/smoke.yaml"

@@ -56,9 +56,3 @@ def test_kernels_of_an_nvidia_arch_are_built_into_a_library(cuda):
     (workflow.folder / "workflow/native/launcher.hpp").open("a").write("namespace changed {}\n")
     workflow.make(*LIBRARIES)
     assert Path(folder / "runs").read_text() != runs
-
-
-def test_a_toolchain_that_does_not_belong_to_the_device_stops_before_the_first_job(cuda):
-    workflow, _ = cuda
-    workflow.configure(compile={"toolchain": "none"})
-    assert "benchmark.device is cuda, but compile.toolchain is none; set it to nvcc" in workflow.refuse(*LIBRARIES)

@@ -69,11 +69,6 @@ def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
     assert not workflow.make("results/models/sm_90", "results/reports/sm_90.html").jobs
 
 
-def test_an_operation_that_was_not_recorded_is_named(fresh):
-    fresh.configure(operations=["forward_fp16"])
-    assert "forward_fp16" in fresh.refuse("results/models/sm_90", runs_jobs=True)
-
-
 def test_a_model_of_cudnn_s_plans_learns_from_the_other_data_type(fresh):
     targets = [f"results/training/{arch}/forward_bf16/feature_spec.json" for arch in ("sm_90_cudnn", "sm_90")]
     planned = fresh.make("-n", "-p", *targets)

@@ -28,10 +28,3 @@ def test_a_named_set_is_learnt_from(copy, capsys):
     # The tables of the set count as much as a rule-set file.
     (copy.folder / "config/rule_sets/full.yaml").open("a").write("# changed\n")
     assert copy.make("-n").planned["configs"] == 1
-
-
-def test_a_set_of_a_checkout_without_one_stops_before_the_first_job(copy):
-    copy.configure(configs={"rule_set": "profiler"})
-    assert "ck.root" in copy.refuse()
-    copy.configure(configs={"rule_set": "profiler"}, ck={"root": "/nowhere", "api": "2026.06"})
-    assert "there is no folder /nowhere/experimental" in copy.refuse()
