@@ -159,8 +159,8 @@ def rank_held_out(model: Model, dataset: Dataset, picks: np.ndarray | None = Non
     offered = np.zeros((len(problems), len(dataset.candidates)), bool)
     offered[:, model.positions(dataset)] = model.supported(problems) if lists is None else lists
     scores = np.full(offered.shape, -np.inf)
-    of_rows = None if lists is None else lists[rows]
-    scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, of_rows)
+    own_rows = np.ix_(rows, model.positions(dataset))
+    scores[own_rows] = model.predict(problems.iloc[rows], None if lists is None else lists[rows])
     if own is None or model.spec.own_margins is None:
         return score_ranking(dataset, scores, offered, picks=picks)
     fold = np.where(dataset.held_out, 0, NO_FOLD)

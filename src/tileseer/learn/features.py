@@ -71,11 +71,6 @@ class Features:
             raise UserError(f"feature {twice!r} is given twice; leave one out")
         return cls(chosen, gpu, chosen.names if names is None else tuple(names))
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # Formulas are functions, which cannot be pickled: the name of the set finds them again.
-        name = next(name for name, one in feature_sets().items() if one is self.set)
-        return Features.of, (name, self.gpu, self.names)
-
     @property
     def categorical(self) -> list[str]:
         """Those whose values are codes without an order."""

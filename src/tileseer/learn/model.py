@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from tileseer.facts.model import TrainingParameters
     from tileseer.learn.evidence import EvidenceBounds
 
+POOL = ("candidate", "kernel", "split_k", "aliases")
+"""Columns of a pool that are never empty."""
 SCORES_AT_A_TIME = 1 << 20
 """Of pairs that are scored by whole rows of problems: what a large table costs in memory."""
 PROBLEMS_TO_CALIBRATE_ON = 250
@@ -160,14 +161,12 @@ class Model:
             return None
         return own_choice.offered(dataset)[:, self.positions(dataset)] & self.supported(dataset.problems)
 
-    def predict(
-        self, problems: pd.DataFrame, candidates: pd.DataFrame | None = None, offered: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Return the score of each candidate (default: of the pool) on P problems, float64 [P, Q]; higher is faster.
+    def predict(self, problems: pd.DataFrame, offered: np.ndarray | None = None) -> np.ndarray:
+        """Return the score of each candidate of the pool on P problems, float64 [P, Q]; higher is faster.
 
-        -inf where a candidate cannot run the problem or is not in the pool. Scores compare within a problem: they are
+        -inf where a candidate cannot run the problem. Scores compare within a problem: they are
         ln(efficiency), or the same up to a constant of the problem where the model starts from a formula. ``offered``
-        (bool [P, pool]) is scored instead of what can run. ``UserError`` for scores of another shape or that are no
+        (bool [P, Q]) is scored instead of what can run. ``UserError`` for scores of another shape or that are no
         numbers.
         """
         strange = set(problems["layout"]) - {"", *self.layouts} if "layout" in problems else set()
@@ -183,10 +182,7 @@ class Model:
                 f"learner {self.spec.params.get('learner')}: scores of shape {scores.shape} for pairs of shape "
                 f"{offered.shape}; give a finite number for each pair that is offered"
             )
-        if candidates is None:
-            return scores
-        column = pd.Index(self.pool["candidate"]).get_indexer(candidates["candidate"])
-        return np.where(column >= 0, scores[:, column], -np.inf)
+        return scores
 
     def score_pairs(self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
         """Return the scores of n pairs, float64 [n]; both int [n], rows of ``problems`` and pool."""
@@ -269,32 +265,27 @@ def _typeless(candidate: str) -> str:
 
 def read_pool(path: Path, arch: str) -> pd.DataFrame:
     """Read the candidates that a model chooses from, with the fields that the names of the arch's kernels say."""
-    library = library_of_arch(arch)
-    pool = read_table(path, ("candidate", "kernel", "split_k", "aliases"))
+    library, again = library_of_arch(arch), "publish the models again"
+    table = parquet.read_table(path)
+    missing = [name for name in POOL if name not in table.schema.names]
+    if missing:
+        raise UserError(f"{path}: column {missing[0]} is missing; {again}")
+    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise UserError(f"{path}: column {nested[0]} holds lists; {again}")
+    parquet.refuse_empty(table, POOL, path)
+    pool = table.to_pandas()
     if pool.empty:
-        raise UserError(f"{path}: there is no candidate; publish the models again")
+        raise UserError(f"{path}: there is no candidate; {again}")
     wrong = [part for part in pool["split_k"].tolist() if not isinstance(part, int) or part < 1]
     if wrong:
-        raise UserError(f"{path}: split_k is {shown(wrong[0])}, not a whole number from 1; publish the models again")
+        raise UserError(f"{path}: split_k is {shown(wrong[0])}, not a whole number from 1; {again}")
     names = pool["kernel"].astype(str).tolist()
     foreign = next((name for name in names if not name.startswith(library.prefix)), None)
     if foreign is not None:
-        raise UserError(f"{path}: {shown(foreign)} is no kernel of {arch}; publish the models again")
+        raise UserError(f"{path}: {shown(foreign)} is no kernel of {arch}; {again}")
     fields = library.kernel.frame([library.kernel.parse(name) for name in names])
     return pool.assign(**{name: fields[name].to_numpy() for name in field_types(library.kernel)})
-
-
-def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Read a Parquet file of a model; ``UserError`` where one of ``columns`` is missing or has an empty cell."""
-    table = parquet.read_table(path)
-    missing = [name for name in columns if name not in table.schema.names]
-    if missing:
-        raise UserError(f"{path}: column {missing[0]} is missing; publish the models again")
-    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
-    if nested:
-        raise UserError(f"{path}: column {nested[0]} holds lists; publish the models again")
-    parquet.refuse_empty(table, columns, path)
-    return table.to_pandas()
 
 
 def write_table(path: Path, frame: pd.DataFrame) -> None:

@@ -8,7 +8,7 @@ from a sum, over the near-best candidates of a problem. The margin of a cut is `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,6 @@ from tileseer.learn.formula import Formula, FormulaPrior
 from tileseer.learn.learner import CppPart, Scorer
 from tileseer.learn.learners.trees import text as trees
 from tileseer.learn.model_schema import Contribution, FeatureSpec, read_features
-from tileseer.libraries.features.table import Columns
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import INT32_MAX
 
@@ -123,10 +122,12 @@ class TreeScorer(Scorer):
         if offered is None:
             offered = np.ones((len(problems), len(candidates)), bool)
         scores, (problem, candidate) = np.full(offered.shape, -np.inf), np.nonzero(offered)
-        pairs = _Pairs(self, problems, candidates)
+        if not len(problem):
+            return scores
+        pairs = self.pairs(problems, candidates)
         for first in range(0, len(problem), PAIRS_AT_A_TIME):
             part = slice(first, first + PAIRS_AT_A_TIME)
-            matrix, start = pairs.of(problem[part], candidate[part])
+            matrix, start = pairs(problem[part], candidate[part])
             scores[problem[part], candidate[part]] = start + self._predict(matrix)
         return scores
 
@@ -135,7 +136,7 @@ class TreeScorer(Scorer):
         scores, (problem, candidate) = np.full(offered.shape, -np.inf), np.nonzero(offered)
         if not len(problem):
             return scores
-        matrix, score = _Pairs(self, problems, candidates).of(problem, candidate)
+        matrix, score = self.pairs(problems, candidates)(problem, candidate)
         done = 0
         for count, margin in [*((cut.trees, cut.margin) for cut in self.cuts), (self.count, 0.0)]:
             score = score + self.sum_trees(matrix, done, count)
@@ -153,10 +154,10 @@ class TreeScorer(Scorer):
         final = scores[problem, candidate]
         ends = [count for count in TREES_AT_CUTS if count < self.count]
         missing = np.empty((len(ends), len(problem)))
-        pairs = _Pairs(self, problems, candidates)
+        pairs = self.pairs(problems, candidates)
         for start in range(0, len(problem), PAIRS_AT_A_TIME):
             part = slice(start, start + PAIRS_AT_A_TIME)
-            (matrix, total), done = pairs.of(problem[part], candidate[part]), 0
+            (matrix, total), done = pairs(problem[part], candidate[part]), 0
             for number, end in enumerate(ends):
                 total = total + self.sum_trees(matrix, done, end)
                 missing[number, part], done = final[part] - total, end
@@ -173,7 +174,7 @@ class TreeScorer(Scorer):
         """
         count = len(problems)
         rows, columns = np.tile(np.arange(count), 2), np.concatenate([pick, other])
-        matrix, _ = _Pairs(self, problems, candidates).of(rows, columns)
+        matrix, _ = self.pairs(problems, candidates)(rows, columns)
         shap = np.asarray(self.booster.predict(matrix, pred_contrib=True, num_threads=1))[:, :-1]
         names = list(self.features.names)
         if self.formula is not None:
@@ -221,32 +222,24 @@ class TreeScorer(Scorer):
             total += self.sum_trees(matrix, first, min(first + step, self.count))
         return total
 
-    def terms_of(self, problems: pd.DataFrame, candidates: pd.DataFrame) -> tuple[Columns, Formula | None]:
-        """Return what features and formula read of candidates; it is kept until others are asked for."""
+    def pairs(
+        self, problems: pd.DataFrame, candidates: pd.DataFrame
+    ) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Return a function of n pairs of rows (int [n]): features [n, F], and what their scores start from [n]."""
         kept = vars(self).get("_kept")
+        # What candidates say is kept until others are asked for.
         if kept is None or kept[0] is not candidates:
-            columns = self.features.candidate_columns(candidates)
             start, one = self.formula, problems.iloc[:1]
             formula = None if start is None else Formula(one, candidates, self.features.gpu, start)
-            kept = self._kept = candidates, columns, formula
-        return kept[1:]
+            kept = self._kept = candidates, self.features.candidate_columns(candidates), formula
+        columns = self.features.problem_columns(problems), kept[1]
+        formula = kept[2] and kept[2].of_problems(problems)
 
+        def of(problem: np.ndarray, candidate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            start = formula.score(problem, candidate) if formula else np.zeros(len(problem))
+            return self.features.gather(*columns, problem, candidate), start
 
-class _Pairs:
-    """Features of pairs, and what their scores start from."""
-
-    def __init__(self, scorer: TreeScorer, problems: pd.DataFrame, candidates: pd.DataFrame) -> None:
-        if not len(problems):
-            return
-        self._features = scorer.features
-        columns, formula = scorer.terms_of(problems, candidates)
-        self._columns = self._features.problem_columns(problems), columns
-        self._formula = formula and formula.of_problems(problems)
-
-    def of(self, problem: np.ndarray, candidate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features [n, F] of n pairs of rows (int [n]), and what their scores start from [n]."""
-        start = self._formula.score(problem, candidate) if self._formula else np.zeros(len(problem))
-        return self._features.gather(*self._columns, problem, candidate), start
+        return of
 
 
 def first_of(problem: np.ndarray) -> np.ndarray:
