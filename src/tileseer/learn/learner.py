@@ -9,14 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from tileseer.core.documents import Scalar
-from tileseer.core.errors import UserError, mistakes_of
+from tileseer.core.entry_points import load_entry_points
+from tileseer.core.errors import UserError, shown
 from tileseer.learn.formula import FormulaPrior
 from tileseer.learn.model_schema import Contribution
 from tileseer.libraries.costs.coefficients import Coefficients
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from tileseer.learn.model import Model
     from tileseer.problems.operation import Operation
 
-ENTRY_POINTS = "tileseer.learners"
-OURS = (EntryPoint("trees", "tileseer.learn.learners.trees:Trees", ENTRY_POINTS),)
-"""Not in the metadata of the package: a checkout runs without an installation, in the environment of a job."""
+GROUP = "tileseer.learners"
+"""Of the entry points, which name a ``Learner`` each."""
 LANES = 8
 """Candidates that stand side by side in the tables of the C++ header: whole groups of them are a pool."""
 
@@ -148,13 +147,12 @@ class Learner(ABC):
 
 def learner_class(name: str) -> type[Learner]:
     """Return the learner with a name; a ``UserError`` lists those that are installed."""
-    found = {point.name: point for point in (*entry_points(group=ENTRY_POINTS), *OURS)}
+    found = load_entry_points(GROUP)
     if name not in found:
-        raise UserError(f"there is no learner {name!r}; installed are {', '.join(sorted(found))}")
-    with mistakes_of(f"learner {name}: importing {found[name].value}"):
-        learner = found[name].load()
+        raise UserError(f"there is no learner {name!r}; installed are {', '.join(found)}")
+    learner = found[name]
     if not (isinstance(learner, type) and issubclass(learner, Learner)):
-        raise UserError(f"learner {name}: {found[name].value} is no subclass of tileseer.learn.learner.Learner")
+        raise UserError(f"learner {name}: {shown(learner)} is no subclass of {__name__}.Learner")
     return learner
 
 
