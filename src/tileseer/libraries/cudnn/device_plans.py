@@ -13,6 +13,7 @@ from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries.cudnn.engines import MEASURED_WORKSPACE_BYTES
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.abi import ConvKernel, ConvProblem, DriverLibrary
+from tileseer.problems.shapes import AXES, output_extent
 
 LIBRARY = "cudnn"
 """Stands for cuDNN among the libraries of a request; with a version, ``cudnn 91900``, for that one alone."""
@@ -27,8 +28,6 @@ NODES = {
     "bwd_weight": ("conv_wgrad", "image", "loss"),
 }
 """cuDNN's function of each direction, and its names of the first two of them."""
-AXES = {2: (("Hi", "Y", "h"), ("Wi", "X", "w")), 3: (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))}
-"""Of the image: extents of input and filter, and letter of the other fields."""
 
 
 def plan_of_kernel(kernel: str) -> tuple[str, int, str]:
@@ -53,10 +52,9 @@ class Convolution:
         self._handle = handle
         sizes = {name: getattr(problem, field) for field, name in abi.PROBLEM_DIMS.items()}
         direction = VARIANTS[problem.direction]
-        geometry = {
-            name: [sizes[f"{short}_{letter}"] for *_, letter in AXES[ndim]]
-            for name, short in (("padding", "pad"), ("stride", "stride"), ("dilation", "dilation"))
-        }
+        *_, strides, pads, dilations = zip(*AXES[3 - ndim :], strict=True)
+        steps = (("padding", pads), ("stride", strides), ("dilation", dilations))
+        geometry = {name: [sizes[field] for field in fields] for name, fields in steps}
         shapes = _shapes(sizes, ndim)
         kind = {"bf16": cudnn.data_type.BFLOAT16, "fp16": cudnn.data_type.HALF, "fp32": cudnn.data_type.FLOAT}[dtype]
         wide = cudnn.data_type.FLOAT
@@ -97,17 +95,11 @@ class Convolution:
 
 def _shapes(sizes: Mapping[str, int], ndim: int) -> dict[str, list[int]]:
     """Return the shape of input, weight and output: N, C, image."""
-    axes = AXES[ndim]
-    image = [sizes[extent] for extent, _, _ in axes]
-    filters = [sizes[extent] for _, extent, _ in axes]
-    out = [
-        (i + 2 * sizes[f"pad_{axis}"] - sizes[f"dilation_{axis}"] * (f - 1) - 1) // sizes[f"stride_{axis}"] + 1
-        for i, f, (_, _, axis) in zip(image, filters, axes, strict=True)
-    ]
+    axes = AXES[3 - ndim :]
     return {
-        "x": [sizes["N"], sizes["C"], *image],
-        "w": [sizes["K"], sizes["C"] // sizes["G"], *filters],
-        "y": [sizes["N"], sizes["K"], *out],
+        "x": [sizes["N"], sizes["C"], *(sizes[axis[0]] for axis in axes)],
+        "w": [sizes["K"], sizes["C"] // sizes["G"], *(sizes[axis[1]] for axis in axes)],
+        "y": [sizes["N"], sizes["K"], *(output_extent(sizes, axis) for axis in axes)],
     }
 
 
