@@ -110,7 +110,7 @@ def test_sampled_train_layers_come_from_every_family_and_never_twice_at_two_batc
         layer(f"net{n}", split="train", N=batch, C=8 * c) for n in range(3) for c in range(n, 9) for batch in (1, 8)
     ]
     chosen = problem_sets.sample_layers(table, FORWARD, 6, 1)
-    assert len({one.family for one in chosen}) == len(chosen) == 6
+    assert len({one.layer_family for one in chosen}) == len(chosen) == 6
     assert {one.network for one in chosen} == {"net0", "net1", "net2"}
     assert chosen == problem_sets.sample_layers(table[::-1], FORWARD, 6, 1)
 

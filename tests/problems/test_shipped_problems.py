@@ -51,7 +51,7 @@ def test_no_layer_is_in_two_splits(table):
     layers.assert_splits(table, "layers.csv")
     splits = defaultdict(set)
     for layer in table:
-        splits[layer.family].add(layer.split)
+        splits[layer.layer_family].add(layer.split)
     assert all(len(found) == 1 for found in splits.values())
 
 

@@ -74,9 +74,11 @@ def with_splits(found: Sequence[Layer], family_of: Mapping[str, str]) -> list[La
     highest: dict[tuple[int, ...], str] = {}
     for layer in found:
         split = split_of(family_of[layer.network])
-        if rank[split] >= rank[highest.get(layer.family, split)]:
-            highest[layer.family] = split
-    return [replace(layer, split=highest[layer.family], network_family=family_of[layer.network]) for layer in found]
+        if rank[split] >= rank[highest.get(layer.layer_family, split)]:
+            highest[layer.layer_family] = split
+    return [
+        replace(layer, split=highest[layer.layer_family], network_family=family_of[layer.network]) for layer in found
+    ]
 
 
 def write(folder: Path, networks: Sequence[NetworkRow], found: Sequence[Layer], left_out: Iterable[LeftOut]) -> None:

@@ -66,7 +66,7 @@ class ModelSettings(Section):
     """What one operation's ranking model is trained from."""
 
     features: FeatureSet = "tileseer"
-    """Feature set of docs/generated/features.md: ours (of the family whose kernels are ranked; ``compiled`` where a
+    """Feature set of docs/generated/features.md: ours (of the library whose kernels are ranked; ``compiled`` where a
     compiler described their code), or ``reference``, the 97 features of Composable Kernel's predictor, which can then
     load the model."""
     prior: RelativePath = "auto"

@@ -40,7 +40,7 @@ def _arch(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 ConfiguredArch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$"), WrapValidator(_arch)]
 Arch = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)]
-"""One in a file, where another family of kernels may have targets of its own."""
+"""One in a file, where another library may have targets of its own."""
 Product = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z0-9_]+$", max_length=100),

@@ -86,7 +86,7 @@ def draw_design(
     """Return ``size`` distinct problems, or fewer where a kind's space holds no more, by kind and point."""
     kinds: dict[LayerKind, set[tuple[int, ...]]] = defaultdict(set)
     for layer in layers:
-        kinds[kind_of(layer.dims)].add(layer.family)
+        kinds[kind_of(layer.dims)].add(layer.layer_family)
     spaces = {
         kind: np.array([(1, *family) for family in sorted(families)])
         for kind, families in kinds.items()

@@ -64,7 +64,7 @@ class Layer:
         return ndim_of(dict(zip(DIMS, self.dims, strict=True)))
 
     @property
-    def family(self) -> tuple[int, ...]:
+    def layer_family(self) -> tuple[int, ...]:
         """The dimensions less the batch size: what the splits keep together."""
         return self.dims[1:]
 
@@ -169,7 +169,7 @@ def assert_splits(layers: Iterable[Layer], where: str) -> None:
     """Stop with a ``UserError`` if a layer family, at any batch size, has layers in two splits."""
     first: dict[tuple[int, ...], Layer] = {}
     for layer in layers:
-        other = first.setdefault(layer.family, layer)
+        other = first.setdefault(layer.layer_family, layer)
         if other.split != layer.split:
             raise UserError(
                 f"{where}: {layer.network} {layer.layer} is in split {layer.split}, but the same layer is in split "

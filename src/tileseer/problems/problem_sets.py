@@ -107,7 +107,7 @@ def _of_file(path: Path, operation: Operation, ndims: Sequence[int], seed: int) 
 
 
 class GeneratorSection(StrictModel):
-    """A family of problems."""
+    """Problems of one kind."""
 
     name: str = Field(min_length=1)
     choices: dict[str, list[Any]]
@@ -225,7 +225,7 @@ def sample_layers(layers: Iterable[Layer], operation: Operation, size: int, seed
     for layer in _in_turn([(layer.network_family or layer.network, layer) for layer in usable], seed):
         if len(chosen) >= size:
             break
-        chosen.setdefault(layer.family, layer)
+        chosen.setdefault(layer.layer_family, layer)
     return list(chosen.values())
 
 
