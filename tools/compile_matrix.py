@@ -40,7 +40,7 @@ from tileseer.libraries.ck_tile.emit import CkTileEmitter
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.ck_tile.upstream import named
-from tileseer.libraries.ck_tile.upstream.named import NDIMS
+from tileseer.libraries.enumeration import NDIMS
 from tileseer.problems.operation import Operation
 
 API, RULE_SETS = Path("config/ck_api.yaml"), Path("config/rule_sets")

@@ -11,7 +11,7 @@ from tileseer.build.base import CompileUnit
 from tileseer.build.batches import BatchToolchain
 from tileseer.build.machine_code import KernelCode
 from tileseer.core.errors import UserError
-from tileseer.libraries.ck_tile.build import device_source
+from tileseer.libraries.registry import emitter_of
 
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
 DIAGNOSTICS = ("-ftemplate-backtrace-limit=0", "-ferror-limit=0", "-fno-crash-diagnostics")
@@ -97,7 +97,8 @@ class HipccToolchain(BatchToolchain):
 def device_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
     """Return the files of a device pass by name: the headers of ``units``, and ``unit.cpp``, which includes them."""
     headers = [unit.header.decode() for unit in units]
-    text = device_source([unit.kernel for unit in units], headers)
+    kernels = [unit.kernel for unit in units]
+    text = emitter_of(kernels).device_source(kernels, headers)
     return {unit.header_file: unit.header for unit in units} | {"unit.cpp": text.encode()}
 
 

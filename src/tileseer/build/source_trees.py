@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tileseer.core.checkout import source_of
 from tileseer.facts.compile import CkSettings
-from tileseer.libraries.ck_tile import api as ck_api
 from tileseer.libraries.registry import tree_of_toolchain
 
 _COMMENT_OR_LITERAL = re.compile(
@@ -50,9 +49,8 @@ def ck_level(settings: CkSettings, table: Path, compiles: bool) -> str:
     """Return the level of CK Tile's API to write for; without compiling, only a tree of the settings is asked."""
     if settings.api != "auto":
         return settings.api
-    if compiles or settings.root:
-        return ck_api.detect_level(table, tree_of_toolchain("hipcc").find(settings.root))
-    return ck_api.NEWEST
+    tree = tree_of_toolchain("hipcc")
+    return tree.level(table, tree.find(settings.root) if compiles or settings.root else None)
 
 
 def tree_commit(root: Path) -> str | None:

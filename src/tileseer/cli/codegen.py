@@ -11,20 +11,11 @@ from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, TABLE_SETS, VARIANTS
-from tileseer.libraries.ck_tile.flags import check_flags
-from tileseer.libraries.ck_tile.library import CK_TILE
-from tileseer.libraries.ck_tile.upstream import counts, emitted_folder
-from tileseer.libraries.ck_tile.upstream.named import (
-    LISTED_COLUMNS,
-    NDIMS,
-    REQUESTED_VARIANTS,
-    Enumerator,
-    ListedKernel,
-    RuleTables,
-)
+from tileseer.libraries.emitted_folder import emit_folder
 from tileseer.libraries.emitter import Emitter
-from tileseer.libraries.registry import library_of_arch
-from tileseer.libraries.rule_sets import RuleSet
+from tileseer.libraries.enumeration import LISTED_COLUMNS, NDIMS, REQUESTED_VARIANTS, ListedKernel
+from tileseer.libraries.registry import examples, library_of_arch
+from tileseer.libraries.rule_sets import RuleSet, check_flags, counts
 
 AT_LEVEL = "lacks", "one_slice"
 """Columns of a list that the level of the API decides, named as in ``config/ck_api.yaml``."""
@@ -35,7 +26,7 @@ EMITTED = (
 EXAMPLES = (
     "tileseer codegen --arch gfx950 --rule-set tiny --list-names",
     "tileseer codegen --arch gfx950 gfx942 --rule-set full --variant forward --ndim 2 --output out",
-    "tileseer codegen --arch sm_90 --rule-set config/rule_sets/cutlass.yaml --dtype bf16 --output out",
+    *examples("codegen"),
     "tileseer codegen --counts --arch gfx950 --json",
 )
 
@@ -62,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument("--compare", type=Path, metavar="CSV", help="with --counts: counts to compare with")
     options.add_tables(how)
-    meaning = "level of the CK Tile API (default: the newest); with --list-names only kernels that it has"
+    meaning = "level of the library's API (default: the newest); with --list-names only kernels that it has"
     how.add_argument("--ck-api", metavar="LEVEL", help=meaning)
     how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
     parser.epilog = "One request: full-tests and tiny are drawn from all that is requested together."
@@ -122,9 +113,9 @@ def _check(args: argparse.Namespace) -> None:
     if len(set(args.arch)) != len(args.arch):
         raise UserError(f"an arch is given twice in {' '.join(args.arch)}")
     args.rule_set = args.rule_set or "default"
-    others = ", ".join(arch for arch in args.arch if library_of_arch(arch) is not CK_TILE)
-    if others and args.ck_api:
-        raise UserError(f"--ck-api is for AMD's archs, not for {others}")
+    others = ", ".join(arch for arch in args.arch if args.ck_api and not _emitter(args, arch).levels)
+    if others:
+        raise UserError(f"--ck-api: the library of {others} has no levels; leave it out")
     if args.ck_root and args.rule_set not in BUILDER_SETS:
         raise UserError(f"--ck-root is for the rule sets {' and '.join(BUILDER_SETS)}")
 
@@ -139,14 +130,14 @@ def _count(args: argparse.Namespace) -> int:
     """Count the kernels of each cell; return 1 if a count differs from that of ``--compare``."""
     reference = counts.read_reference(args.compare) if args.compare else {}
     specs = ArchSpecs.load(find_file(args.config / "arch_specs.json"))
-    enumerator = Enumerator(specs, RuleTables.read_folder(find_file(args.config / "rule_sets")), args.ck_root)
     sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
+    kernels = {name: RuleSet(name, find_file(args.config / "rule_sets"), args.ck_root, specs) for name in sets}
     archs = args.arch or sorted({cell.arch for cell in reference}) or list(specs.archs)
     cells = list(counts.counted_cells(archs, sets))
     rows: list[dict[str, Any]] = []
     with Progress("count", len(cells), "cells") as progress:
         for cell in cells:
-            numbers = counts.count_kernels(enumerator.enumerate(cell.rule_set, cell.arch, *cell.request()))
+            numbers = counts.count_kernels(kernels[cell.rule_set].list_kernels(cell.arch, *cell.request()))
             rows.append({**cell._asdict(), **numbers})
             if reference:
                 expected = reference.get(cell)
@@ -178,6 +169,6 @@ def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
     emitted = [built[name] for name in sorted(built) if not emitter.lack(built[name], arch)]
     if not emitted:
         raise UserError(f"{args.rule_set}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
-    files = emitted_folder.emit_folder(folder, emitted, arch, emitter)
+    files = emit_folder(folder, emitted, arch, emitter)
     left_out_of = {"left_out_by_a_flag": len(left_out), "not_in_the_api_level": len(built) - len(emitted)}
     return {"arch": arch, "folder": folder, "kernels": len(emitted), **left_out_of, **files}

@@ -25,7 +25,6 @@ from tileseer.facts.operations import OPERATIONS, RULE_SETS
 from tileseer.learn.features import feature_set
 from tileseer.learn.learner import learner_class
 from tileseer.libraries import rule_sets
-from tileseer.libraries.ck_tile.flags import check_flags
 from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import refuse_unless_emulated
@@ -57,7 +56,7 @@ def faults_of(settings: Config, named_sets: Path, coefficients: Path, ck_api: Pa
     faults.first(partial(load_coefficients, coefficients))
     for check in problem_sets.checks(settings.problems):
         faults.first(check)
-    faults.first(partial(check_flags, settings.configs.include_flagged), "configs.include_flagged")
+    faults.first(partial(rule_sets.check_flags, settings.configs.include_flagged), "configs.include_flagged")
     _check_arch(faults, settings, specs, named_sets)
     faults.first(partial(feature_set, settings.model.features), "model.features")
     faults.first(partial(learner_class, settings.model.learner), "model.learner")

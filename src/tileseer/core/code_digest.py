@@ -33,7 +33,7 @@ FEATURES = (
     "tileseer/libraries/features", "tileseer/libraries/reference_features.py", "tileseer/libraries/*/features.py",
 )  # fmt: skip
 """They stand beside their library; only learning and what follows reads them, so another feature measures nothing."""
-COMPILING = ("compile", "ck", "cutlass")
+COMPILING = ("compile", "ck")
 STAGES = {
     "arch_specs": Stage("facts"),
     "problems": Stage("problems", ("problems",)),

@@ -78,6 +78,11 @@ class Emitter(ABC):
     def collection_files(self, kernels: Sequence[Any], arch: str) -> dict[str, str]:
         """Return path to text of the files that name many kernels, for users' own builds."""
 
+    @staticmethod
+    def device_source(kernels: Sequence[Any], headers: Sequence[str]) -> str:
+        """Return C++ that instantiates kernel I with a type ``probe_I::Probe``, for a compiler's device pass."""
+        raise NotImplementedError
+
     @property
     def levels(self) -> list[tuple[str, str, str]]:
         """How a tree shows its level of the API: level, header and words in it, the newest first."""

@@ -1,7 +1,7 @@
 """What every library does with the combinations of a rule set: keep the legal ones, list the others with the reason."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, cast
 
@@ -10,13 +10,24 @@ from pydantic import Field
 from tileseer.core.errors import UserError
 from tileseer.core.strict_tables import StrictModel, read_yaml_table
 from tileseer.facts.arch import ArchSpecs
-from tileseer.facts.operations import Variant
+from tileseer.facts.operations import VARIANTS, Variant
 from tileseer.libraries.gemm_kernel import Kernel
 from tileseer.libraries.rules import BrokenRule
 from tileseer.problems.operation import Operation
 
 Count = Annotated[int, Field(ge=1)]
 Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
+NDIMS = (1, 2, 3)
+DEPTHWISE = "forward_depthwise"
+"""Asks for the depthwise kernels of a set alone; ``forward`` has them too, but not in ``BUILDER_SETS``."""
+REQUESTED_VARIANTS = (*VARIANTS, DEPTHWISE)
+LISTED_COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
+"""``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``.
+
+``built_as`` is the name with the label of the true layout, under which the kernel is emitted.
+"""
+ALL = "all"
+"""Word for every flag."""
 
 
 class DirectionRows(StrictModel):
@@ -102,3 +113,39 @@ def sift(
     if not legal:
         raise NoKernel(f"no kernel of the rule set is legal {where}")
     return Enumeration(list(legal.values()), list(rejected.values()), sorted(set(split_k)))
+
+
+@dataclass(frozen=True)
+class ListedKernel:
+    """A kernel of a rule set; ``rule`` is the rule of the architecture filter that refuses it, else empty.
+
+    ``flags`` say why the kernel is not built unless that is asked for.
+    """
+
+    kernel: Any
+    rule: str = ""
+    reason: str = ""
+    flags: tuple[BrokenRule, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return str(self.kernel.name)
+
+    def is_built(self, included: Collection[str]) -> bool:
+        """Return whether a build has the kernel when the flags ``included`` are asked for."""
+        return ALL in included or all(flag.name in included for flag in self.flags)
+
+    def record(self, arch: str) -> dict[str, Any]:
+        """Return the columns of a list, ``LISTED_COLUMNS``, then the kind of the kernel and its fields."""
+        return {
+            "kernel": self.name,
+            "arch": arch,
+            "arch_filter": self.rule or "pass",
+            "arch_filter_reason": self.reason,
+            "flags": ",".join(flag.name for flag in self.flags),
+            "flag_reasons": "; ".join(flag.reason for flag in self.flags),
+            "built_as": self.kernel.built_as.name,
+            "family": self.kernel.kind,
+            "fields": asdict(self.kernel),
+        }

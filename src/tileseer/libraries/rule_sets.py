@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from tileseer.facts.inputs import ConfigsSettings
 from tileseer.facts.operations import BUILDER_SETS, RULE_SETS
 from tileseer.libraries import registry
 from tileseer.libraries.ck_tile import flags
+from tileseer.libraries.ck_tile.flags import check_flags as check_flags
 from tileseer.libraries.ck_tile.library import CK_TILE
-from tileseer.libraries.ck_tile.upstream.named import Enumerator, ListedKernel, RuleTables, checkout, list_kernels
-from tileseer.libraries.enumeration import Enumeration, NoKernel, Sweep, sift
+from tileseer.libraries.ck_tile.upstream import counts as counts
+from tileseer.libraries.ck_tile.upstream.named import Enumerator, RuleTables, checkout, list_kernels
+from tileseer.libraries.enumeration import ALL, Enumeration, ListedKernel, NoKernel, Sweep, sift
 from tileseer.libraries.registry import library_of_arch
 from tileseer.libraries.rules import BrokenRule
 from tileseer.problems.operation import Operation
@@ -105,6 +108,10 @@ class RuleSet:
     ck_root: str | None
     specs: ArchSpecs
 
+    @cached_property
+    def _enumerator(self) -> Enumerator:
+        return Enumerator(self.specs, RuleTables.read_folder(self.tables), self.ck_root)
+
     def list_kernels(
         self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> list[ListedKernel]:
@@ -112,8 +119,7 @@ class RuleSet:
         library = library_of_arch(arch)
         if self.name in RULE_SETS:
             _refuse_other_library(self.name, CK_TILE.name, arch)
-            enumerator = Enumerator(self.specs, RuleTables.read_folder(self.tables), self.ck_root)
-            return enumerator.enumerate(self.name, arch, variants, ndims, dtypes)
+            return self._enumerator.enumerate(self.name, arch, variants, ndims, dtypes)
         if not Path(self.name).is_file():
             raise UserError(f"unknown rule set {self.name!r}; use one of {', '.join(RULE_SETS)}, or the path of a file")
         self.specs.arch(arch)
@@ -122,7 +128,7 @@ class RuleSet:
         for variant, dtype in product(variants, (name for name in dtypes if name in library.kernel.choices["dtype"])):
             # A file need not have every direction and data type.
             with suppress(NoKernel):
-                kernels += sweep.enumerate(self.specs, arch, Operation(variant, dtype), ndims, [flags.ALL]).kernels
+                kernels += sweep.enumerate(self.specs, arch, Operation(variant, dtype), ndims, [ALL]).kernels
         return list_kernels(kernels, arch, self.specs) if library is CK_TILE else [ListedKernel(one) for one in kernels]
 
     def enumerate_kernels(self, arch: str, operation: Operation, settings: ConfigsSettings) -> Enumeration:
@@ -138,7 +144,7 @@ class RuleSet:
     ) -> Enumeration:
         if self.name not in RULE_SETS:
             return read_sweep(Path(self.name), arch).enumerate(self.specs, arch, operation, ndims, included)
-        flags.check_flags(included)
+        check_flags(included)
         items = self.list_kernels(arch, [operation.variant], ndims, [operation.dtype])
         by_kernel: dict[Any, ListedKernel] = {item.kernel.built_as: item for item in items}
 

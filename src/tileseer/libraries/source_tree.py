@@ -21,6 +21,8 @@ class SourceTree:
     target: str
     """What `make` brings a tree with."""
     places: Callable[[], list[Path]]
+    level: Callable[[Path, Path | None], str] = lambda table, root: ""
+    """(table of names, tree) to the level of the API to write for: that of the tree, without one the newest."""
 
     def find(self, root: str | None) -> Path:
         """Return the top folder: ``root``, else the first place that has a tree; ``UserError`` if there is none."""

@@ -24,7 +24,7 @@ from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.serve import serving
 
 RECORDING, GPU = "recorded/sm_90/forward_bf16", "sm_90_h200"
-"""Times of CUTLASS kernels, which a checkout has."""
+"""Recorded times of kernels, which a checkout has."""
 TREES = 20
 """Of a learner that has such a setting."""
 ONE_IN = 6

@@ -17,8 +17,9 @@ from tileseer.libraries.ck_tile import api, depthwise, flags, kernel, registry_k
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.names import parse_kernel
 from tileseer.libraries.ck_tile.upstream import counts, reference_filter
-from tileseer.libraries.ck_tile.upstream.named import Enumerator, ListedKernel, RuleTables
+from tileseer.libraries.ck_tile.upstream.named import Enumerator, RuleTables
 from tileseer.libraries.ck_tile.upstream.reference_filter import ARCH_RULES, CONFIG_RULES, UNTAGGED_CONFIG_RULES
+from tileseer.libraries.enumeration import ListedKernel
 from tileseer.libraries.rules import broken_rules
 
 ROOT = Path(__file__).parents[3]

@@ -273,11 +273,13 @@ def _merged(base: Any, changes: Any) -> Any:
     return base | {key: _merged(base.get(key), value) for key, value in changes.items()}
 
 
-def detect_level(table: str | Path, root: Path) -> str:
-    """Return the API level of the CK tree ``root``, the newest that fits.
+def detect_level(table: str | Path, root: Path | None) -> str:
+    """Return the API level of the CK tree ``root``, the newest that fits; without a tree the newest.
 
     A ``UserError`` says what a tree of CK Tile has that this folder lacks.
     """
+    if root is None:
+        return NEWEST
     for level in LEVELS:
         mark = read_api(table, level).detect
         with suppress(OSError):

@@ -22,6 +22,7 @@ from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.ck_tile import api as ck_api
 from tileseer.libraries.ck_tile import registry_key
 from tileseer.libraries.ck_tile.api import CkApi
+from tileseer.libraries.ck_tile.build import device_source
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.upstream import builder_set
@@ -56,6 +57,7 @@ class CkTileEmitter(Emitter):
     pattern = "*.[ch]pp.j2"
     header_suffix, source_suffix = ".hpp", ".cpp"
     launcher = "ck_tile_kernel.hpp"
+    device_source = staticmethod(device_source)
     registration = "TILESEER_CK_KERNEL({name}, CONV_{variant}, {ndim}, CONV_{dtype})"
 
     def __init__(self, templates: Path, api: Path, level: str = "") -> None:

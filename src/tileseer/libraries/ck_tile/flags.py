@@ -13,9 +13,9 @@ from tileseer.core.errors import UserError
 from tileseer.facts.arch import ArchSpecs
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.rules import RULES
+from tileseer.libraries.enumeration import ALL
 from tileseer.libraries.rules import BrokenRule, Columns, Rule, broken_rules
 
-ALL = "all"
 ASYNC_WAVES_N, ASYNC_WARP_N = 2, 16
 """What the asynchronous load of basic_async_v1 is laid out for."""
 

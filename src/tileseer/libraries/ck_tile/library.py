@@ -1,6 +1,6 @@
 """The door to the library (``kernels.library.Library`` says what the parts are)."""
 
-from tileseer.libraries.ck_tile import cost, features, names, resources
+from tileseer.libraries.ck_tile import api, cost, features, names, resources
 from tileseer.libraries.ck_tile.emit import CkTileEmitter
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.profiler_lines import CK_PROFILER
@@ -23,7 +23,12 @@ CK_TILE = Library(
     emitter=CkTileEmitter,
     toolchain="hipcc",
     tree=SourceTree(
-        "Composable Kernel tree", "ck", "ck_tile", "toolchain", lambda: [*rocm_folders(), brought("toolchain") / "ck"]
+        "Composable Kernel tree",
+        "ck",
+        "ck_tile",
+        "toolchain",
+        lambda: [*rocm_folders(), brought("toolchain") / "ck"],
+        api.detect_level,
     ),
     estimate=resources.estimate,
     estimates_registers=True,

@@ -13,7 +13,7 @@ from tileseer.libraries.ck_tile import flags
 from tileseer.libraries.ck_tile.api import with_own_vectors
 from tileseer.libraries.ck_tile.kernel import LAYOUTS_OF_NDIM, PIPELINES, KernelConfig
 from tileseer.libraries.ck_tile.rules import RULES
-from tileseer.libraries.enumeration import Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
+from tileseer.libraries.enumeration import ALL, Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
 from tileseer.libraries.rules import broken_rules
 from tileseer.problems.operation import Operation
 
@@ -74,7 +74,7 @@ class CkTileSweep(Sweep):
         arch: str,
         operation: Operation,
         ndims: Sequence[int],
-        included: Collection[str] = (flags.ALL,),
+        included: Collection[str] = (ALL,),
     ) -> Enumeration:
         """See ``Sweep``; by default with the kernels that have a known defect."""
         flags.check_flags(included)
@@ -84,7 +84,7 @@ class CkTileSweep(Sweep):
         kernels = list(_combinations(self, rows, arch, operation, ndims))
         if arch in self.own_vectors:
             kernels = list(map(with_own_vectors, kernels))
-        defects = [rule for rule in flags.DEFECTS if not {rule.name, flags.ALL} & set(included)]
+        defects = [rule for rule in flags.DEFECTS if not {rule.name, ALL} & set(included)]
         parts = RULES.parts(kernels, arch, specs)
         return sift(
             kernels, broken_rules((*RULES.legality, *defects), parts), rows.split_k, f"on {arch} for {operation}"

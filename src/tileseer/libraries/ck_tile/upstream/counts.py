@@ -13,7 +13,7 @@ from tileseer.core.csv_files import FIRST_LINE, read_csv
 from tileseer.core.errors import UserError
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
-from tileseer.libraries.ck_tile.upstream.named import NDIMS, ListedKernel
+from tileseer.libraries.enumeration import NDIMS, ListedKernel
 
 COUNTED = (
     "enumerated_configs",

@@ -7,8 +7,8 @@ architecture filter would refuse it, and why we would not build it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby, product
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Self, cast
 from tileseer.core.errors import UserError
 from tileseer.core.strict_tables import read_yaml_table
 from tileseer.facts.arch import ArchSpecs
-from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, VARIANTS, Variant
+from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, Variant
 from tileseer.libraries.ck_tile import depthwise, flags
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.kernel import KernelConfig
@@ -31,18 +31,10 @@ from tileseer.libraries.ck_tile.upstream.reference_filter import (
     filter_parts,
     without_broken,
 )
+from tileseer.libraries.enumeration import DEPTHWISE, NDIMS, REQUESTED_VARIANTS, ListedKernel
 from tileseer.libraries.rules import BrokenRule, broken_rules
 
 AnyKernel = KernelConfig | DepthwiseConfig
-NDIMS = (1, 2, 3)
-DEPTHWISE = "forward_depthwise"
-"""Asks for the depthwise kernels of a set alone; ``forward`` has them too, but not in ``BUILDER_SETS``."""
-REQUESTED_VARIANTS = (*VARIANTS, DEPTHWISE)
-LISTED_COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
-"""``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``.
-
-``built_as`` is the name with the label of the true layout, under which the kernel is emitted.
-"""
 
 
 @dataclass(frozen=True)
@@ -59,42 +51,6 @@ class RuleTables:
         default = read_yaml_table(folder / "default.yaml", DefaultRules)
         full = read_yaml_table(folder / "full.yaml", FullRules)
         return cls(default, full, read_yaml_table(folder / "builder.yaml", BuilderRules))
-
-
-@dataclass(frozen=True)
-class ListedKernel:
-    """A kernel of a rule set; ``rule`` is the rule of the architecture filter that refuses it, else empty.
-
-    ``flags`` say why the kernel is not built unless that is asked for.
-    """
-
-    kernel: Any
-    rule: str = ""
-    reason: str = ""
-    flags: tuple[BrokenRule, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-        return str(self.kernel.name)
-
-    def is_built(self, included: Collection[str]) -> bool:
-        """Return whether a build has the kernel when the flags ``included`` are asked for."""
-        return flags.ALL in included or all(flag.name in included for flag in self.flags)
-
-    def record(self, arch: str) -> dict[str, Any]:
-        """Return the columns of a list, ``LISTED_COLUMNS``, then the kind of the kernel and its fields."""
-        return {
-            "kernel": self.name,
-            "arch": arch,
-            "arch_filter": self.rule or "pass",
-            "arch_filter_reason": self.reason,
-            "flags": ",".join(flag.name for flag in self.flags),
-            "flag_reasons": "; ".join(flag.reason for flag in self.flags),
-            "built_as": self.kernel.built_as.name,
-            "family": self.kernel.kind,
-            "fields": asdict(self.kernel),
-        }
 
 
 def list_kernels(
