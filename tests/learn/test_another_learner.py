@@ -60,5 +60,5 @@ def test_a_learner_that_is_not_installed_is_a_user_error(monkeypatch):
     with pytest.raises(UserError, match="there is no learner 'other'; installed are nearest, nearest_in_python, trees"):
         learner_class("other")
     monkeypatch.setattr(learners, "load_entry_points", lambda group: {"mine": len})
-    with pytest.raises(UserError, match="learner mine: .*len.* is no subclass of tileseer.learn.learner.Learner"):
+    with pytest.raises(UserError, match=r"learner mine: .*len.* is no subclass of tileseer.learn.learner.Learner"):
         learner_class("mine")
