@@ -1,13 +1,14 @@
-"""Another library (``toy_library``), a folder and an entry in one list, goes through every stage."""
+"""Another library, a package of ``tests/packages`` that installs itself, goes through every stage."""
 
 import re
+import sys
 from pathlib import Path
 
 import learning_samples as samples
 import numpy as np
 import pandas as pd
 import pytest
-from toy_library.library import TOY
+from installed import install
 
 from tileseer.build.base import CompileUnit, NoToolchain
 from tileseer.core.errors import UserError
@@ -19,16 +20,27 @@ from tileseer.libraries.names import read_kernel_name
 from tileseer.libraries.rule_sets import read_sweep
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem
+from tileseer.testing.library import LibrarySuite
 
 ROOT = Path(__file__).parents[2]
 ARCH, OPERATION = "toy_1", Operation("forward", "bf16")
 PRODUCT = samples.product().model_copy(update={"name": "toy_1_board", "arch": ARCH})
 
 
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    listed = (TOY, *registry.installed())
-    monkeypatch.setattr(registry, "installed", lambda: listed)
+@pytest.fixture(scope="module", autouse=True)
+def toy(tmp_path_factory):
+    """The library, whose package is installed for this process."""
+    folder = install("toy_library", tmp_path_factory.mktemp("package"))
+    sys.path.insert(0, str(folder))
+    registry.installed.cache_clear()
+    yield registry.library_of_name("toy")
+    sys.path.remove(str(folder))
+    registry.installed.cache_clear()
+
+
+class TestToy(LibrarySuite):
+    arch, gpu = ARCH, PRODUCT
+    kernels = ("toy_conv_fwd_bf16_2d_16x16", "toy_conv_fwd_bf16_2d_32x64")
 
 
 @pytest.fixture
@@ -74,7 +86,7 @@ def measured(found):
     return samples.timed(problems, pool, OPERATION, PRODUCT, ARCH)
 
 
-def test_it_is_built_asked_timed_learnt_and_ranked(found):
+def test_it_is_built_asked_timed_learnt_and_ranked(found, toy):
     data = measured(found)
     runs = registry.check_support(data.problems, data.candidates, "forward") == 0
     assert runs.any() and not np.isnan(data.latency_ms).all()
@@ -82,11 +94,11 @@ def test_it_is_built_asked_timed_learnt_and_ranked(found):
     for chosen in ("toy", "reference"):
         pairs = np.zeros(1, int), np.zeros(1, int)
         assert np.isfinite(features.Features.of(chosen, PRODUCT).matrix(data.problems, data.candidates, *pairs)).any()
-    settings = samples.SMALL.model_copy(update={"features": TOY.feature_set})
+    settings = samples.SMALL.model_copy(update={"features": toy.feature_set})
     model = samples.train(data, PRODUCT, settings).model
     ranked = samples.ranked(model, Problem.from_dims("forward", "bf16", N=4, C=64, K=64, Hi=28, Wi=28, Y=3, X=3))
     assert len(ranked) == len(set(ranked["kernel"])) > 3 and (ranked["score"].diff().dropna() <= 0).all()
-    assert ranked["kernel"].str.startswith(TOY.prefix).all()
+    assert ranked["kernel"].str.startswith(toy.prefix).all()
 
 
 def test_an_unknown_arch_and_a_missing_entry_are_refused():
@@ -99,9 +111,3 @@ def test_an_unknown_arch_and_a_missing_entry_are_refused():
     with pytest.raises(ValueError, match="no kernel name"):
         registry.library_of_kernels([])
     assert registry.parse_kernels([]) == []
-
-
-def test_libraries_share_no_prefix_and_no_arch():
-    for field in ("name", "prefix", "archs", "feature_set"):
-        values = [getattr(library, field) for library in registry.installed()]
-        assert not any(a.startswith(b) for a in values for b in values if a is not b)

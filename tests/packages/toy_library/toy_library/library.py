@@ -1,4 +1,4 @@
-"""The door."""
+"""What the entry point of the package names."""
 
 from tileseer.libraries.library import Library
 from toy_library import cost, features
