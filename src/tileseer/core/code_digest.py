@@ -29,10 +29,14 @@ class Stage(NamedTuple):
 
 ROOMS = ("core", "facts", "problems", "libraries", "build", "measure", "data", "learn", "judge", "serve")
 """Each room imports only rooms before it; import-linter checks this (``pyproject.toml``)."""
-FEATURES = (
-    "tileseer/libraries/features", "tileseer/libraries/reference_features.py", "tileseer/libraries/*/features.py",
-)  # fmt: skip
-"""They stand beside their library; only learning and what follows reads them, so another feature measures nothing."""
+LATER = {
+    "measure": ("tileseer/libraries/*/device*.py",),
+    "learn": (
+        "tileseer/libraries/features", "tileseer/libraries/reference_features.py", "tileseer/libraries/*/features.py",
+    ),
+    "serve": ("tileseer/libraries/*/importer.py", "tileseer/libraries/*/export*.py"),
+}  # fmt: skip
+"""Code that stands beside its library, and the first room that uses it: another feature measures nothing."""
 COMPILING = ("compile", "ck")
 STAGES = {
     "arch_specs": Stage("facts"),
@@ -66,10 +70,9 @@ PACKAGES = {
 def code_of_stage(stage: str) -> str:
     """Return the digest of the code of a stage."""
     rooms = ROOMS[: ROOMS.index(STAGES[stage].room) + 1]
-    features = {file for pattern in FEATURES for file in _files_of(pattern)}
+    later = [pattern for room, patterns in LATER.items() if room not in rooms for pattern in patterns]
     files = {file for room in rooms for file in _python_files(PACKAGE / room)}
-    if "learn" not in rooms:
-        files -= features
+    files -= {file for pattern in later for file in _files_of(pattern)}
     script = workflow_folder() / f"workflow/scripts/{stage}.py"
     versions = [f"{name} {version_of(name)}" for room in rooms for name in PACKAGES.get(room, ())]
     beside = map(identity_of_package, STAGES[stage].beside)
