@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -22,13 +22,8 @@ from tileseer.learn.learner import Scorer, learner_class
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
 from tileseer.libraries.features.table import Columns
 from tileseer.libraries.gemm_kernel import field_types
-from tileseer.libraries.reference_features import hardware_arguments
 from tileseer.libraries.registry import library_of_arch
-from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS
-
-if TYPE_CHECKING:
-    from tileseer.facts.model import TrainingParameters
-    from tileseer.learn.evidence import EvidenceBounds
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS
 
 POOL = ("candidate", "kernel", "split_k", "aliases")
 """Columns of a pool that are never empty."""
@@ -205,55 +200,6 @@ def training_files(folder: Path) -> tuple[str, ...]:
     """Return the names of the files of a training folder: what is published of it."""
     spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
     return *model_files.TRAINING_FILES, *scorer_class(spec).FILES
-
-
-def spec_of(
-    dataset: Dataset,
-    features: Features,
-    settings: TrainingParameters,
-    scorer: Scorer,
-    evidence: EvidenceBounds,
-    own_margins: list[float] | None = None,
-) -> FeatureSpec:
-    """Return the spec of a model of a dataset."""
-    variant, _, dtype = dataset.operation.rpartition("_")
-    return FeatureSpec(
-        op_type="grouped_conv",
-        feature_encoding_version=0,
-        variant=variant,
-        dtype=dtype,
-        **dict(Origin.of(dataset)),
-        feature_set=settings.features,
-        feature_names=list(features.names),
-        categorical_features=features.categorical,
-        hardware=hardware_arguments(features.gpu),
-        targets=["tflops"],
-        log_targets=["tflops"],
-        target="relative",
-        target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
-        formula=scorer.formula,
-        source=dataset.source,
-        taken=dataset.taken,
-        library=dataset.library,
-        own_margins=own_margins,
-        layouts=_layouts(dataset),
-        evidence=evidence,
-        params=settings.model_dump(mode="json"),
-    )
-
-
-def _layouts(dataset: Dataset) -> list[str] | None:
-    """Return the layouts of a dataset that has a column of them."""
-    if "layout" not in dataset.problems:
-        return None
-    rows = dataset.problems[["ndim", "layout"]].replace("", library_of_arch(dataset.arch).layout)
-    names = [[layout, DEEP_LAYOUTS[layout]] for layout in LAYOUTS]
-    return [
-        name
-        for both in names
-        for ndim, name in enumerate(both, start=2)
-        if ((rows["ndim"] == ndim) & (rows["layout"] == both[0])).any()
-    ]
 
 
 def _typeless(candidate: str) -> str:

@@ -14,12 +14,14 @@ from tileseer.facts.model import TrainingParameters
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import INSIDE, EvidenceBounds, calibrated_bounds, held_out_classes
 from tileseer.learn.features import feature_set, fitting
-from tileseer.learn.learner import Recipe, learner_of
-from tileseer.learn.model import Model, spec_of
+from tileseer.learn.learner import Recipe, Scorer, learner_of
+from tileseer.learn.model import Model
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin
 from tileseer.learn.rows import NO_FOLD, deal, sampled, training_pairs
 from tileseer.libraries.costs.coefficients import Coefficients
+from tileseer.libraries.reference_features import hardware_arguments
 from tileseer.libraries.registry import library_of_arch
+from tileseer.problems.problem import DEEP_LAYOUTS, LAYOUTS
 
 
 def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingParameters:
@@ -169,11 +171,53 @@ def train(dataset: Dataset, recipe: Recipe, other_dtype: Dataset | None = None) 
     pairs = training_pairs(dataset if other_dtype is None else dataset.followed_by(other_dtype))
     prepared, evidence = Prepared.by(recipe, pairs), calibrated_bounds(dataset)
     scorer = learner_of(recipe).fit(prepared.made, np.ones(int(prepared.teaching.sum()), bool))
-    margins = own_margins(prepared, evidence)
-    spec = spec_of(pairs, recipe.features, recipe.settings, scorer, evidence, margins)
+    spec = _spec(prepared, scorer, evidence)
     own = pairs.candidates["candidate"].isin(dataset.candidates["candidate"]).to_numpy()
     model = Model(spec, scorer, pairs.candidates, recipe.features.gpu).with_pool(recipe.offers(pairs) & own)
     return Trained(dataset, prepared, model.calibrated_on(dataset))
+
+
+def _spec(prepared: Prepared, scorer: Scorer, evidence: EvidenceBounds) -> FeatureSpec:
+    """Return the spec of a model of prepared pairs."""
+    pairs, recipe = prepared.pairs, prepared.recipe
+    variant, _, dtype = pairs.operation.rpartition("_")
+    return FeatureSpec(
+        op_type="grouped_conv",
+        feature_encoding_version=0,
+        variant=variant,
+        dtype=dtype,
+        **dict(Origin.of(pairs)),
+        feature_set=recipe.settings.features,
+        feature_names=list(recipe.features.names),
+        categorical_features=recipe.features.categorical,
+        hardware=hardware_arguments(recipe.features.gpu),
+        targets=["tflops"],
+        log_targets=["tflops"],
+        target="relative",
+        target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
+        formula=scorer.formula,
+        source=pairs.source,
+        taken=pairs.taken,
+        library=pairs.library,
+        own_margins=own_margins(prepared, evidence),
+        layouts=_layouts(pairs),
+        evidence=evidence,
+        params=recipe.settings.model_dump(mode="json"),
+    )
+
+
+def _layouts(dataset: Dataset) -> list[str] | None:
+    """Return the layouts of a dataset that has a column of them."""
+    if "layout" not in dataset.problems:
+        return None
+    rows = dataset.problems[["ndim", "layout"]].replace("", library_of_arch(dataset.arch).layout)
+    names = [[layout, DEEP_LAYOUTS[layout]] for layout in LAYOUTS]
+    return [
+        name
+        for both in names
+        for ndim, name in enumerate(both, start=2)
+        if ((rows["ndim"] == ndim) & (rows["layout"] == both[0])).any()
+    ]
 
 
 def own_margins(prepared: Prepared, evidence: EvidenceBounds) -> list[float] | None:

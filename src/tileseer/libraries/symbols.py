@@ -80,7 +80,7 @@ class Symbol(NDArrayOperatorsMixin):
         if method != "__call__" or options or name not in UFUNCS:
             raise UserError(
                 f"serving: a feature or rule uses numpy.{name}, which no selector has; "
-                "write it with the operations of tileseer.serve.symbols.UFUNCS"
+                "write it with the operations of tileseer.libraries.symbols.UFUNCS"
             )
         *arguments, result = ufunc.resolve_dtypes((*map(_type, inputs), None))
         operands = tuple(_converted(value, dtype) for value, dtype in zip(inputs, arguments, strict=True))

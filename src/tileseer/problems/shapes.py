@@ -121,7 +121,7 @@ def gemm_columns(dims: Columns, variant: str, element_size: np.ndarray | float) 
     ``element_bytes``. Boolean columns: ``is_1x1, is_3x3`` (filter; 3 x 3 also with depth 3), ``stride1, pad0``.
 
     Plain arithmetic on columns, free of pandas: a selection runs it for one problem, and the C++ selector is made by
-    running it on symbols (``tileseer.serve.symbols``).
+    running it on symbols (``tileseer.libraries.symbols``).
     """
     if variant not in VARIANTS:
         raise UserError(f"variant is {variant!r}; use one of {', '.join(VARIANTS)}")

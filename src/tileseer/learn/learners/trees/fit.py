@@ -164,12 +164,12 @@ def grow(prepared: Binned, rows: np.ndarray, recipe: Recipe, progress: Progress 
 
 
 def weight(problem: np.ndarray, efficiency: np.ndarray) -> np.ndarray:
-    """Return what rows of these problems and efficiencies (0..1) weigh."""
+    """Return what n rows weigh, float64 [n], by their problem (int [n]) and efficiency (0..1, [n])."""
     return np.maximum(efficiency**WEIGHT_POWER, LEAST_WEIGHT / np.bincount(problem)[problem])
 
 
 def target(efficiency: np.ndarray) -> np.ndarray:
-    """Return what is learnt of efficiencies (0..1)."""
+    """Return what is learnt of n efficiencies (0..1), float64 [n]."""
     return np.log(np.maximum(efficiency, LEAST_EFFICIENCY))
 
 
@@ -186,6 +186,6 @@ def slope(dataset: Dataset, scores: np.ndarray) -> float:
 
 
 def centred(problem: np.ndarray, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return values minus the weighted mean of their problem."""
+    """Return n values minus the weighted mean of their problem (int [n]), float64 [n]."""
     number = np.unique(problem, return_inverse=True)[1]
     return np.asarray(values - (np.bincount(number, weight * values) / np.bincount(number, weight))[number])
