@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tileseer.core.errors import reports_user_errors
 from tileseer.data.provenance import Taken
-from tileseer.libraries.miopen import databases, recording
+from tileseer.libraries.miopen import recording
 
 ARCH, DEVICE = "gfx942_miopen", "gfx942_mi300x"
 SOURCE = (
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("database", type=Path, help="gfx942130.HIP.fdb.txt.bz2")
     parser.add_argument("--output", required=True, type=Path, help="new folder")
     args = parser.parse_args()
-    found = databases.read_find_dbs([args.database])
+    found = recording.read_find_dbs([args.database])
     refused = ", ".join(f"{count:,}: {reason}" for reason, count in found.reasons().items())
     # Their lines would be ten times as large as the recording.
     found.refused.clear()

@@ -34,7 +34,7 @@ LATER = {
     "learn": (
         "tileseer/libraries/features", "tileseer/libraries/reference_features.py", "tileseer/libraries/*/features.py",
     ),
-    "serve": ("tileseer/libraries/*/importer.py", "tileseer/libraries/*/export*.py"),
+    "serve": ("tileseer/libraries/*/importer.py", "tileseer/libraries/*/exporter.py"),
 }  # fmt: skip
 """Code that stands beside its library, and the first room that uses it: another feature measures nothing."""
 COMPILING = ("compile", "ck")

@@ -21,8 +21,8 @@ from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.learn import features
 from tileseer.learn import training as stage
 from tileseer.libraries import candidates, registry
-from tileseer.libraries.miopen import databases
 from tileseer.libraries.miopen import find_db as find_db_format
+from tileseer.libraries.miopen import recording
 from tileseer.libraries.miopen.find_db import Key, UnusableError
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.libraries.miopen.rules import RULES
@@ -55,7 +55,7 @@ def read(tmp_path):
     def of(text, name="gfx942130.HIP.fdb.txt"):
         path = tmp_path / name
         path.write_bytes(bz2.compress(text.encode()) if name.endswith(".bz2") else text.encode())
-        return databases.read_find_dbs([path])
+        return recording.read_find_dbs([path])
 
     return of
 
@@ -172,7 +172,7 @@ def test_lines_of_miopen_are_written_as_they_were_read():
     kinds, equal = set(), 0
     for line in text.splitlines():
         name, _, values = line.partition("=")
-        key, entries = Key.parse(name), [databases.parse_entry(value) for value in values.split(";")]
+        key, entries = Key.parse(name), [recording.parse_entry(value) for value in values.split(";")]
         assert f"{Key.of(key.problem())}={';'.join(map(str, entries))}" == line
         for entry in entries:
             assert algorithm_word(entry.solver, key.direction) == entry.algorithm
@@ -348,6 +348,6 @@ def test_features_know_the_problem_and_the_solver():
 def test_a_bomb_is_refused_before_it_fills_the_memory(text, message, read, monkeypatch):
     monkeypatch.setattr(find_db_format, "LARGEST", 2**14)
     monkeypatch.setattr(find_db_format, "LONGEST_LINE", 2**12)
-    monkeypatch.setattr(databases, "MOST_ENTRIES", 1000)
+    monkeypatch.setattr(recording, "MOST_ENTRIES", 1000)
     with pytest.raises(UserError, match=message):
         read(text, "a.fdb.txt.bz2")

@@ -12,8 +12,7 @@ from published_models import publish_recording
 from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
-from tileseer.libraries.miopen import databases
-from tileseer.libraries.miopen import export as miopen_export
+from tileseer.libraries.miopen import exporter, recording
 from tileseer.libraries.miopen.find_db import FileName, Key
 from tileseer.libraries.miopen.solvers import SOLVERS
 from tileseer.libraries.problem_lists import read_problem_lists
@@ -104,7 +103,7 @@ def test_records_are_read_back_by_the_import_and_by_a_reader_of_the_format(expor
     assert check(lines) == told["entries"] + 1 > 6
     keys = [key for key, _ in records(lines)]
     assert keys[1].endswith("-5-1x1-1x1-1x1-0-NCHW-FP32-F") and keys[3].endswith("-0-NHWC-NHWC-NHWC-FP32-F")
-    times = databases.read_find_dbs([path]).times
+    times = recording.read_find_dbs([path]).times
     assert len(times) == told["entries"] + 1
     problem = Problem.from_dims("forward", "fp32", N=5, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
     ranked = [row["kernel"].partition("_2d_")[2] for row in Selector.read(solvers, "forward_fp32").rank(problem)]
@@ -154,13 +153,13 @@ def table(*layouts_and_dims):
 def test_a_record_is_written_only_where_problems_like_it_were_measured(export):
     grouped, huge = USUAL.replace("64,64,1,", "64,64,4,"), USUAL.replace("5,", "256,", 1).replace("56,56", "2048,2048")
     told, lines, _ = export(table(("NCHW", USUAL), ("NHWC", grouped), ("NCHW", huge)), name="p.csv")
-    assert told["left_out"] == {miopen_export.OUTSIDE: 2} and told["written"] == 1 and check(lines[1:])
+    assert told["left_out"] == {exporter.OUTSIDE: 2} and told["written"] == 1 and check(lines[1:])
 
 
 def test_a_large_workspace_is_written_only_if_it_is_requested(export, solvers, tmp_path):
     problems = [Problem.from_dims("forward", "fp32", **dict(zip(DIMS, map(int, USUAL.split(",")), strict=True)))]
-    settings = [miopen_export.Settings(export.like, workspace=size, top=40) for size in (0, 1 << 40)]
-    made = {one.workspace: miopen_export.export_models(solvers, problems, one).lines for one in settings}
+    settings = [exporter.Settings(export.like, workspace=size, top=40) for size in (0, 1 << 40)]
+    made = {one.workspace: exporter.export_models(solvers, problems, one).lines for one in settings}
     sizes = {most: [one[2] for _, entries in records(lines[1:]) for one in entries] for most, lines in made.items()}
     assert set(sizes[0]) == {0} and max(sizes[1 << 40]) > 0
 
@@ -170,9 +169,9 @@ def test_a_fallback_begins_a_record_only_where_it_was_the_fastest_nearby(export,
     rows = [row for row in selector._measured if row[-1] == 0 and row[4] == 1][::40]
     dims = [dict(zip(DIMS, map(int, row), strict=False)) | {"N": row[0] + 1} for row in rows]
     problems = [Problem.from_dims("forward", "fp32", **one).with_layout("NCHW") for one in dims]
-    monkeypatch.setattr(miopen_export, "FALLBACK_SOLVERS", "")  # every solver is one
-    made = miopen_export.export_models(solvers, problems, miopen_export.Settings(export.like))
-    assert made.left_out[miopen_export.SLOW_FIRST] > 0 and made.entries == len(made.lines) - 1 > 0
+    monkeypatch.setattr(exporter, "FALLBACK_SOLVERS", "")  # every solver is one
+    made = exporter.export_models(solvers, problems, exporter.Settings(export.like))
+    assert made.left_out[exporter.SLOW_FIRST] > 0 and made.entries == len(made.lines) - 1 > 0
     written = {key: entries[0][0] for key, entries in records(made.lines[1:])}
     fastest = selector.known["candidate"].to_pylist()
     for problem in problems:

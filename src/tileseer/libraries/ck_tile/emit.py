@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,6 @@ from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.ck_tile import api as ck_api
 from tileseer.libraries.ck_tile import registry_key
 from tileseer.libraries.ck_tile.api import CkApi
-from tileseer.libraries.ck_tile.build import device_source
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.upstream import builder_set
@@ -46,6 +46,19 @@ _GEMM_FORM = (*(field for field in field_types(KernelConfig) if field not in _GE
 _DEPTHWISE_LEAVES = (*(field for field in field_types(DepthwiseConfig) if field != "dtype"), "pad")
 FURTHER_TEMPLATES = ("kernel.cpp.j2", "dispatcher_wrapper.hpp.j2")
 _DEPTHWISE_FORM = ("variant", "dtype", "ndim", "block")
+_PROBE = """\
+namespace probe_{index} {{
+// {why}
+struct {probe} : ns_{name}::{name}_Launcher::{base} {{}};
+void {function}(const ns_{name}::{name}_Launcher::HostArgs& args)
+{{
+    ck_tile::make_kernel<ns_{name}::Config::kBlockPerCu>({probe}{{}}, dim3(), dim3(), 0, {probe}::MakeKernelArgs(args))(
+        ck_tile::stream_config{{}});
+}}
+}} // namespace probe_{index}
+"""
+_WHY_OWN_TYPE = "A type of its own gives every kernel a symbol of its own, also where the types are the same."
+_WHY_ADDING = "Slices of K are added by an instance of its own, which has to compile as well."
 
 
 class CkTileEmitter(Emitter):
@@ -57,7 +70,6 @@ class CkTileEmitter(Emitter):
     pattern = "*.[ch]pp.j2"
     header_suffix, source_suffix = ".hpp", ".cpp"
     launcher = "ck_tile_kernel.hpp"
-    device_source = staticmethod(device_source)
     registration = "TILESEER_CK_KERNEL({name}, CONV_{variant}, {ndim}, CONV_{dtype})"
 
     def __init__(self, templates: Path, api: Path, level: str = "") -> None:
@@ -125,6 +137,17 @@ class CkTileEmitter(Emitter):
             variants=registered,
         )
         return dict(sorted(texts.items()))
+
+    @staticmethod
+    def device_source(kernels: Sequence[Any], headers: Sequence[str]) -> str:
+        """Return C++ that instantiates kernel I with a type ``probe_I::Probe``, for the device pass."""
+        texts = [f'#include "{kernel.name}.hpp"\n' for kernel in kernels]
+        for index, (kernel, header) in enumerate(zip(kernels, headers, strict=True)):
+            probe = partial(_PROBE.format, index=index, name=kernel.name)
+            texts.append(probe(probe="Probe", base="Kernel", function="launch", why=_WHY_OWN_TYPE))
+            if "    using Adding = " in header:
+                texts.append(probe(probe="Adding", base="Adding", function="add", why=_WHY_ADDING))
+        return "".join(texts)
 
     @property
     def levels(self) -> list[tuple[str, str, str]]:

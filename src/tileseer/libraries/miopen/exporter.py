@@ -1,17 +1,276 @@
-"""``tileseer export miopen``: a model's choices for MIOpen."""
+"""``tileseer export miopen``: a user find-db of MIOpen with the predictions of a model.
+
+MIOpen takes its entries without timing anything. A wrong entry is an error in the user's program, or a buffer that is
+too small. So only those solvers are written whose workspace is sure (``libraries.miopen.workspace``, or a line of
+MIOpen itself for the same key) and small enough, with the algorithm that MIOpen writes for the solver in this
+direction. A record also stops MIOpen from searching, so a problem gets one only where problems like it were measured
+(``learn.evidence``). Records of the file that the user has are measured: they stay as they are.
+"""
 
 import argparse
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from tileseer.cli import options
+from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
+from tileseer.data.provenance import Taken
+from tileseer.facts.hardware import Hardware, target
 from tileseer.learn import model_files
-from tileseer.libraries.miopen import export as miopen_export
-from tileseer.libraries.miopen.export import Settings
-from tileseer.libraries.miopen.find_db import FileName
+from tileseer.learn.evidence import NEAR_PROBLEMS
+from tileseer.learn.model import Model
+from tileseer.libraries.miopen.find_db import DIRECTION_OF_LETTER, Entry, FileGpu, FileName, Key, Measured, read_lines
+from tileseer.libraries.miopen.kernel import Solver
+from tileseer.libraries.miopen.library import MIOPEN
+from tileseer.libraries.miopen.solvers import algorithm_word
+from tileseer.libraries.miopen.workspace import workspace
 from tileseer.libraries.problem_lists import read_problem_lists
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import LAYOUTS
+from tileseer.problems.problem import LAYOUTS, Problem
+from tileseer.serve.selector import Ranked, Selector
+
+LETTER_OF_DIRECTION = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
+OLDEST_RELEASE = 3
+"""Release of MIOpen whose solvers and form of records are those written here."""
+DIGITS_OF_A_TIME = 6
+"""Of a time, as MIOpen writes it."""
+LEAST_RATIO_OF_TIMES = 1.00001
+"""Least ratio of one time to the one before it: with so many digits they differ."""
+FALLBACK_SOLVERS = "ConvDirectNaiveConv"
+"""Slow solvers that run everything. They are written only in first place, and only where they were the fastest of all
+measured problems nearby: a record stops MIOpen from searching, without one it finds something better."""
+OUTSIDE = "outside of what was measured (docs/internals/learning.md, Evidence): without a record MIOpen decides"
+SLOW_FIRST = "the naive solver comes first, which was not the fastest of the measured problems nearby"
+NO_ENTRY = "no solver that is about as fast as the pick has an algorithm and a workspace that are sure and small enough"
+NOT_TUNED = "not tuned on this GPU (tileseer tune --driver MIOpenDriver)"
+SLOWEST_FIRST = 105.0
+"""Predicted time of the first solver of a record, in percent of the pick's, which may be one that cannot be written."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is exported."""
+
+    user: Path
+    """A user find-db of the build and GPU that the export is for; its records stay."""
+    build: str = ""
+    """Of MIOpen, such as 3_2_0_36bb7fd4a, if it is to be checked."""
+    system: Sequence[Path] = ()
+    """Databases of the installation, whose records are measured."""
+    measured: bool = False
+    """Also write the keys that ``system`` or the model's own recording has measured."""
+    layout: str = ""
+    """Only problems of this one of ``LAYOUTS``."""
+    workspace: int = 4 << 30
+    """Most bytes of workspace of a solver."""
+    tuned: bool = False
+    """Only the solvers that ``tileseer tune`` timed on this GPU, with their times."""
+    top: int = 4
+    """Most solvers of a key."""
+
+
+@dataclass
+class Export:
+    """The lines of the file, and why problems have none."""
+
+    lines: list[str] = field(default_factory=list)
+    kept: int = 0
+    """The first lines: those of the file that was there."""
+    entries: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    taken: dict[str, Taken | None] = field(default_factory=dict)
+    """With what the times of each operation were taken."""
+
+
+def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
+    """Raise a ``UserError`` unless the files are of the model's GPU, and ``user`` of the build."""
+    name = FileName.parse(settings.user)
+    gpu, own = target(arch), name.gpu
+    if own.arch != gpu:
+        raise UserError(f"--user {settings.user}: is of {own.arch}, but the model is of {gpu}")
+    if own.compute_units != hardware.compute_units:
+        raise UserError(
+            f"--user {settings.user}: is of a GPU with {own.compute_units} compute units, but the model is of "
+            f"{hardware.name} with {hardware.compute_units}: give a model of your GPU's times (tileseer import find-db)"
+        )
+    if int(name.build.partition("_")[0]) < OLDEST_RELEASE:
+        raise UserError(
+            f"--user {settings.user}: is of MIOpen {name.build}; records are written for {OLDEST_RELEASE}.0 or newer"
+        )
+    if settings.build and settings.build.replace(".", "_") != name.build:
+        raise UserError(f"--user {settings.user}: is of build {name.build} of MIOpen, not of {settings.build}")
+    for path in settings.system:
+        # Without a file of its own number of units, MIOpen takes that of another one of the same arch.
+        if (system := FileGpu.of(path.name)) and system.arch != own.arch:
+            raise UserError(f"--system {path}: is of {system.arch}, but --user of {own.arch}")
+
+
+def export_models(models: Path, problems: Sequence[Problem], settings: Settings) -> Export:
+    """Return the lines of a user find-db for ``problems``, behind the lines of the file that is there.
+
+    A problem without a layout is written in every layout that the model of its operation knows. ``UserError``: models
+    of another library, or a file of another GPU or build.
+    """
+    index = model_files.read_index(models)
+    if library_of_arch(index.arch) is not MIOPEN:
+        raise UserError(f"{models}: its models are of {index.arch}, not of MIOpen's solvers (gfx942_miopen)")
+    first = models / next(iter(index.operations.values())).folder
+    check_files(settings, index.arch, Model.read(first).hardware)
+    own, system = Measured.read([settings.user], newest_form=True), Measured.read(settings.system)
+    lines = [line for line in read_lines(settings.user) if line.strip()]
+    export = Export(lines, len(lines))
+    of_operation: dict[Operation, list[Problem]] = {}
+    for problem in problems:
+        of_operation.setdefault(Operation(problem.variant, problem.dtype), []).append(problem)
+    for operation, listed in of_operation.items():
+        if str(operation) not in index.operations:
+            export.left_out[f"no model of {operation}"] += len(listed)
+            continue
+        selector = Selector.read(models, str(operation))
+        export.taken[str(operation)] = selector.spec.taken
+        _Writer(selector, own, system, settings).write(listed, export)
+    return export
+
+
+def write_export(folder: Path, name: str, export: Export) -> Path:
+    """Write the file into a folder; ``UserError`` if there is one already."""
+    path = folder / name
+    if path.exists():
+        raise UserError(f"{path}: exists already; name another folder, or remove it first")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(path, "".join(f"{line}\n" for line in export.lines))
+    return path
+
+
+class _Writer:
+    """Writes the problems of one operation."""
+
+    def __init__(self, selector: Selector, own: Measured, system: Measured, settings: Settings) -> None:
+        self._selector, self._own, self._system, self._settings = selector, own, system, settings
+        self._letter = LETTER_OF_DIRECTION[Operation.parse(selector.spec.operation).variant]
+        self._flops_per_ms = selector.known["tflops"].to_numpy() * 1e9
+        self._fastest = selector.known["candidate"].to_pylist()
+
+    def write(self, problems: Sequence[Problem], export: Export) -> None:
+        """Add the lines of problems."""
+        selector = self._selector
+        listed = self._to_rank(problems, export)
+        if self._settings.tuned:
+            self._write_tuned(listed, export)
+            return
+        if not listed:
+            return
+        nearest, _ = selector.evidence.nearest(selector.evidence_columns(listed), NEAR_PROBLEMS)
+        classes = selector.evidence_of(listed)
+        with Progress(selector.spec.operation, len(listed), "problems") as progress:
+            for problem, evidence, near in zip(listed, classes, nearest.tolist(), strict=True):
+                progress.add()
+                if evidence == "outside":
+                    export.left_out[OUTSIDE] += 1
+                    continue
+                ranked = self._ranked(problem)
+                if ranked and _is_fallback(ranked[0]) and not all(self._was_fastest(ranked[0], row) for row in near):
+                    export.left_out[SLOW_FIRST] += 1
+                    continue
+                self._add(problem, self._entries(problem, ranked, near), export)
+
+    def _write_tuned(self, problems: Sequence[Problem], export: Export) -> None:
+        """Add a line of the tuned choice of each problem."""
+        for problem in problems:
+            choice = self._selector.tuned(problem)
+            if choice is None or choice.device_kind != "measured":
+                export.left_out[NOT_TUNED] += 1
+                continue
+            entry = self._entry(problem, Solver.parse(choice.candidate).solver, choice.time_ms)
+            self._add(problem, [entry] if entry else [], export)
+
+    def _add(self, problem: Problem, entries: Sequence[Entry], export: Export) -> None:
+        if not entries:
+            export.left_out[NO_ENTRY] += 1
+            return
+        export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
+        export.entries += len(entries)
+
+    def _was_fastest(self, row: Ranked, known: int) -> bool:
+        return known >= 0 and self._fastest[known] == row["candidate"]
+
+    def _to_rank(self, problems: Sequence[Problem], export: Export) -> list[Problem]:
+        """Return the distinct problems of one layout each that get a line."""
+        kept: dict[str, Problem] = {}
+        for problem in problems:
+            layouts = [problem.layout] if problem.layout else list(LAYOUTS)
+            for layout in layouts:
+                one, reason = problem.with_layout(layout), ""
+                key = str(Key.of(one))
+                if key in kept or self._settings.layout not in ("", layout):
+                    continue
+                if not self._selector.knows(one.ndim, layout):
+                    # Without a layout of its own, a problem is for the layouts that the model knows.
+                    reason = f"the model of {self._selector.spec.operation} does not know the layout {layout}"
+                    export.left_out.update([reason] * bool(problem.layout))
+                elif key in self._own.records:
+                    export.left_out["measured in the file of --user, which keeps its record"] += 1
+                elif self._settings.tuned:
+                    kept[key] = one
+                elif not self._settings.measured and key in self._system.records:
+                    export.left_out["measured in the system's database"] += 1
+                elif not self._settings.measured and self._selector.fastest_measured(one):
+                    export.left_out["measured in the recording of the model"] += 1
+                else:
+                    kept[key] = one
+        return list(kept.values())
+
+    def _entries(self, problem: Problem, ranked: Sequence[Ranked], near: Sequence[int]) -> list[Entry]:
+        """Return the entries of a problem, fastest first; ``near``: the known problems that are nearest to it.
+
+        The fastest is promised their median speed.
+        """
+        fastest = problem.flop / np.median(self._flops_per_ms[[row for row in near if row >= 0]])
+        entries, before = list[Entry](), 0.0
+        for place, row in enumerate(ranked):
+            if len(entries) == self._settings.top or (place and _is_fallback(row)):
+                continue
+            time = max(fastest * row["predicted_time"] / 100, before * LEAST_RATIO_OF_TIMES)
+            if (entry := self._entry(problem, _solver(row), time)) is None:
+                continue
+            if not entries and row["predicted_time"] > SLOWEST_FIRST:
+                break
+            entries.append(entry)
+            before = time
+        return entries
+
+    def _entry(self, problem: Problem, solver: str, milliseconds: float) -> Entry | None:
+        """Return the entry of a solver; None without an algorithm and a workspace that are sure and small enough."""
+        known, key = (solver, self._letter), str(Key.of(problem))
+        algorithm = self._own.algorithms.get(known) or self._system.algorithms.get(known) or algorithm_word(*known)
+        size = self._system.workspace(key, solver)
+        size = workspace(solver, problem) if size is None else size
+        if algorithm is None or size is None or size > self._settings.workspace:
+            return None
+        return Entry(solver, f"{milliseconds:.{DIGITS_OF_A_TIME}g}", str(size), algorithm)
+
+    def _ranked(self, problem: Problem) -> list[Ranked]:
+        """Return the ranking, behind the candidate that was the fastest when exactly this problem was measured."""
+        ranked = self._selector.rank(problem)
+        measured = self._selector.fastest_measured(problem)
+        ahead = [row | {"predicted_time": 100.0} for row in ranked if row["candidate"] == measured]
+        return ahead + [row for row in ranked if row["candidate"] != measured]
+
+
+def _solver(row: Ranked) -> str:
+    """Return MIOpen's name of a ranked candidate."""
+    return str(Solver.parse(row["kernel"]).solver)
+
+
+def _is_fallback(row: Ranked) -> bool:
+    return _solver(row).startswith(FALLBACK_SOLVERS)
+
 
 SUMMARY = "a user find-db, which MIOpen reads: for PyTorch on ROCm without code"
 EXAMPLES = (
@@ -57,8 +316,8 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(
         args.user, args.build, args.system, args.measured, layout, args.workspace << 30, args.tuned, args.top
     )
-    export = miopen_export.export_models(args.models, list(listed.problems), settings)
-    path = miopen_export.write_export(args.output, args.user.name, export)
+    export = export_models(args.models, list(listed.problems), settings)
+    path = write_export(args.output, args.user.name, export)
     notes = listed.notes
     if not args.system:
         notes.append("without --system, predictions also replace what only the installation has measured")

@@ -14,7 +14,7 @@ from tileseer.facts import hardware
 from tileseer.facts.config import Config
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
-from tileseer.libraries.miopen import databases, recording
+from tileseer.libraries.miopen import recording
 from tileseer.libraries.miopen.find_db import FileGpu
 from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.registry import library_of_arch
@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
     """Write the recording and tell how to replay it."""
     gpu, table = hardware.target(args.arch), find_file(args.config / TABLE)
     products = hardware.read_products(table)
-    product = _product(args, products, databases.gpu_of_files(args.files, gpu))
+    product = _product(args, products, recording.gpu_of_files(args.files, gpu))
     arch = _arch(args, product)
-    database = databases.read_find_dbs(args.files)
+    database = recording.read_find_dbs(args.files)
     source = {"source": f"MIOpen find-db: {recording.digests(args.files)}"}
     written = recording.write_solver_recording(args.output, database, arch, product.name, source)
     is_new = product.name not in products
