@@ -18,13 +18,13 @@ from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
 
 UNIT = 2.0**-20
-"""Scores of the formula and leaf values of trees are whole multiples of it: sums of them are exact in any order."""
+"""Scores of the formula and what a learner adds are whole multiples of it: sums of them are exact in any order."""
 LEAST_OCCUPANCY = 0.1
 """Resident blocks of a kernel of which the formula thinks that none fits."""
 
 
 class FormulaPrior(Document):
-    """The device's formula as a prior: a score is ``weight`` times -ln(its microseconds), plus the trees' sum."""
+    """The device's formula as a prior: a score is ``weight`` times -ln(its microseconds), plus what was learnt."""
 
     weight: float
     """How far the measured rows follow the formula, by least squares of the differences within problems."""

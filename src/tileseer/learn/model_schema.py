@@ -90,7 +90,7 @@ def same_origin(
 
 
 class FeatureSpec(Document):
-    """Features, target and parameters of a model: what a reader of its trees needs."""
+    """Features, target and parameters of a model: what a reader of it needs."""
 
     op_type: str
     feature_encoding_version: int
@@ -110,7 +110,7 @@ class FeatureSpec(Document):
     log_targets: list[str]
     """Readers must not clamp these at 0: scores are logarithms. Their order is the ranking under any exponential."""
     target: str
-    """Name of what the trees predict."""
+    """Name of what is predicted."""
     target_meaning: str | None = None
     formula: FormulaPrior | None = None
     """What scores start from, where it is the device's formula."""

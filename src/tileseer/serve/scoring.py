@@ -297,7 +297,7 @@ def _pool(model: Model, folder: Path, named: list[Named]) -> tuple[pd.DataFrame,
         same = sum((table[name].to_numpy()[:, None] == model.pool[name].to_numpy()).astype(int) for name in fields)
         estimate = model.pool.iloc[np.argmax(same, axis=1)].reset_index(drop=True)
     own = published.reindex(table["candidate"])
-    # Of a kernel outside the pool nobody knows the code: the model's trees take that as they have learnt it.
+    # Of a kernel outside the pool nobody knows the code: the model takes that as it has learnt it.
     code = set(features.CODE_COLUMNS).intersection(features.feature_set(model.spec.feature_set).names)
     unknown = np.full(len(table), np.nan)
     resources = {name: estimate[name].to_numpy(float) for name in candidates.RESOURCES}

@@ -192,7 +192,7 @@ class Selector:
     def shortlist(
         self, problem: Problem, count: int, offered: Sequence[str] = (), library: str = "", *, use_known: bool = True
     ) -> list[Ranked]:
-        """Return the candidates that are worth timing: the first ``count`` of the order of all trees, best first.
+        """Return the candidates that are worth timing: the first ``count`` of the order of scores, best first.
 
         What would run without timing is always among them, one more than ``count`` where it comes later in the order:
         the pick of ``select``. Of a library that offers the candidates it is the own choice, and ``count`` others stand
@@ -227,7 +227,7 @@ class Selector:
             raise UserError(f"the problem is {operation}, but the model is for {self.spec.operation}")
 
     def _scores(self, problems: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
-        """Return the scores of candidates on one problem by all trees; whether they can run is not checked."""
+        """Return the scores of candidates on one problem; whether they can run is not checked."""
         return self.model.score_pairs(problems, np.zeros(len(rows), np.int64), rows)
 
     def _ranked(self, rows: np.ndarray, score: np.ndarray) -> list[Ranked]:
