@@ -26,7 +26,7 @@ import pyarrow as pa
 import yaml
 
 from tileseer.build import build
-from tileseer.core import parquet
+from tileseer.core import documents, parquet
 from tileseer.measure import journal, receipt, support_table
 from tileseer.measure.device import STATUSES
 from tileseer.measure.journal import IDENTITY
@@ -73,7 +73,7 @@ def graph(chunks: int, runs: bool) -> dict[str, float]:
             source = ROOT / part
             ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
             shutil.copytree(source, folder / part, ignore=ignore) if source.is_dir() else shutil.copy(source, folder)
-        config = {"operations": [OPERATION], "configs": {"chunks": chunks}, "lock": {"folder": "locks"}}
+        config = {"operations": [OPERATION], "configs": {"chunks": chunks}, "lock": {"folder": str(folder / "locks")}}
         (folder / "config/config.yaml").write_text(yaml.safe_dump(config))
         (folder / "stand_in").mkdir()
         (folder / "stand_in/python").write_text(STAND_IN)
@@ -191,11 +191,12 @@ def _measure(
     book.compress()
     book.close()
     (folder / "receipts").mkdir(exist_ok=True)
-    receipt.Receipt(
+    vouched = receipt.Receipt(
         arch=ARCH, operation=OPERATION, chunk=chunk, device="none", device_kind="simulated", measurement_id="0" * 16,
         journal=path.name, pairs=count, by_status={"ok": count}, malformed_lines=0,
         rows_sha256=receipt.digest_rows(rows),
-    ).write(folder / f"receipts/{chunk}.json")  # fmt: skip
+    )  # fmt: skip
+    documents.write_document(folder / f"receipts/{chunk}.json", vouched)
 
 
 def graph_table(rows: Sequence[Mapping[str, float]]) -> str:

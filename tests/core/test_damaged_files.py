@@ -22,7 +22,7 @@ from damage import HOSTILE, damaged
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tileseer.core import isolation, yaml_files
+from tileseer.core import bundle, documents, isolation, yaml_files
 from tileseer.core.csv_files import read_csv
 from tileseer.core.errors import UserError, plain_output
 from tileseer.core.json_files import read_json
@@ -36,6 +36,7 @@ from tileseer.libraries.ck_tile import api as ck_api
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.libraries.problem_lists import read_problem_lists
+from tileseer.measure import receipt
 from tileseer.problems import layers, problem_csv, problem_sets
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
@@ -115,6 +116,8 @@ FILES = {
     "zoo.yaml": entries.load,
     "kernels.txt": read_kernels,
     "table.parquet": read_table,
+    "bundle.tar": bundle.read_bundle,
+    "receipt.json": receipt.Receipt.read,
     **{
         f"{arch}/{name}": read_recording
         for arch in ("sm_90", "sm_90_cudnn")
@@ -142,6 +145,12 @@ def sound(tmp_path_factory):
             path.write_text(MADE[name])
         elif (ROOT / "config" / name).exists():
             shutil.copy(ROOT / "config" / name, path)
+    bundle.write_bundle(folder / "bundle.tar", {"a": b"x" * 3000, "b/c": "text"})
+    vouched = receipt.Receipt(
+        arch="gfx950", operation="forward_bf16", chunk=0, device="none", device_kind="simulated",
+        measurement_id="0" * 16, journal="0.csv", pairs=1, by_status={"ok": 1}, malformed_lines=0, rows_sha256="",
+    )  # fmt: skip
+    documents.write_document(folder / "receipt.json", vouched)
     pq.write_table(pa.table({"kernel": ["a", "b"] * 50, "n": range(100), "x": [[1.5]] * 100}), folder / "table.parquet")
     for arch in ("sm_90", "sm_90_cudnn"):
         source = ROOT / "config/recorded" / arch
