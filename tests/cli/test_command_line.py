@@ -7,10 +7,9 @@ from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from tileseer.cli import main, options, score
+from tileseer.cli import main, options
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/internals/command-line.md").read_text()
@@ -19,7 +18,6 @@ MEANINGS = {
     "--problem": "dimensions",
 }  # fmt: skip
 """What an option that several subcommands have is said to be, wherever it is."""
-OTHER_THINGS = {("score", "--problem")}
 
 
 PARSER = main.parser(main.COMMANDS)
@@ -32,7 +30,7 @@ def test_every_call_takes_json_and_says_what_options_mean(words, parser):
     helps = {option: action.help for action in parser._actions for option in action.option_strings}
     assert "--json" in helps
     for option, meaning in MEANINGS.items():
-        if helps.get(option) and (words[0], option) not in OTHER_THINGS:
+        if helps.get(option):
             assert meaning in helps[option], option
     for option in helps:
         assert re.fullmatch(r"-h|--[a-z]+(-[a-z]+)*", option), option
@@ -108,11 +106,6 @@ def test_without_words_it_prints_its_help(capsys):
     assert "COMMAND" in capsys.readouterr().out
 
 
-def test_scores_are_written_as_the_suffix_says(tmp_path):
-    score.WRITERS[".csv"](pa.table({"kernel": ["a"], "score": [0.5]}), tmp_path / "scores.csv")
-    assert (tmp_path / "scores.csv").read_text() == "kernel,score\na,0.5\n"
-
-
 MISTAKES = (
     ("selct", "invalid choice: 'selct' (choose from "),
     ("export miopn", "; see tileseer export --help"),
@@ -122,7 +115,7 @@ MISTAKES = (
     ("select a.txt --problem N=8", "a.txt: has no models (no index.json)"),
     ("select nowhere --top 0", "argument --top: '0' is no whole number from 1"),
     ("provenance a.txt", "a.txt: has no models (no index.json)"),
-    ("score --model m --problems p.csv --out x.txt", "--out: x.txt has to end in .parquet or .csv"),
+    ("score m --problems p.csv --kernels k.txt --output config", "--output: config is a folder"),
     ("select nowhere --top many", "argument --top: 'many' is no whole number from 1"),
     ("select nowhere --problem N=8,Q=3", "unknown field 'Q'"),
     ("verify", "the following arguments are required: PATH; see tileseer verify --help"),

@@ -70,7 +70,7 @@ def read_layers(path):
 
 
 def read_kernels(path):
-    scoring.read_kernels(path, scoring.read_kernel_names(path), "gfx950")
+    scoring.read_kernels(path, scoring.read_kernel_names(path), "gfx950", FORWARD, 2)
 
 
 def read_recording(path):

@@ -25,7 +25,7 @@ FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scope
 MODELS = "made/models"
 FOLDER = f"{MODELS}/grouped_conv_forward_bf16_gfx950"
 COMMANDS = {
-    "score": f"score --model {MODELS} --problems config/layers.csv --kernels kernels.txt --out new/scores.parquet",
+    "score": f"score {MODELS} --problems config/layers.csv --kernels kernels.txt --output new/scores.csv",
     "provenance": f"provenance {MODELS}",
     "codegen": "codegen --arch gfx950 --rule-set tiny --variant forward --ndim 2 --dtype bf16 --output new/emitted",
     "select": f"select {MODELS} --variant forward --dtype bf16 --problem N=2,C=64,K=64,Hi=14,Wi=14",

@@ -56,6 +56,12 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json, of one arch")
 
 
+def add_problem_file(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--problems``, a file that ``problem_lists.read_problems`` reads."""
+    meaning = "CSV with a column per dimension, a table of layers, or lines of a library's driver or profiler"
+    parser.add_argument("--problems", required=True, type=Path, metavar="FILE", help=meaning)
+
+
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Declare ``--variant``, ``--dtype`` and ``--problem``."""
     parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")

@@ -32,8 +32,7 @@ OF_KIND = {"simulated": "simulated", "recorded": "recorded", "measured": "gpu"}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_models(parser)
-    meaning = "CSV in the columns of the benchmark CSV, or lines of a library's driver or profiler"
-    parser.add_argument("--problems", required=True, type=Path, metavar="FILE", help=meaning)
+    options.add_problem_file(parser)
     parser.add_argument("--variant", choices=VARIANTS, help="only this direction (default: all of the model)")
     parser.add_argument("--dtype", "--datatype", dest="dtype", choices=DTYPES, help="only this data type")
     meaning = "candidates of a short list, beside what runs without timing (default: 3)"

@@ -11,9 +11,6 @@ from tileseer.problems.operation import Operation
 
 _SPLIT_LAUNCH = re.compile(rf"(?P<name>.+)@splitk(?P<split_k>{COUNT})", re.ASCII)
 
-CHANNEL_MULTIPLE = "channel_multiple"
-"""Word of ``Named.assumed``."""
-
 
 @dataclass(frozen=True)
 class Named:
@@ -25,12 +22,6 @@ class Named:
     split_k: int
     assumed: str
     """What the name leaves open or says otherwise, as ``field=value`` words; empty for a complete name."""
-
-    @property
-    def channel_multiple(self) -> int:
-        """To which multiple the channels of a group are padded before the kernel runs; 1: they are not."""
-        words = dict(word.split("=", 1) for word in self.assumed.split())
-        return int(words.get(CHANNEL_MULTIPLE, 1))
 
 
 def read_kernel_name(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:

@@ -34,11 +34,15 @@ class ProblemList:
     """How many lines each reason refused."""
     assumed: Counter[str] = field(default_factory=Counter)
     """How many lines each text of defaults is of."""
+    remarks: list[str] = field(default_factory=list)
+    """What was assumed of tables."""
 
     @property
     def notes(self) -> list[str]:
-        """What was assumed of lines, in words."""
-        return [f"assumed where lines do not say it ({count:,}): {text}" for text, count in self.assumed.most_common()]
+        """What was assumed, in words."""
+        return self.remarks + [
+            f"assumed where lines do not say it ({count:,}): {text}" for text, count in self.assumed.most_common()
+        ]
 
 
 def read_problems(path: Path, operations: Sequence[str]) -> dict[str, list[Problem]]:
@@ -79,7 +83,7 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
                     f"{path}: has no line of {program_lines.names_of_programs(' or ')}, and its first line is no "
                     f"header with columns {', '.join(problem_csv.REQUIRED_DIMS)}"
                 )
-            read.problems |= dict.fromkeys(_of_csv(path, operations))
+            read.problems |= dict.fromkeys(_of_csv(path, operations, read))
         for one in lines:
             try:
                 line = program_lines.parse_line(one)
@@ -105,29 +109,29 @@ def _is_header(text: str) -> bool:
     return len(words.intersection(name.lower() for name in problem_csv.REQUIRED_DIMS)) > 1
 
 
-def _of_csv(path: Path, operations: Sequence[Operation]) -> Iterator[Problem]:
+def _of_csv(path: Path, operations: Sequence[Operation], read: ProblemList) -> Iterator[Problem]:
     table = read_csv(path)
     if {"network", "layer"} <= set(table):
         for layer in layers.read_layers(path):
             yield from (layer.problem_for(one) for one in operations if one.variant in layer.directions)
         return
-    dims, _ = problem_csv.dims_of_rows(path, table)
-    problem_csv.check_problems(path, dims, "forward", "bf16")
+    rows, remarks = problem_csv.dims_of_rows(path, table)
+    read.remarks += remarks
+    problem_csv.check_problems(path, rows, "forward", "bf16")
     # A table of problems says `variant`, one of measurements `direction`.
-    names = ("variant" if "variant" in table else "direction", "dtype", "layout")
-    words = [table[name].str.strip() if name in table else [""] * len(table) for name in names]
-    rows = zip(dims[list(DIMS)].to_numpy().tolist(), *words, strict=True)
-    for line, (row, direction, dtype, layout) in enumerate(rows, start=FIRST_LINE):
-        if layout not in ("", *LAYOUT_WORDS):
-            raise UserError(f"{path}, line {line}: layout is {layout!r}; use one of {', '.join(LAYOUT_WORDS)}")
-        for one in operations:
-            if direction in ("", one.variant) and dtype in ("", one.dtype):
-                sizes = dict(zip(DIMS, row, strict=True))
-                problem = Problem.from_dims(one.variant, one.dtype, **sizes)
-                try:
-                    yield problem.with_layout(layout)
-                except UserError as error:
-                    raise UserError(f"{path}, line {line}: {error}") from error
+    words = {"direction": "variant" if "variant" in table else "direction", "dtype": "dtype", "layout": "layout"}
+    rows = rows.assign(**{name: table[given].str.strip() if given in table else "" for name, given in words.items()})
+    for line, *row in rows.drop_duplicates().itertuples():
+        dims, (direction, dtype, layout) = dict(zip(DIMS, row, strict=False)), row[len(DIMS) :]
+        try:
+            if layout not in ("", *LAYOUT_WORDS):
+                raise UserError(f"layout is {layout!r}; use one of {', '.join(LAYOUT_WORDS)}")
+            chosen = [one for one in operations if direction in ("", one.variant) and dtype in ("", one.dtype)]
+            if not chosen:
+                read.refused[f"there is no model of {' '.join(filter(None, (direction, dtype)))}"] += 1
+            yield from (Problem.from_dims(one.variant, one.dtype, **dims).with_layout(layout) for one in chosen)
+        except UserError as error:
+            raise UserError(f"{path}, line {line + FIRST_LINE}: {error}") from error
 
 
 def _of_line(line: Line, operations: Sequence[Operation], layout: str) -> list[Problem]:

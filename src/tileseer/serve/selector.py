@@ -176,7 +176,7 @@ class Selector:
 
     def _best(self, dims: np.ndarray, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return the best candidate of each of n problems, and its score."""
-        problems = self._frame(dims)
+        problems = self.frame(dims)
         runs = self.model.supported(problems) & (self.pruned | (not pruned_only))
         scores = self.model.scorer.leading(problems, self.model.pool, runs)
         picked, best = scores.argmax(axis=1), scores.max(axis=1)
@@ -185,7 +185,7 @@ class Selector:
     def rank(self, problem: Problem) -> list[Ranked]:
         """Return the candidates that support a problem, best first."""
         self._check_operation(problem)
-        problems = self._frame(self.dims_of(problem))
+        problems = self.frame(self.dims_of(problem))
         rows = np.flatnonzero(self.model.supported(problems)[0])
         return self._ranked(rows, self._scores(problems, rows))
 
@@ -208,7 +208,7 @@ class Selector:
                 unknown = {"score": -np.inf, "predicted_time": np.nan, "predicted_efficiency": np.nan}
                 return [{"rank": 1, "candidate": first, "kernel": first, "split_k": 1, **unknown, "offered": 0}]
             rows = np.array([*offers])
-            ranked = self._ranked(rows, self._scores(self._frame(self.dims_of(problem)), rows))
+            ranked = self._ranked(rows, self._scores(self.frame(self.dims_of(problem)), rows))
             ranked = [row | {"offered": offers[self._row[row["candidate"]]]} for row in ranked]
             others = [row["rank"] for row in ranked if row["offered"] != 0][:count]
             return [row for row in ranked if row["offered"] == 0 or row["rank"] in others]
@@ -277,7 +277,7 @@ class Selector:
             return self._row[tuned.candidate]
         if 0 not in offers.values():
             return NO_CANDIDATE
-        rows, problems = np.array([*offers]), self._frame(self.dims_of(problem))
+        rows, problems = np.array([*offers]), self.frame(self.dims_of(problem))
         inside = self.evidence.classes(self.evidence_columns([problem])) == INSIDE
         margins = self.spec.own_margins or []
         (best,) = own_choice.chosen(problems, self._scores(problems, rows)[None], np.array([0]), inside, margins)
@@ -333,7 +333,7 @@ class Selector:
             raise UserError(f"problems, row {row}: {pairs[0, row]}D of layout {pairs[1, row]}; the model knows {names}")
         return values
 
-    def _frame(self, dims: np.ndarray) -> pd.DataFrame:
+    def frame(self, dims: np.ndarray) -> pd.DataFrame:
         """Return the rows of ``Model.columns`` as the problems that features and rules read."""
         problems = pd.DataFrame(dims[:, : len(DIMS)], columns=list(DIMS))
         if dims.shape[1] > len(DIMS):

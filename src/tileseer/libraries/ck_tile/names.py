@@ -50,8 +50,6 @@ INTRAWAVE_ONLY = ("compv3", "compv4", "compv5", "compv6", "comp_async")
 OLDER_COMPV4 = {16: (16, 64, 64), 32: (32, 64, 64)}, (64, 64, 64)
 """Tile behind a compv4 name without scheduler, by tile_m, and of any larger one: the times of ten such names are those
 of three kernels (``config/recorded/gfx950_mi355x/SOURCE.md``)."""
-OLDER_CHANNELS = 16
-"""Multiple to which what timed such names pads the channels of a group: odd channels take the time of the next one."""
 
 _THREE_COUNTS = rf"{COUNT}x{COUNT}x{COUNT}"
 _VARIANT, _DTYPE, _NDIM = rf"(?P<variant>{'|'.join(VARIANTS)})", rf"(?P<dtype>{'|'.join(DTYPES)})", r"(?P<ndim>[23])d"
@@ -120,7 +118,7 @@ def _complete(groups: dict[str, Any], arch: str) -> tuple[KernelConfig, str]:
 
 def _as_timed(groups: Mapping[str, str]) -> dict[str, object]:
     """Return what a name without scheduler says otherwise or leaves open, as the times of such names show it."""
-    assumed: dict[str, object] = {"scheduler": "intrawave", "channel_multiple": OLDER_CHANNELS}
+    assumed: dict[str, object] = {"scheduler": "intrawave"}
     if (groups["variant"], groups["pipeline"]) == ("forward", "compv4"):
         known, larger = OLDER_COMPV4
         tile = _text(known.get(_sizes(groups["tile"])[0], larger))
