@@ -42,8 +42,6 @@ class Library:
     # What it says itself.
     layout: str = "NHWC"
     """That its kernels are for (``problem.LAYOUTS``), or the first of several."""
-    offered: bool = False
-    """Whether the library says for each problem which candidates there are, and which of them it would run itself."""
     has_networks: bool = True
     """Whether its times are of problems of which we know the networks."""
     vendor: str = ""
@@ -106,6 +104,11 @@ class Library:
     """Words of one more example in the help text of a command of ``cli``."""
     naming: str = ""
     """How another program finds the candidate of a name, a sentence of the page of models."""
+
+    @property
+    def offered(self) -> bool:
+        """Whether it says for each problem which candidates there are, and which of them it would run itself."""
+        return bool(self.plans)
 
     @property
     def prefix(self) -> str:

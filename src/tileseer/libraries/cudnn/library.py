@@ -15,7 +15,6 @@ CUDNN = Library(
     Plan,
     RULES,
     {"cudnn": features.CUDNN_FEATURES},
-    offered=True,
     plans="tileseer.libraries.cudnn.device_plans:CudnnPlans",
     read_times=times.read_times,
     times_files=(times.CUDNN_FILE, times.CHOICES_FILE),
