@@ -1,16 +1,13 @@
-"""Jinja2 templates: mistakes in them as user errors, and texts that are filled in once a *form*.
+"""Jinja2 templates, and mistakes in them as user errors.
 
 What is filled in may come from files of others. So a C++ template prints plain words (names, types, numbers) and
 nothing else, unless a filter says what a text is: ``quoted`` for a string literal, ``comment``, or ``code``.
-
-Most kernels of a library differ in numbers and name alone. So the text of a form is rendered with a leaf in place of
-each such value and cut at the leaves (``Skeleton``); a kernel of the form is then one join.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,12 +15,10 @@ import jinja2
 
 from tileseer.core.errors import UserError, printed, shown
 
-_CUT = "\x1f"
-_PLAIN_WORDS = re.compile(rf"(?!.*//)[A-Za-z0-9_:<>,./+ {_CUT}-]*")
-"""Names, types, numbers, paths and lists of them; leaves, whose values are checked when they are filled in."""
+_PLAIN_WORDS = re.compile(r"(?!.*//)[A-Za-z0-9_:<>,./+ -]*")
+"""Names, types, numbers, paths and lists of them."""
 _LINE_OF_CODE = re.compile(r"(?!.*(?://|/\*))[A-Za-z0-9_:<>,./+ (){}\[\]=!?&|*%;-]*")
 """Expressions and statements of one line, without strings and comments."""
-_LEAF_VALUES = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class Written(str):
@@ -41,12 +36,12 @@ def _character(byte: int) -> str:
     # Two question marks may begin a trigraph.
     if chr(byte) in '\\"?':
         return f"\\{chr(byte)}"
-    return chr(byte) if 32 <= byte < 127 or chr(byte) == _CUT else f"\\{byte:03o}"
+    return chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
 
 
 def comment(value: str) -> Written:
     """Return a text for a comment: it cannot end the comment, nor continue it on the next line."""
-    return Written(re.sub(rf"[^ -~{_CUT}]|[\\?*]", "_", str(value)))
+    return Written(re.sub(r"[^ -~]|[\\?*]", "_", str(value)))
 
 
 def code(value: str) -> Written:
@@ -125,41 +120,3 @@ def fill_cpp_template(template: Path, *more: Path, **values: object) -> str:
     """
     with mistakes_named(template):
         return cpp_environment(template.parent, *more).get_template(template.name).render(values)
-
-
-class Leaf(str):
-    """Stands in a rendered text for a value that may be printed, but decides nothing: the text would not follow it."""
-
-    __slots__ = ()
-
-    def __new__(cls, name: str) -> Leaf:
-        """Make the leaf called ``name``."""
-        return super().__new__(cls, f"{_CUT}{name}{_CUT}")
-
-    def _refuse(self, *_: object) -> bool:
-        raise jinja2.TemplateRuntimeError(
-            f"{self.strip(_CUT)} decides something here, but a template may only print it; "
-            "make it part of the form (emit.py of its library)"
-        )
-
-    __bool__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __add__ = __mul__ = __mod__ = __rmul__ = __int__ = __contains__ = _refuse  # type: ignore[assignment]
-    __hash__ = str.__hash__
-
-
-class Skeleton:
-    """The text of a form."""
-
-    def __init__(self, text: str, leaves: Sequence[str]) -> None:
-        """Cut ``text`` at its leaves; ``leaves`` gives the order in which ``filled`` takes their values."""
-        pieces = text.split(_CUT)
-        place = {name: index for index, name in enumerate(leaves)}
-        self._pieces = pieces
-        self._order = [place[name] for name in pieces[1::2]]
-
-    def filled(self, values: Sequence[str]) -> str:
-        """Return the text with ``values`` in place of the leaves, each a word or a number."""
-        _checked("".join(values), _LEAF_VALUES)
-        pieces = self._pieces.copy()
-        pieces[1::2] = [values[index] for index in self._order]
-        return "".join(pieces)

@@ -298,14 +298,6 @@ def test_depthwise_kernels_are_collected_with_the_forward_ones():
     assert f"add(generated::make_{stem}(arch));" in files["register_fwd_chunk_0.cpp"]
 
 
-def test_a_template_may_print_a_size_but_not_decide_by_it(room):
-    path = room[0] / "kernel_config.hpp.j2"
-    for condition in ("k.tile_m", "k.tile_m > 64", "k.tile_m == 64", "arch == 'gfx950'"):
-        path.write_text(f"{{% if {condition} %}}// large\n{{% endif %}}")
-        with pytest.raises(UserError, match=r"kernel\.hpp\.j2.*(tile_m|arch) decides"):
-            CkTileEmitter(*room).header(FORWARD, "gfx950")
-
-
 def many(count, variant):
     return [replace(BASE[variant], tile_m=16 * (number + 1)) for number in range(count)]
 

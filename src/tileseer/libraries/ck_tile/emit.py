@@ -10,14 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from tileseer.core.errors import UserError
 from tileseer.core.strict_tables import read_yaml_table
-from tileseer.core.templates import Leaf, Skeleton
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.ck_tile import api as ck_api
@@ -28,7 +25,6 @@ from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.upstream import builder_set
 from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules
 from tileseer.libraries.emitter import Emitter
-from tileseer.libraries.gemm_kernel import SIZES, field_types
 
 Kernel = KernelConfig | DepthwiseConfig
 
@@ -39,13 +35,7 @@ REGISTERED_NDIMS = (2, 3)
 """Dimensionalities that the dispatcher's backend can build a convolution for; other kernels have no wrapper."""
 
 _GFX_ARCH = re.compile(r"gfx[0-9a-f]{3,4}", re.ASCII)
-_COMMON_LEAVES = ("name", "arch")
-_GEMM_LEAVES = (*SIZES, "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge", "blocks_per_cu")
-"""What a template only prints of an implicit-GEMM kernel; its other fields make the form of its text."""
-_GEMM_FORM = (*(field for field in field_types(KernelConfig) if field not in _GEMM_LEAVES), "merges_groups")
-_DEPTHWISE_LEAVES = (*(field for field in field_types(DepthwiseConfig) if field != "dtype"), "pad")
 FURTHER_TEMPLATES = ("kernel.cpp.j2", "dispatcher_wrapper.hpp.j2")
-_DEPTHWISE_FORM = ("variant", "dtype", "ndim", "block")
 _PROBE = """\
 namespace probe_{index} {{
 // {why}
@@ -76,7 +66,6 @@ class CkTileEmitter(Emitter):
         super().__init__(templates, api, level)
         self._api = ck_api.read_api(api, level or ck_api.NEWEST)
         self._table, self.level = api, self._api.level
-        self._skeletons: dict[tuple[str, tuple[object, ...]], Skeleton] = {}
         if not (names := [path.name for path in self.template_files(templates)]):
             raise UserError(f"{templates}: no C++ templates ({self.pattern}) here; give the folder workflow/templates")
         for name in names:
@@ -184,29 +173,21 @@ class CkTileEmitter(Emitter):
         return texts
 
     def _filled(self, template: str, kernel: Kernel, arch: str) -> str:
-        """Return the text of the kernel's form with the kernel's values."""
         if fault := form_fault(kernel, self._api):
             raise UserError(f"{kernel.name}: {fault}")
         kind = _TEMPLATE_OF_KIND[kernel.kind]
-        key = (template, attrgetter(*kind.form)(kernel))
-        if key not in self._skeletons:
-            text = self._render(template, **self._form_context(kernel, kind))
-            self._skeletons[key] = Skeleton(text, (*_COMMON_LEAVES, *kind.leaves))
-        return self._skeletons[key].filled([kernel.name, _checked(arch), *map(str, attrgetter(*kind.leaves)(kernel))])
-
-    def _form_context(self, kernel: Kernel, kind: _Kind) -> dict[str, object]:
-        values = {field: getattr(kernel, field) for field in kind.form}
-        shown = SimpleNamespace(**values, **{leaf: Leaf(leaf) for leaf in kind.leaves})
-        return {
-            **{leaf: Leaf(leaf) for leaf in _COMMON_LEAVES},
-            "k": shown,
-            "ndim": kernel.ndim,
-            "variant": self._api.variants[kernel.variant],
-            "cpp_type": self._api.dtypes[kernel.dtype],
-            "registration_includes": self._api.includes.registration,
-            "key": registry_key.key_text(kind.key(shown, self._api)),
+        return self._render(
+            template,
+            name=kernel.name,
+            arch=_checked(arch),
+            k=kernel,
+            ndim=kernel.ndim,
+            variant=self._api.variants[kernel.variant],
+            cpp_type=self._api.dtypes[kernel.dtype],
+            registration_includes=self._api.includes.registration,
+            key=registry_key.key_text(kind.key(kernel, self._api)),
             **kind.context(kernel, self._api),
-        }
+        )
 
 
 def is_registered(one: Kernel) -> bool:
@@ -276,19 +257,15 @@ def form_fault(kernel: Kernel, api: CkApi) -> str:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How kernels of a kind become text: ``leaves`` are only printed, ``form`` makes the text's form."""
+    """How kernels of a kind become text."""
 
     header: str
-    leaves: tuple[str, ...]
-    form: tuple[str, ...]
     key: Callable[[Any, CkApi], registry_key.Key]
     context: Callable[[Any, CkApi], dict[str, object]]
     """(kernel, API) to what the templates of the kind read."""
 
 
 _TEMPLATE_OF_KIND = {
-    KernelConfig.kind: _Kind("kernel.hpp.j2", _GEMM_LEAVES, _GEMM_FORM, registry_key.gemm_key, _gemm_context),
-    DepthwiseConfig.kind: _Kind(
-        "depthwise.hpp.j2", _DEPTHWISE_LEAVES, _DEPTHWISE_FORM, registry_key.depthwise_key, _depthwise_context
-    ),
+    KernelConfig.kind: _Kind("kernel.hpp.j2", registry_key.gemm_key, _gemm_context),
+    DepthwiseConfig.kind: _Kind("depthwise.hpp.j2", registry_key.depthwise_key, _depthwise_context),
 }
