@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint format-check types contracts rules-check environment-dev format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock rule-graph schema problems crawltest counts clean figures \
+.PHONY: models test lint format-check types contracts rules-check environment-dev format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock rule-graph schema problems crawltest clean figures \
     reproduce reproduce-update slurm-test container-test
 
 models: $(READY)
@@ -35,10 +35,6 @@ contracts: $(READY_DEV)
 
 rules-check: $(READY_DEV)
 	$(RUN) snakemake --lint
-
-# Count the kernels of every cell of the named rule sets, all archs, and compare with the reference's counts.
-counts: $(READY)
-	$(RUN) tileseer codegen --counts --compare tests/data/reference_counts.csv
 
 format: $(READY_DEV)
 	$(RUN) ruff check --fix .

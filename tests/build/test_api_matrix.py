@@ -133,7 +133,7 @@ def test_a_kernel_that_a_level_lacks_is_not_emitted(tmp_path, capsys):
     options = [{"pipeline": "compv3", "schedulers": ["intrawave"], "double_smem_buffer": [True]}]
     one = {"tiles": rules["tiles"][:1], "variants": {"forward": {"options": options}}}
     (tmp_path / "one.yaml").write_text(yaml.safe_dump(rules | one))
-    asked = ["codegen", "--arch", "gfx950", "--variant", "forward", "--datatype", "bf16", "--ndim", "2"]
+    asked = ["codegen", "--arch", "gfx950", "--variant", "forward", "--dtype", "bf16", "--ndim", "2"]
     asked += ["--rule-set", str(tmp_path / "one.yaml"), "--output", str(tmp_path / "out")]
     assert main([*asked, "--ck-api", LEVEL]) == 2
     assert "the level 2025.11 of the CK Tile API has none of 1 kernels" in capsys.readouterr().err

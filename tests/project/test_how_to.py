@@ -60,7 +60,7 @@ def test_a_new_arch_is_json_only(project):
     assert name in tileseer("codegen", "--arch", name, "--list-names").stderr
     put(folder / "config/arch_specs.json", r"(\"archs\": \{)", snippet)
     done = tileseer(
-        "codegen", "--arch", name, "--rule-set", "full", "--datatype", "bf16", "--ndim", "2", "--output", "out"
+        "codegen", "--arch", name, "--rule-set", "full", "--dtype", "bf16", "--ndim", "2", "--output", "out"
     )
     assert done.returncode == 0, done.stderr
     headers = list((folder / "out" / name).glob("grouped_conv_*.hpp"))

@@ -1,4 +1,4 @@
-"""``tileseer codegen``: list, count or emit the kernels of a rule set."""
+"""``tileseer codegen``: list or emit the kernels of a rule set."""
 
 import argparse
 import sys
@@ -8,14 +8,13 @@ from typing import Any
 from tileseer.cli import options
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
-from tileseer.core.progress import Progress
 from tileseer.facts.arch import ArchSpecs
-from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, TABLE_SETS, VARIANTS
+from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, VARIANTS
 from tileseer.libraries.emitted_folder import emit_folder
 from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.enumeration import LISTED_COLUMNS, NDIMS, REQUESTED_VARIANTS, ListedKernel
 from tileseer.libraries.registry import examples, library_of_arch
-from tileseer.libraries.rule_sets import RuleSet, check_flags, counts
+from tileseer.libraries.rule_sets import RuleSet, check_flags
 
 AT_LEVEL = "lacks", "one_slice"
 """Columns of a list that the level of the API decides, named as in ``config/ck_api.yaml``."""
@@ -27,7 +26,6 @@ EXAMPLES = (
     "tileseer codegen --arch gfx950 --rule-set tiny --list-names",
     "tileseer codegen --arch gfx950 gfx942 --rule-set full --variant forward --ndim 2 --output out",
     *examples("codegen"),
-    "tileseer codegen --counts --arch gfx950 --json",
 )
 
 
@@ -37,21 +35,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--output", type=Path, metavar="DIR", help="emit C++ into DIR/ARCH")
     what.add_argument("--list-names", action="store_true", help="print the unique kernel names, sorted")
     what.add_argument("--list-configs", action="store_true", help="print each kernel with filter verdict and flags")
-    what.add_argument("--counts", action="store_true", help="print how many kernels each cell has")
 
     which = parser.add_argument_group("which kernels")
-    which.add_argument("--arch", nargs="+", metavar="ARCH", help="GPU targets, for example gfx950")
-    meaning = f"{', '.join(RULE_SETS)}, or the path of a table of rules (default: default; --counts: all)"
-    which.add_argument("--rule-set", metavar="SET", help=meaning)
+    which.add_argument("--arch", nargs="+", required=True, metavar="ARCH", help="GPU targets, for example gfx950")
+    meaning = f"{', '.join(RULE_SETS)}, or the path of a table of rules (default: default)"
+    which.add_argument("--rule-set", default="default", metavar="SET", help=meaning)
     which.add_argument("--variant", nargs="+", choices=REQUESTED_VARIANTS, help="directions (default: all three)")
     which.add_argument("--ndim", nargs="+", type=int, choices=NDIMS, help="dimensions (default: 2 3)")
-    types = ("--datatype", "--dtype")
-    which.add_argument(*types, dest="datatype", nargs="+", choices=DTYPES, help="data types (default: all three)")
+    which.add_argument("--dtype", nargs="+", choices=DTYPES, help="data types (default: all three)")
     meaning = "emit kernels with these flags as well; all for every flag"
     which.add_argument("--include-flagged", nargs="+", default=[], metavar="FLAG", help=meaning)
 
     how = parser.add_argument_group("how")
-    how.add_argument("--compare", type=Path, metavar="CSV", help="with --counts: counts to compare with")
     options.add_tables(how)
     meaning = "level of the library's API (default: the newest); with --list-names only kernels that it has"
     how.add_argument("--ck-api", metavar="LEVEL", help=meaning)
@@ -60,10 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List, count or emit the kernels of the request."""
+    """List or emit the kernels of the request."""
     _check(args)
-    if args.counts:
-        return _count(args)
     if args.output:
         results = [_emit(args, arch, args.output / arch) for arch in args.arch]
         return options.answer(args, {"archs": results}, (EMITTED.format(**result) for result in results))
@@ -100,19 +93,10 @@ def _at_level(kernel: ListedKernel, arch: str, emitter: Emitter) -> dict[str, st
 
 def _check(args: argparse.Namespace) -> None:
     """Raise a ``UserError`` for options that are missing, contradict each other, or would have no effect."""
-    if args.compare and not args.counts:
-        raise UserError("--compare is for --counts")
     if args.include_flagged and not args.output:
         raise UserError("--include-flagged is for --output")
-    if args.counts:
-        if args.variant or args.ndim or args.datatype or args.ck_api:
-            raise UserError("--counts counts every cell of rule sets, whatever the level: leave out what narrows it")
-        return
-    if not args.arch:
-        raise UserError("which arch? add --arch gfx950")
     if len(set(args.arch)) != len(args.arch):
         raise UserError(f"an arch is given twice in {' '.join(args.arch)}")
-    args.rule_set = args.rule_set or "default"
     others = ", ".join(arch for arch in args.arch if args.ck_api and not _emitter(args, arch).levels)
     if others:
         raise UserError(f"--ck-api: the library of {others} has no levels; leave it out")
@@ -123,37 +107,7 @@ def _check(args: argparse.Namespace) -> None:
 def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel]:
     specs = ArchSpecs.load(find_file(args.config / "arch_specs.json"))
     rule_set = RuleSet(args.rule_set, find_file(args.config / "rule_sets"), args.ck_root, specs)
-    return rule_set.list_kernels(arch, args.variant or VARIANTS, args.ndim or (2, 3), args.datatype or DTYPES)
-
-
-def _count(args: argparse.Namespace) -> int:
-    """Count the kernels of each cell; return 1 if a count differs from that of ``--compare``."""
-    reference = counts.read_reference(args.compare) if args.compare else {}
-    specs = ArchSpecs.load(find_file(args.config / "arch_specs.json"))
-    sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
-    kernels = {name: RuleSet(name, find_file(args.config / "rule_sets"), args.ck_root, specs) for name in sets}
-    archs = args.arch or sorted({cell.arch for cell in reference}) or list(specs.archs)
-    cells = list(counts.counted_cells(archs, sets))
-    rows: list[dict[str, Any]] = []
-    with Progress("count", len(cells), "cells") as progress:
-        for cell in cells:
-            numbers = counts.count_kernels(kernels[cell.rule_set].list_kernels(cell.arch, *cell.request()))
-            rows.append({**cell._asdict(), **numbers})
-            if reference:
-                expected = reference.get(cell)
-                same = counts.difference(numbers, expected) or "same" if expected else "no reference"
-                rows[-1]["reference"] = same
-            progress.add()
-    compared = sum(cell in reference for cell in cells)
-    different = sum(row.get("reference", "same") not in ("same", "no reference") for row in rows)
-    if reference:
-        missing = len(reference.keys() - set(cells))
-        print(f"{compared} cells compared, {different} differ, {missing} of the file not requested", file=sys.stderr)
-        if not compared:
-            raise UserError(f"{args.compare}: no row of it is among the requested cells")
-    content = {"counts": rows, "compared": compared, "different": different}
-    lines = ["\t".join(map(str, row)) for row in (rows[0], *(row.values() for row in rows))]
-    return options.answer(args, content, lines, bool(different))
+    return rule_set.list_kernels(arch, args.variant or VARIANTS, args.ndim or (2, 3), args.dtype or DTYPES)
 
 
 def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tileseer.cli import options
 from tileseer.core.errors import reports_user_errors
 
 COMMANDS = {
-    "codegen": "list, count or emit the kernels of a rule set",
+    "codegen": "list or emit the kernels of a rule set",
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",
     "explain": "explain why a model picks a kernel",

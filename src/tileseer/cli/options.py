@@ -65,8 +65,7 @@ def add_problem_file(parser: argparse.ArgumentParser) -> None:
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Declare ``--variant``, ``--dtype`` and ``--problem``."""
     parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")
-    data_types = ("--dtype", "--datatype")
-    parser.add_argument(*data_types, dest="dtype", choices=DTYPES, help="data type (default: of the line, or bf16)")
+    parser.add_argument("--dtype", choices=DTYPES, help="data type (default: of the line, or bf16)")
     words = (
         "dimensions, or a line of a library's driver or profiler, whose direction and data type other options override"
     )

@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_models(parser)
     options.add_problem_file(parser)
     parser.add_argument("--variant", choices=VARIANTS, help="only this direction (default: all of the model)")
-    parser.add_argument("--dtype", "--datatype", dest="dtype", choices=DTYPES, help="only this data type")
+    parser.add_argument("--dtype", choices=DTYPES, help="only this data type")
     meaning = "candidates of a short list, beside what runs without timing (default: 3)"
     parser.add_argument("--top", type=options.positive, default=3, help=meaning)
     minutes = options.number(float, lambda value: 0 < value < math.inf, "positive number")

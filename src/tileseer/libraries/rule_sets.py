@@ -21,7 +21,6 @@ from tileseer.libraries import registry
 from tileseer.libraries.ck_tile import flags
 from tileseer.libraries.ck_tile.flags import check_flags as check_flags
 from tileseer.libraries.ck_tile.library import CK_TILE
-from tileseer.libraries.ck_tile.upstream import counts as counts
 from tileseer.libraries.ck_tile.upstream.named import Enumerator, RuleTables, checkout, list_kernels
 from tileseer.libraries.enumeration import ALL, Enumeration, ListedKernel, NoKernel, Sweep, sift
 from tileseer.libraries.registry import library_of_arch

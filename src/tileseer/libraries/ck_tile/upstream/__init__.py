@@ -1,1 +1,1 @@
-"""Comparison with the upstream generator of CK Tile kernels: named rule sets, its filter, counts."""
+"""Comparison with the upstream generator of CK Tile kernels: named rule sets, its filter."""
