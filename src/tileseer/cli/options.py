@@ -58,7 +58,8 @@ def add_models(parser: argparse.ArgumentParser) -> None:
 
 def add_problem_file(parser: argparse.ArgumentParser) -> None:
     """Declare ``--problems``, a file that ``problem_lists.read_problems`` reads."""
-    meaning = "CSV with a column per dimension, a table of layers, or lines of a library's driver or profiler"
+    programs = program_lines.names_of_programs(" or ")
+    meaning = f"CSV with a column per dimension, a table of layers, or lines of {programs}"
     parser.add_argument("--problems", required=True, type=Path, metavar="FILE", help=meaning)
 
 
@@ -66,9 +67,8 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     """Declare ``--variant``, ``--dtype`` and ``--problem``."""
     parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")
     parser.add_argument("--dtype", choices=DTYPES, help="data type (default: of the line, or bf16)")
-    words = (
-        "dimensions, or a line of a library's driver or profiler, whose direction and data type other options override"
-    )
+    programs = program_lines.names_of_programs(" or ")
+    words = f"dimensions, or a line of {programs}, whose direction and data type other options override"
     parser.add_argument("--problem", metavar="N=8,C=64,...", help=words)
     parser.epilog = (
         f"Dimensions: {', '.join(DIMS)}. C and K are totals over the groups; the rest default to a 1x1 convolution."

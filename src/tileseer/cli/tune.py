@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     minutes = options.number(float, lambda value: 0 < value < math.inf, "positive number")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="begin no problem after this time")
     parser.add_argument("--device", choices=TIMING_DEVICES, help="what times (default: the kind of the model's times)")
-    meaning = "program of the models' library that times its kernels on this GPU, where it has one"
+    meaning = "program of the models' library that times its kernels, where it has one (never run on an AMD GPU so far)"
     parser.add_argument("--driver", default="", metavar="PROGRAM", help=meaning)
     meaning = "folder with driver.so and OPERATION/CHUNK.so (default: results/libraries/ARCH beside the models)"
     parser.add_argument("--libraries", type=Path, metavar="DIR", help=meaning)
