@@ -15,7 +15,8 @@ def load_entry_points(group: str) -> dict[str, Any]:
     # A checkout need not be installed: what its metadata would say, its own file says.
     checkout = PACKAGE.parents[1] / "pyproject.toml"
     if checkout.is_file():
-        own = tomllib.loads(checkout.read_text(encoding="utf-8"))["project"]["entry-points"].get(group, {})
+        project = tomllib.loads(checkout.read_text(encoding="utf-8")).get("project", {})
+        own = project.get("entry-points", {}).get(group, {})
         points |= {name: EntryPoint(name, value, group) for name, value in own.items()}
     return {name: _load(points[name]) for name in sorted(points)}
 
