@@ -2,6 +2,7 @@
 
 import re
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import learning_samples as samples
@@ -11,6 +12,7 @@ import pytest
 from installed import install
 
 from tileseer.build.base import CompileUnit, NoToolchain
+from tileseer.core import entry_points
 from tileseer.core.errors import UserError
 from tileseer.facts.arch import ArchSpecs
 from tileseer.learn import features
@@ -111,3 +113,10 @@ def test_an_unknown_arch_and_a_missing_entry_are_refused():
     with pytest.raises(ValueError, match="no kernel name"):
         registry.library_of_kernels([])
     assert registry.parse_kernels([]) == []
+
+
+def test_a_package_that_cannot_be_imported_is_named(monkeypatch):
+    broken = EntryPoint("broken", "no_such_package:LIBRARY", registry.GROUP)
+    monkeypatch.setattr(entry_points.metadata, "entry_points", lambda group: [broken])
+    with pytest.raises(UserError, match=r"entry point broken \(no_such_package:LIBRARY\): No module named"):
+        entry_points.load_entry_points(registry.GROUP)
