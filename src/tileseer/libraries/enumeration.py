@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from tileseer.core.strict_tables import StrictModel, read_yaml_table
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import VARIANTS, Variant
 from tileseer.libraries.gemm_kernel import Kernel
-from tileseer.libraries.rules import BrokenRule
+from tileseer.libraries.rules import BrokenRule, Rule, Rules, broken_rules
 from tileseer.problems.operation import Operation
 
 Count = Annotated[int, Field(ge=1)]
@@ -65,6 +65,11 @@ class Enumeration:
 class Sweep(StrictModel):
     """A rule-set file of a library: sizes crossed with options."""
 
+    rules: ClassVar[Rules]
+    """Of the library."""
+    defects: ClassVar[Sequence[Rule]] = ()
+    """Rules that kernels with known defects break, which are made where they are asked for."""
+
     @classmethod
     def read_file(cls, path: str | Path) -> Self:
         """Read a file and check it; a ``UserError`` names file and field."""
@@ -75,17 +80,32 @@ class Sweep(StrictModel):
         """Archs that rows of the file are for."""
         return ()
 
-    def check_operation(self, operation: Operation) -> None:
-        """Raise ``UserError`` if the file has nothing for an operation, as far as that shows without its kernels."""
+    def rows(self, operation: Operation) -> DirectionRows:
+        """Return what an operation is enumerated from; ``UserError`` if the file has nothing for it."""
+        return DirectionRows()
+
+    def combinations(self, arch: str, operation: Operation, ndims: Sequence[int]) -> Iterable[Kernel]:
+        """Return what the file gives for an operation, legal or not."""
+        raise NotImplementedError
 
     def enumerate(
-        self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
+        self,
+        specs: ArchSpecs,
+        arch: str,
+        operation: Operation,
+        ndims: Sequence[int],
+        included: Collection[str] = (ALL,),
     ) -> Enumeration:
         """Enumerate the kernels for one arch and operation; none is corrected, illegal ones are refused.
 
         A kernel with a known defect is refused unless its flag is among ``included``.
         """
-        raise NotImplementedError
+        for named in self.named_archs:
+            specs.arch(named)
+        kernels = list(self.combinations(arch, operation, ndims))
+        rules = [*self.rules.legality, *(rule for rule in self.defects if not {rule.name, ALL} & set(included))]
+        broken = broken_rules(rules, self.rules.parts(kernels, arch, specs)) if kernels else []
+        return sift(kernels, broken, self.rows(operation).split_k, f"on {arch} for {operation}")
 
 
 def rejected_text(rejected: Iterable[Rejected]) -> str:

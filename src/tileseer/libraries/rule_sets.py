@@ -69,7 +69,7 @@ def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str]
     sweep = read_sweep(Path(name), arch)
     try:
         for operation in map(Operation.parse, operations):
-            sweep.check_operation(operation)
+            sweep.rows(operation)
         if specs is not None:
             for named in sweep.named_archs:
                 specs.arch(named)
@@ -141,9 +141,9 @@ class RuleSet:
     def _enumerate(
         self, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str]
     ) -> Enumeration:
+        check_flags(included)
         if self.name not in RULE_SETS:
             return read_sweep(Path(self.name), arch).enumerate(self.specs, arch, operation, ndims, included)
-        check_flags(included)
         items = self.list_kernels(arch, [operation.variant], ndims, [operation.dtype])
         by_kernel: dict[Any, ListedKernel] = {item.kernel.built_as: item for item in items}
 

@@ -6,10 +6,12 @@ from kernel_samples import a_kernel
 
 from tileseer.core.errors import UserError
 from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.inputs import ConfigsSettings
 from tileseer.libraries.ck_tile import api
 from tileseer.libraries.ck_tile.kernel import parse
 from tileseer.libraries.ck_tile.rules import RULES
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
+from tileseer.libraries.rule_sets import RuleSet
 from tileseer.libraries.rules import Rule, broken_rules
 from tileseer.problems.operation import Operation
 
@@ -163,4 +165,6 @@ def test_kernels_with_a_known_defect_are_left_out_unless_they_are_asked_for():
     flagged = [row for row in strict.rejected if row.rule == "half_zero_output"]
     assert {row.kernel for row in flagged} == {kernel.name for kernel in gone} and all(row.reason for row in flagged)
     with pytest.raises(UserError, match="unknown flag 'slow'"):
-        rules.enumerate(SPECS, "gfx950", weight, [2], ("slow",))
+        RuleSet(str(SWEEP), ROOT, None, SPECS).enumerate_kernels(
+            "gfx950", weight, ConfigsSettings(include_flagged=["slow"])
+        )

@@ -1,20 +1,18 @@
 """The kernels of a rule-set file: a table of tiles crossed with the options of a direction."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, Literal
 
 from pydantic import Field
 
 from tileseer.core.strict_tables import StrictModel
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import Variant
 from tileseer.libraries.ck_tile import flags
 from tileseer.libraries.ck_tile.api import with_own_vectors
 from tileseer.libraries.ck_tile.kernel import LAYOUTS_OF_NDIM, PIPELINES, KernelConfig
 from tileseer.libraries.ck_tile.rules import RULES
-from tileseer.libraries.enumeration import ALL, Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
-from tileseer.libraries.rules import broken_rules
+from tileseer.libraries.enumeration import Count, DirectionRows, Sweep, Triple, rows_of
 from tileseer.problems.operation import Operation
 
 Pipeline = Literal[PIPELINES]  # type: ignore[valid-type]
@@ -53,6 +51,7 @@ class VariantRows(DirectionRows):
 class CkTileSweep(Sweep):
     """A table of tiles crossed with the options of a direction."""
 
+    rules, defects = RULES, flags.DEFECTS
     epilogue: Literal["cshuffle", "default"]
     own_vectors: list[str] = Field(default_factory=list)
     """Archs where transposed tensors are loaded as CK Tile would choose by itself, not as the tile says."""
@@ -64,42 +63,21 @@ class CkTileSweep(Sweep):
         """Archs that rows of the file are for."""
         return (*self.own_vectors, *(arch for tile in self.tiles for arch in tile.only_on))
 
-    def check_operation(self, operation: Operation) -> None:
+    def rows(self, operation: Operation) -> VariantRows:
         """See ``Sweep``."""
-        rows_of(self.variants, operation)
+        return rows_of(self.variants, operation)
 
-    def enumerate(
-        self,
-        specs: ArchSpecs,
-        arch: str,
-        operation: Operation,
-        ndims: Sequence[int],
-        included: Collection[str] = (ALL,),
-    ) -> Enumeration:
-        """See ``Sweep``; by default with the kernels that have a known defect."""
-        flags.check_flags(included)
-        for named in self.named_archs:
-            specs.arch(named)
-        rows = rows_of(self.variants, operation)
-        kernels = list(_combinations(self, rows, arch, operation, ndims))
-        if arch in self.own_vectors:
-            kernels = list(map(with_own_vectors, kernels))
-        defects = [rule for rule in flags.DEFECTS if not {rule.name, ALL} & set(included)]
-        parts = RULES.parts(kernels, arch, specs)
-        return sift(
-            kernels, broken_rules((*RULES.legality, *defects), parts), rows.split_k, f"on {arch} for {operation}"
-        )
-
-
-def _combinations(
-    sweep: CkTileSweep, rows: VariantRows, arch: str, operation: Operation, ndims: Sequence[int]
-) -> Iterator[KernelConfig]:
-    tiles = [tile for tile in sweep.tiles if not tile.only_on or arch in tile.only_on]
-    for ndim, tile, options in product(ndims, tiles, rows.options):
-        if options.pipeline in tile.not_with:
-            continue
-        words = (operation.variant, operation.dtype, LAYOUTS_OF_NDIM[ndim][0], ndim, options.pipeline, sweep.epilogue)
-        sizes: list[Any] = [*tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors]
-        fields = options.model_dump(exclude={"pipeline", "schedulers"})
-        for scheduler, *values in product(options.schedulers, *fields.values()):
-            yield KernelConfig(*words, scheduler, *sizes, **dict(zip(fields, values, strict=True)))
+    def combinations(self, arch: str, operation: Operation, ndims: Sequence[int]) -> Iterator[KernelConfig]:
+        """See ``Sweep``."""
+        own = with_own_vectors if arch in self.own_vectors else lambda kernel: kernel
+        tiles = [tile for tile in self.tiles if not tile.only_on or arch in tile.only_on]
+        for ndim, tile, options in product(ndims, tiles, self.rows(operation).options):
+            if options.pipeline in tile.not_with:
+                continue
+            words = (operation.variant, operation.dtype, LAYOUTS_OF_NDIM[ndim][0], ndim, options.pipeline)
+            sizes: list[Any] = [*tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors]
+            fields = options.model_dump(exclude={"pipeline", "schedulers"})
+            for scheduler, *values in product(options.schedulers, *fields.values()):
+                yield own(
+                    KernelConfig(*words, self.epilogue, scheduler, *sizes, **dict(zip(fields, values, strict=True)))
+                )

@@ -1,6 +1,6 @@
 """The kernels of a rule-set file: groups of tiles crossed with options."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, Literal
 
@@ -8,12 +8,10 @@ from pydantic import Field
 
 from tileseer.core.errors import UserError
 from tileseer.core.strict_tables import StrictModel
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import Variant
 from tileseer.libraries.cutlass.kernel import CutlassKernel
 from tileseer.libraries.cutlass.rules import RULES
-from tileseer.libraries.enumeration import Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
-from tileseer.libraries.rules import broken_rules
+from tileseer.libraries.enumeration import Count, DirectionRows, Sweep, Triple, rows_of
 from tileseer.problems.operation import Operation
 
 
@@ -46,37 +44,29 @@ class CutlassVariant(DirectionRows):
 class CutlassSweep(Sweep):
     """Groups of tiles crossed with options."""
 
+    rules = RULES
     instruction: Triple
     tiles: dict[str, list[CutlassTile]] = Field(min_length=1)
     variants: dict[Variant, CutlassVariant]
 
-    def check_operation(self, operation: Operation) -> None:
+    def rows(self, operation: Operation) -> CutlassVariant:
         """See ``Sweep``."""
-        rows_of(self.variants, operation)
+        return rows_of(self.variants, operation)
 
-    def enumerate(
-        self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
-    ) -> Enumeration:
-        """See ``Sweep``; no kernel has a known defect."""
-        rows = rows_of(self.variants, operation)
-        kernels = list(_combinations(self, rows, operation, ndims))
-        broken = broken_rules(RULES.legality, RULES.parts(kernels, arch, specs)) if kernels else []
-        return sift(kernels, broken, rows.split_k, f"on {arch} for {operation}")
-
-
-def _combinations(
-    sweep: CutlassSweep, rows: CutlassVariant, operation: Operation, ndims: Sequence[int]
-) -> Iterator[CutlassKernel]:
-    for option in rows.options:
-        if unknown := sorted(set(option.tiles) - set(sweep.tiles)):
-            raise UserError(f"options.tiles: there is no group {unknown[0]!r} of tiles; use {', '.join(sweep.tiles)}")
-        tiles = [row for group in option.tiles for row in sweep.tiles[group]]
-        dimensionalities = [ndim for ndim in option.ndims if ndim in ndims]
-        choices = product(option.swizzles, option.vectors, option.strides, option.group_modes)
-        for ndim, tile, iterator, (swizzle, vectors, *forms) in product(
-            dimensionalities, tiles, option.iterators, list(choices)
-        ):
-            sizes = (*tile.tile, *tile.warps, *sweep.instruction)
-            for stages in tile.stages:
-                fields: list[Any] = [ndim, iterator, *sizes, stages, swizzle, *vectors, *forms]
-                yield CutlassKernel(operation.variant, operation.dtype, *fields)
+    def combinations(self, arch: str, operation: Operation, ndims: Sequence[int]) -> Iterator[CutlassKernel]:
+        """See ``Sweep``."""
+        for option in self.rows(operation).options:
+            if unknown := sorted(set(option.tiles) - set(self.tiles)):
+                raise UserError(
+                    f"options.tiles: there is no group {unknown[0]!r} of tiles; use {', '.join(self.tiles)}"
+                )
+            tiles = [row for group in option.tiles for row in self.tiles[group]]
+            dimensionalities = [ndim for ndim in option.ndims if ndim in ndims]
+            choices = product(option.swizzles, option.vectors, option.strides, option.group_modes)
+            for ndim, tile, iterator, (swizzle, vectors, *forms) in product(
+                dimensionalities, tiles, option.iterators, list(choices)
+            ):
+                sizes = (*tile.tile, *tile.warps, *self.instruction)
+                for stages in tile.stages:
+                    fields: list[Any] = [ndim, iterator, *sizes, stages, swizzle, *vectors, *forms]
+                    yield CutlassKernel(operation.variant, operation.dtype, *fields)

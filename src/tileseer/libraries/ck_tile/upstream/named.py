@@ -7,9 +7,9 @@ architecture filter would refuse it, and why we would not build it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, product
+from itertools import chain, groupby, product, zip_longest
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self, cast
@@ -21,7 +21,7 @@ from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, Variant
 from tileseer.libraries.ck_tile import depthwise, flags
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.kernel import KernelConfig
-from tileseer.libraries.ck_tile.upstream import builder_set, full_set, sampling
+from tileseer.libraries.ck_tile.upstream import builder_set, full_set
 from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules
 from tileseer.libraries.ck_tile.upstream.full_set import Cell
 from tileseer.libraries.ck_tile.upstream.named_tables import DefaultRules, FullRules, SampledSet
@@ -114,7 +114,7 @@ class Enumerator:
             whole = self.enumerate(sample.of, arch, variants, ndims, dtypes)
             kernels = [item.kernel for item in whole]
             every, least = sample.every, sample.at_least or 0
-            ranks = sampling.every_nth(kernels, every) if every else sampling.in_turn(kernels, least)
+            ranks = _every_nth(kernels, every) if every else _in_turn(kernels, least)
             return [whole[rank] for rank in ranks]
         parts = {"default": self._default, "full": self._full}.get(name, self._builder)
         # Named twice, by their own name and with ``forward``, the depthwise kernels come once.
@@ -165,7 +165,7 @@ class Enumerator:
         """List every kernel for every data type, suited or not, data types innermost."""
         listed = []
         for _, row in groupby(cells, key=attrgetter("ndim")):
-            every = zip(*(default_kernels(cell, self._tables.default) for cell in row), strict=True)
+            every = zip(*(_default_kernels(cell, self._tables.default) for cell in row), strict=True)
             kernels = list(chain.from_iterable(every))
             kept = without_broken(UNTAGGED_CONFIG_RULES, kernels, cells[0].arch, self._specs)
             listed += list_kernels(kept, cells[0].arch, self._specs)
@@ -180,8 +180,7 @@ class Enumerator:
         return list(builder_set.depthwise_kernels(dtypes, name, root, self._tables.builder))
 
 
-def default_kernels(cell: Cell, rules: DefaultRules) -> Iterator[KernelConfig]:
-    """Cross the tiles of ``default`` with the pipelines of a direction."""
+def _default_kernels(cell: Cell, rules: DefaultRules) -> Iterator[KernelConfig]:
     for row in rules.variants.get(cast(Variant, cell.variant), []):
         for tile, two_stage in product(rules.tiles, row.two_stage):
             if row.pipeline not in tile.not_with:
@@ -190,3 +189,53 @@ def default_kernels(cell: Cell, rules: DefaultRules) -> Iterator[KernelConfig]:
                 sizes = (m, n, k * row.tile_k_factor, *tile.wave, *tile.warp_tile, *rules.vectors)
                 options: dict[str, Any] = {"double_smem_buffer": row.double_smem_buffer, "two_stage": two_stage}
                 yield KernelConfig(*words, *sizes, **options)
+
+
+# Smaller sets are drawn so that every kind of kernel stays. What is drawn depends on all that the large set holds: a
+# sample of one direction is no part of the sample of all.
+
+
+def _category(kernel: Any) -> tuple[str, str]:
+    """Return what kind of kernel it is, the first kind that fits, and its data type."""
+    if kernel.kind != "implicit_gemm":
+        return kernel.kind, kernel.dtype
+    kinds = (
+        ("stream_k", kernel.streamk != "none"),
+        ("split_image", kernel.split_image),
+        ("merged_groups", kernel.num_groups_to_merge > 1),
+        ("two_stage", kernel.two_stage),
+        ("explicit_gemm", kernel.explicit_gemm),
+    )
+    return next((kind for kind, holds in kinds if holds), "regular"), kernel.dtype
+
+
+def _every_nth(kernels: Sequence[Any], step: int) -> list[int]:
+    """Return the ranks of every ``step``-th kernel of each category, in order; a smaller category gives its first.
+
+    Then the first kernel of each (variant, dtype, pipeline, scheduler) that would be missing is added.
+    """
+    groups = _grouped(range(len(kernels)), lambda rank: _category(kernels[rank]))
+    chosen = {rank for ranks in groups for rank in ranks[step - 1 :: step] or ranks[:1]}
+    for ranks in _grouped(range(len(kernels)), lambda rank: _traits(kernels[rank])):
+        if chosen.isdisjoint(ranks):
+            chosen.add(ranks[0])
+    return sorted(chosen)
+
+
+def _in_turn(kernels: Sequence[Any], at_least: int) -> list[int]:
+    """Return the ranks of the first kernel of each category and dimensionality, then of the second, so many."""
+    groups = _grouped(range(len(kernels)), lambda rank: (*_category(kernels[rank]), kernels[rank].ndim))
+    turns = [rank for rank in chain.from_iterable(zip_longest(*groups)) if rank is not None]
+    return turns[: max(at_least, len(groups))]
+
+
+def _grouped(items: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
+    groups: dict[Hashable, list[int]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def _traits(kernel: Any) -> tuple[str, ...]:
+    loop = (kernel.pipeline, kernel.scheduler) if kernel.kind == "implicit_gemm" else (kernel.kind,)
+    return kernel.variant, kernel.dtype, *loop
