@@ -37,7 +37,7 @@ from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.measure import receipt
-from tileseer.problems import layers, problem_csv, problem_sets
+from tileseer.problems import layers, problem_sets
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS
 from tileseer.serve import scoring
@@ -53,12 +53,6 @@ def read_list(path):
 
 def read_config(path):
     check(yaml_files.read_yaml(path), str(path))
-
-
-def read_foreign(path):
-    found, _ = problem_csv.dims_of_rows(path, read_csv(path))
-    problem_csv.check_problems(path, found, "forward", "bf16")
-    return found
 
 
 def read_layers(path):
@@ -111,7 +105,7 @@ FILES = {
     "rule_sets/sweep.yaml": CkTileSweep.read_file,
     "problems/training.yaml": lambda path: problem_sets.generate_problems(path, FORWARD, (2,), 1),
     "layers.csv": read_layers,
-    "problems.csv": read_foreign,
+    "problems.csv": lambda path: read_list(path).problems,
     "lists.csv": read_list,
     "zoo.yaml": entries.load,
     "kernels.txt": read_kernels,

@@ -32,8 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
     meaning = "use what tileseer tune chose on this device (default: on the model's product)"
     parser.add_argument("--device", metavar="NAME", help=meaning)
-    meaning = "do not look the problem up among tuned choices and measured problems"
-    parser.add_argument("--no-known", action="store_true", help=meaning)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if not ranked:
         print("\n".join(_ways_out(args.models, selector)), file=sys.stderr)
     shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in ranked[: args.top]]
-    fastest, tuned = (None, None) if args.no_known else (selector.fastest_measured(problem), selector.tuned(problem))
+    fastest, tuned = selector.fastest_measured(problem), selector.tuned(problem)
     origin = {name: getattr(selector.spec, name) for name in (*Origin.model_fields, "source", "taken")}
     dims: dict[str, int | str] = {name: getattr(problem, name) for name in DIMS}
     if problem.layout:

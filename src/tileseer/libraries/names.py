@@ -38,13 +38,7 @@ def read_kernel_name(text: str, arch: str, operation: Operation | None = None, n
     if any(name.startswith(other.prefix) for other in registry.installed() if other is not library):
         raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {library.prefix}")
     kind = library.kernel
-    if kind.short and name in kind.short_names:
-        if operation is None:
-            example = kind("forward", "fp16", 2, **{kind.short: name}).name
-            raise UserError(
-                f"{kind.short} {name!r} may be of any direction and data type: give the problems columns direction and "
-                f"dtype, or write the whole name, for example {example}"
-            )
+    if operation is not None and kind.short and name in kind.short_names:
         name = kind(operation.variant, operation.dtype, ndim, **{kind.short: name}).name
     kernel, assumed = library.complete_name(name, arch) if library.complete_name else (kind.parse(name), "")
     return Named(text, kernel, split_k, assumed)

@@ -117,7 +117,6 @@ def _of_csv(path: Path, operations: Sequence[Operation], read: ProblemList) -> I
         return
     rows, remarks = problem_csv.dims_of_rows(path, table)
     read.remarks += remarks
-    problem_csv.check_problems(path, rows, "forward", "bf16")
     # A table of problems says `variant`, one of measurements `direction`.
     words = {"direction": "variant" if "variant" in table else "direction", "dtype": "dtype", "layout": "layout"}
     rows = rows.assign(**{name: table[given].str.strip() if given in table else "" for name, given in words.items()})

@@ -141,7 +141,7 @@ def read_layers(path: Path) -> list[Layer]:
     known = directions.map(set(VARIANTS).issuperset)
     require_cells(path, table["directions"], known, f"it must be some of {', '.join(VARIANTS)} with + between them")
     dims = pd.DataFrame({name: whole_numbers(path, table[name]) for name in DIMS})
-    check_problems(path, dims, "forward", "bf16")
+    check_problems(path, dims)
     occurrences = whole_numbers(path, table["occurrences"], least=1)
     table = table.assign(**dims, occurrences=occurrences, directions=directions)
     rows = zip(*(table[name].tolist() for name in DIMS), strict=True)
