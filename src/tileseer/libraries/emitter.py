@@ -88,10 +88,6 @@ class Emitter(ABC):
         """How a tree shows its level of the API: level, header and words in it, the newest first."""
         return []
 
-    def instance_files(self, kernels: Sequence[Any], arch: str) -> dict[str, str]:
-        """Return path to text of the kernels in the form of the library's own builder; without one, nothing."""
-        return {}
-
     def lack(self, kernel: Any, arch: str) -> str:
         """Return why the API level has no form for a kernel, or an empty string."""
         return ""

@@ -27,7 +27,6 @@ from tileseer.serve import serving
 
 TEMPLATES = Path("workflow/templates")
 PROJECT = "shipped"
-INSTANCES = "instances"
 API = Path("config/ck_api.yaml")
 SOURCE_FOLDER = "kernels"
 NATIVE = ("launcher.hpp", "tileseer_conv.h", "gpu_api.hpp", "reference.hpp")
@@ -125,7 +124,6 @@ def write_project(
         own = {"arch": arch, "dims": list(PLAIN.items()), "operation": operation, "kernels": names[operation["name"]]}
         files[f"src/{operation['name']}.cpp"] = _cpp("operation.cpp", **own)
     files |= _copies(emitter.launcher, vendor)
-    files |= {f"{INSTANCES}/{path}": text for path, text in emitter.instance_files(kernels, target(arch)).items()}
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         write_text(folder / path, text)

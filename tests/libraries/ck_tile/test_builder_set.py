@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from tileseer.core.errors import UserError
 from tileseer.facts.arch import ArchSpecs
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
-from tileseer.libraries.ck_tile.sweep import CkTileSweep
 from tileseer.libraries.ck_tile.upstream import builder_set
 from tileseer.libraries.ck_tile.upstream.full_set import Cell
 from tileseer.libraries.ck_tile.upstream.named import Enumerator, RuleTables
-from tileseer.problems.operation import Operation
 
 CONFIG = Path(__file__).parents[3] / "config"
 SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")
@@ -279,23 +277,3 @@ def test_no_line_ends_in_another_error(tmp_path_factory, place, word):
         assert "nhwgc_fp16.conf:1" in str(error)
     else:
         assert len(found) <= 1
-
-
-def test_written_lines_are_read_as_the_same_kernels(checkout):
-    sweep = CkTileSweep.read_file(CONFIG / "rule_sets/sweep.yaml")
-    for variant in FOLDERS:
-        for ndim, layout in TABLES.builder.files.layouts.items():
-            kernels = sweep.enumerate(SPECS, "gfx950", Operation(variant, "bf16"), [ndim]).kernels
-            texts, without = builder_set.native_files(kernels, "gfx950", TABLES.builder, SPECS)
-            (path,) = texts
-            assert path == f"{FOLDERS[variant]}/{layout}_bf16.conf"
-            root = checkout(variant, texts[path].splitlines(), layout=layout, dtype="bf16")
-            found = names(root, variant, ndim=ndim, dtype="bf16")
-            every = {kernel.name: kernel for kernel in kernels}
-            written = {f"grouped_conv_{name}" for name in found}
-            assert len(found) > 50 and written == set(every) - set(without)
-            # The builder's words know neither basic_v1 nor a two-stage kernel that stores more than one element.
-            assert all(
-                every[name].pipeline == "basic_v1" or every[name].two_stage or every[name].vec_c == 1
-                for name in without
-            )

@@ -14,16 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.core.errors import UserError
-from tileseer.core.strict_tables import read_yaml_table
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.ck_tile import api as ck_api
 from tileseer.libraries.ck_tile import registry_key
 from tileseer.libraries.ck_tile.api import CkApi
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.kernel import KernelConfig
-from tileseer.libraries.ck_tile.upstream import builder_set
-from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules
 from tileseer.libraries.emitter import Emitter
 
 Kernel = KernelConfig | DepthwiseConfig
@@ -143,13 +139,6 @@ class CkTileEmitter(Emitter):
         """How a tree shows its level of the API: level, header and words in it, the newest first."""
         marks = [(level, ck_api.read_api(self._table, level).detect) for level in ck_api.LEVELS]
         return [(level, mark.header, mark.contains) for level, mark in marks]
-
-    def instance_files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
-        """Return the lines of Composable Kernel's instance builder, and a list of the kernels without a line."""
-        rules = read_yaml_table(self._table.parent / "rule_sets/builder.yaml", BuilderRules)
-        specs = ArchSpecs.load(self._table.parent / "arch_specs.json")
-        lines, without = builder_set.native_files(kernels, arch, rules, specs)
-        return lines and lines | {"without.txt": "".join(f"{name}\n" for name in without)}
 
     def lack(self, kernel: Kernel, arch: str) -> str:
         """Return why this level of the API lacks the kernel on an arch, with the level; or an empty string."""

@@ -68,8 +68,6 @@ class BuilderRules(StrictModel):
     files: Files
     comment_signs: list[str]
     kinds: dict[str, InstanceClass]
-    written: dict[int, str]
-    """Text of the places of a native line that say nothing of the kernel."""
     specializations: dict[str, str]
     schedulers: dict[str, str]
     pipelines: dict[str, Pipeline]

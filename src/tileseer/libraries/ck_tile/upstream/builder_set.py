@@ -17,11 +17,10 @@ from tileseer.libraries.ck_tile import flags
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.upstream import reference_filter
-from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules, Line, Name, read_lines
+from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules, Line, read_lines
 from tileseer.libraries.ck_tile.upstream.full_set import Cell
 from tileseer.libraries.ck_tile.upstream.named_tables import CLASS_OF
 from tileseer.libraries.ck_tile.upstream.reference_filter import without_broken
-from tileseer.libraries.gemm_kernel import Kernel
 from tileseer.libraries.rules import Columns, Rule
 
 EPILOGUE = "cshuffle"
@@ -122,67 +121,6 @@ def _stores_odd(line: Line, options: Mapping[str, Any], cell: Cell) -> bool:
     if CLASS_OF[cell.dtype] != "half" or cell.variant != "bwd_weight" or "streamk" in options:
         return False
     return stores == 1 if line.kind.form == "native" else options["explicit_gemm"] and stores % 2 == 1
-
-
-def native_files(
-    kernels: Iterable[Kernel], arch: str, rules: BuilderRules, specs: ArchSpecs
-) -> tuple[dict[str, str], list[str]]:
-    """Return native instance files, path below the folder of a rule set to text, and the names of kernels without a
-    line.
-
-    A kernel has a line if reading the line gives exactly this kernel.
-    """
-    texts: dict[str, str] = {}
-    without = []
-    for kernel in sorted(kernels, key=lambda one: one.name):
-        line = ""
-        if isinstance(kernel, KernelConfig) and kernel.ndim in rules.files.layouts:
-            line = _native_line(kernel, arch, rules, specs)
-        if not line:
-            without.append(kernel.name)
-            continue
-        path = rules.files.paths[kernel.variant][0].replace("{set}/", "")
-        path = path.format(layout=rules.files.layouts[kernel.ndim], dtype=kernel.dtype)
-        texts[path] = f"{texts.get(path, '')}{line}\n"
-    return texts, without
-
-
-def _native_line(kernel: KernelConfig, arch: str, rules: BuilderRules, specs: ArchSpecs) -> str:
-    """Return the line that is read as this kernel, or an empty string."""
-    name, kind = next(
-        (name, kind) for name, kind in rules.kinds.items() if kind.form == "native" and kind.variant == kernel.variant
-    )
-    deep = kernel.ndim == 3
-    values: dict[int, object] = {
-        place: text.format(ndim=kernel.ndim, dtype=kernel.dtype, d="D" * deep, z="Z" * deep)
-        for place, text in rules.written.items()
-    }
-    words: dict[Name, Sequence[object]] = {
-        "specialization": [_word_of(kernel.specialization, rules.specializations)],
-        "pipeline": [_word_of(kernel.pipeline, {k: v for k, v in rules.pipelines.items() if k not in rules.lossy})],
-        "scheduler": [kernel.scheduler.capitalize()],
-        "groups": [kernel.num_groups_to_merge],
-        "split_image": [int(kernel.split_image)],
-        "explicit_gemm": [int(kernel.explicit_gemm)],
-        "double_smem_buffer": [int(kernel.double_smem_buffer)],
-        "wave_groups": [kernel.num_wave_groups],
-        "tile": kernel.tile,
-        "waves": kernel.wave,
-        "warp_tile": kernel.warp_tile,
-        "vectors": kernel.vectors,
-    }
-    for what, texts in words.items():
-        values |= zip(kind.places[what], texts, strict=True)
-    if "" in values.values():
-        return ""
-    text = f"{name}<{','.join(str(values[place]) for place in sorted(values))}>"
-    cell = Cell(arch, kernel.variant, kernel.ndim, kernel.dtype)
-    return text if kernel in _kernels_of([Line(text, kernel.name, rules)], cell, rules, specs) else ""
-
-
-def _word_of(ours: str, table: Mapping[str, str]) -> str:
-    """Return the first word of the table for ours, or an empty string."""
-    return next((word for word, value in table.items() if value == ours), "")
 
 
 def _one_wave_covers(k: Columns) -> np.ndarray:
