@@ -129,16 +129,10 @@ def test_a_subset_has_the_values_of_the_whole(variant):
     np.testing.assert_array_equal(mine, whole[rows])
 
 
-def test_results_do_not_depend_on_the_chunk(monkeypatch):
-    pairs = pairs_of(samples.measured())
-    whole = TILESEER.matrix(*pairs)
-    monkeypatch.setattr(features, "PAIRS_AT_ONCE", 13)
-    np.testing.assert_array_equal(TILESEER.matrix(*pairs), whole)
-
-
-def test_names_choose_columns_and_their_order():
+def test_names_choose_columns_and_their_order_and_chunks_change_nothing(monkeypatch):
     pairs, names = pairs_of(samples.measured()), ("waves", "tile_m", "gemm_k")
     expected = TILESEER.matrix(*pairs)[:, [TILESEER.names.index(name) for name in names]]
+    monkeypatch.setattr(features, "PAIRS_AT_ONCE", 13)
     np.testing.assert_array_equal(Features.of("tileseer", samples.product(), names).matrix(*pairs), expected)
 
 
@@ -157,10 +151,7 @@ def test_what_a_compiler_says_of_the_code_is_a_feature_only_where_it_is_known():
     compiled = unknown.assign(n_mfma=np.arange(len(unknown), dtype=float))
     assert features.fitting("tileseer", compiled) == "compiled"
     assert features.fitting("reference", compiled) == "reference"
-    pairs, with_code = (
-        (data.problems, compiled, data.problem, data.candidate),
-        Features.of("compiled", samples.product()),
-    )
+    pairs, with_code = pairs_of(replace(data, candidates=compiled)), Features.of("compiled", samples.product())
     matrix = with_code.matrix(*pairs)
     np.testing.assert_array_equal(matrix[:, with_code.names.index("n_mfma")], data.candidate)
     own = [with_code.names.index(name) for name in TILESEER.names]

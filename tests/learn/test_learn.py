@@ -9,6 +9,7 @@ import pytest
 from published_models import train_on_recording
 
 from tileseer.core.errors import UserError
+from tileseer.judge import ranking
 from tileseer.learn import own_choice, rows, training
 from tileseer.learn.learners.trees import fit
 
@@ -68,14 +69,6 @@ def test_an_awful_kernel_counts_where_few_others_were_measured():
     assert (weights[4:] == 0.25).all()
 
 
-def test_where_few_rows_of_a_problem_were_measured_a_handful_of_layers_has_a_leaf():
-    few, many = np.repeat(np.arange(30), 4), np.repeat(np.arange(3), 40)
-    assert fit.few_rows(few) and not fit.few_rows(many)
-    settings = samples.changed(min_child_samples=20)
-    usual, of_few = (fit.parameters(settings, 1, 9999, few) for few in (False, True))
-    assert usual["min_data_in_leaf"] == 20 and of_few["min_data_in_leaf"] == fit.LEAST_ROWS_OF_A_LEAF
-
-
 def test_sampling_keeps_the_fastest_rows_of_each_problem():
     rng = np.random.default_rng(0)
     data = samples.table_of(rng.random((6, 12)) + 0.1, "train")
@@ -125,15 +118,9 @@ def test_no_layer_is_on_both_sides_of_a_fold(monkeypatch):
 
 def test_the_model_ranks_better_than_chance():
     data = samples.measured()
-    achieved = data.grid(np.arange(len(data.problems)))
-    # The pool holds every candidate here.
-    problem, candidate = (index.ravel() for index in np.indices(achieved.shape))
-    scores = samples.trained().model.score_pairs(data.problems, problem, candidate).reshape(achieved.shape)
-    held_out = data.held_out & (achieved.max(axis=1) > 0)
-    runs = achieved > 0
-    picked = achieved[np.arange(len(achieved)), np.argmax(np.where(runs, scores, -np.inf), axis=1)]
-    chance = achieved.sum(axis=1) / np.maximum(runs.sum(axis=1), 1)
-    assert picked[held_out].mean() > chance[held_out].mean() + 0.1
+    achieved = data.grid(np.flatnonzero(data.held_out & (data.best_tflops > 0)))
+    chance = achieved.sum(axis=1) / (achieved > 0).sum(axis=1)
+    assert ranking.rank_held_out(samples.trained().model, data).picked.mean() > chance.mean() + 0.1
 
 
 def test_candidates_that_never_ran_are_not_published():

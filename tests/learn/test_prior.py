@@ -12,22 +12,14 @@ from tileseer.core.errors import UserError
 from tileseer.judge import ranking
 from tileseer.learn import model_files
 from tileseer.learn.learners.trees.scorer import MODEL
+from tileseer.learn.model import Model
 from tileseer.learn.training import read_prior
 
 SETTINGS = samples.changed(n_estimators=60, min_child_samples=5)
 
 
-def picked(data, trained):
-    return ranking.rank_held_out(trained.model, data).picked.mean()
-
-
-def with_trees(trained, path):
-    return dataclasses.replace(
-        trained,
-        model=dataclasses.replace(
-            trained.model, scorer=dataclasses.replace(trained.model.scorer, text=path.read_text())
-        ),
-    )
+def picked(data, model):
+    return ranking.rank_held_out(model, data).picked.mean()
 
 
 def few_rows(data, share, seed=0):
@@ -57,18 +49,14 @@ def test_the_model_has_the_trees_of_the_prior_and_its_own_and_its_origin_is_told
     assert trained.manifest.prior.model_dump() == {
         "operation": "forward_bf16", "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
     }  # fmt: skip
-    first = with_trees(trained, folder / MODEL)
-    assert trained.model.scorer.count > first.model.scorer.count
-    assert picked(other, trained) > picked(other, first)
+    first = Model.read(folder)
+    assert trained.model.scorer.count > first.scorer.count
+    assert picked(other, trained.model) > picked(other, first)
 
 
 def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
     data = samples.measured()
-    prior = read_prior(folder, "tileseer", "forward")
-    first = samples.train(data, samples.product(), SETTINGS)
-    trained = correct(few_rows(data, 0.1), folder)
-    assert picked(data, trained) > picked(data, first) - 0.01
-    assert prior.knows(data.candidates).sum() == len(first.model.pool)
+    assert picked(data, correct(few_rows(data, 0.1), folder).model) > picked(data, Model.read(folder)) - 0.01
 
 
 def test_rows_mend_most_of_a_prior_that_is_wrong(tmp_path):
@@ -77,14 +65,13 @@ def test_rows_mend_most_of_a_prior_that_is_wrong(tmp_path):
     prior = samples.train(upside_down, samples.product(), SETTINGS)
     prior.save(tmp_path)
     alone = samples.train(data, samples.product(), SETTINGS)
-    wrong, mended, right = (picked(data, one) for one in (prior, correct(data, tmp_path), alone))
+    wrong, mended, right = (picked(data, one.model) for one in (prior, correct(data, tmp_path), alone))
     assert mended - wrong > 0.8 * (right - wrong)
 
 
 def test_candidates_that_only_the_prior_knows_stay_in_the_pool(folder):
     data = samples.measured()
-    rows = few_rows(data, 0.02)
-    assert len(correct(rows, folder).model.pool) == len(data.candidates)
+    assert len(correct(few_rows(data, 0.02), folder).model.pool) == len(data.candidates)
 
 
 def test_another_data_type_has_the_same_candidates(folder):

@@ -1,4 +1,4 @@
-"""Model texts: the same scores of many rows as of few, whole leaves, and the nodes that serving walks."""
+"""Model texts: the same scores of many rows as of few, whole leaves, and what is refused."""
 
 import re
 
@@ -30,32 +30,8 @@ def table(seed):
 def booster():
     data = table(1)
     label = data[:, 0] + (data[:, CATEGORY] % 7 > 3)
-    parameters = {"num_leaves": 20, "verbose": -1, "min_data_per_group": 5}
+    parameters = {"num_leaves": 20, "verbose": -1, "min_data_per_group": 5, "num_threads": 1}
     return lightgbm.train(parameters, lightgbm.Dataset(data, label, categorical_feature=[CATEGORY]), 120)
-
-
-def walked(tree, row):
-    """Leaf value of one row, by the nodes."""
-    if not len(tree.feature):
-        return tree.leaf[0]
-    node = 0
-    while node >= 0:
-        value = row[tree.feature[node]]
-        if tree.categorical[node]:
-            split, category = int(tree.threshold[node]), int(value)
-            words = tree.words[tree.bounds[split] : tree.bounds[split + 1]]
-            left = category // 32 < len(words) and words[category // 32] >> category % 32 & 1
-        else:
-            left = value <= tree.threshold[node]
-        node = tree.left[node] if left else tree.right[node]
-    return tree.leaf[-1 - node]
-
-
-def test_the_nodes_of_a_text_give_the_scores_of_lightgbm(booster):
-    data, found = table(2)[:50], trees.nodes(booster.model_to_string())
-    assert any(tree.categorical.any() for tree in found)
-    scores = [sum(walked(tree, row) for tree in found) for row in data]
-    np.testing.assert_allclose(scores, booster.predict(data), rtol=1e-12)
 
 
 def test_what_no_reader_needs_of_a_text_changes_no_score_and_no_reason(booster):
@@ -91,10 +67,6 @@ def test_what_is_no_model_is_refused():
         trees.load_trees("tree\npandas_categorical:[[")
 
 
-def test_a_sound_text_has_no_fault(booster):
-    assert trees.fault_of(trees.canonical(booster.model_to_string()), COLUMNS) == ""
-
-
 @pytest.mark.parametrize(
     ("pattern", "wrong", "fault"),
     [
@@ -121,8 +93,9 @@ def test_a_sound_text_has_no_fault(booster):
     ],
 )
 def test_what_leads_a_reader_of_trees_astray_is_named(booster, pattern, wrong, fault):
-    text, count = re.subn(pattern, wrong, trees.canonical(booster.model_to_string()), count=1)
-    assert count == 1
+    sound = trees.canonical(booster.model_to_string())
+    text, count = re.subn(pattern, wrong, sound, count=1)
+    assert count == 1 and trees.fault_of(sound, COLUMNS) == ""
     assert re.search(fault, trees.fault_of(text, COLUMNS))
 
 
