@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tileseer.core.errors import UserError
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import DTYPES, TABLE_SETS, VARIANTS
-from tileseer.libraries.ck_tile import api, depthwise, flags, kernel, registry_key
+from tileseer.libraries.ck_tile import api, flags, kernel, registry_key
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.names import parse_kernel
 from tileseer.libraries.ck_tile.upstream import reference_filter
@@ -159,43 +159,11 @@ def test_other_depthwise_names_are_refused_where_they_break(edit):
         assert "the batches (as _nb2) is expected, found '_nb0'" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"filter_size": 4}, "odd"),
-        ({"filter_size": 1}, "at least 3"),
-        ({"vec_in": 3}, "powers of two"),
-        ({"sub_w": 64}, "larger than the tile"),
-        ({"stride_w": 3}, "1 or even"),
-        ({"sub_h": 1, "sub_w": 1}, "threads"),
-        ({"sub_h": 8, "sub_w": 2}, "no multiple"),
-        ({"tile_h": 128, "sub_h": 16, "tile_w": 128, "sub_w": 16, "dtype": "fp32"}, "LDS"),
-        ({"tile_w": 256, "sub_w": 256, "vec_in": 2}, "loads"),
-    ],
-)
-def test_depthwise_faults(change, told):
-    good = DepthwiseConfig("fp16", 32, 32, 3, 1, 1, 4, 4, 1, 8, 8)
-    assert depthwise.depthwise_fault(good) == ""
-    assert told in depthwise.depthwise_fault(replace(good, **change))
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"name": "huge"}, "unknown rule set 'huge'; use one of default, full, full-tests, tiny, profiler, tests"),
-        ({"name": "profiler"}, "ck.root"),
-        ({"arch": "gfx000"}, "unknown arch 'gfx000'"),
-        ({"variants": ["fwd"]}, "unknown variant 'fwd'"),
-        ({"ndims": [4]}, "unknown ndim 4; use one of 1, 2, 3"),
-        ({"dtypes": ["int8"]}, "unknown dtype 'int8'"),
-        ({"dtypes": []}, "no dtype is given"),
-        ({"ndims": [2, 2]}, "given twice"),
-    ],
-)
-def test_wrong_requests_are_named(change, told):
-    request = {"name": "tiny", "arch": "gfx950", "variants": ["forward"], "ndims": [2], "dtypes": ["bf16"]}
-    with pytest.raises(UserError, match=told):
-        Enumerator(SPECS, TABLES).enumerate(**(request | change))
+def test_words_that_are_given_twice_count_once_and_an_unknown_arch_is_named(enumerator):
+    once = enumerator.enumerate("tiny", "gfx950", ["forward"], [2], ["bf16"])
+    assert enumerator.enumerate("tiny", "gfx950", ["forward"] * 2, [2, 2], ["bf16", "bf16"]) == once
+    with pytest.raises(UserError, match="unknown arch 'gfx000'"):
+        enumerator.enumerate("tiny", "gfx000", ["forward"], [2], ["bf16"])
 
 
 @pytest.mark.parametrize(
@@ -245,7 +213,7 @@ def test_depthwise_kernels_can_be_asked_for_alone_and_come_once(enumerator):
         ("gfx950", "full", "half_zero_output", 816), ("gfx950", "full", "async_layout", 1064),
         ("gfx950", "full", "streamk_async_fp32", 128), ("gfx950", "full", "warp_tile_on_arch", 0),
         ("gfx90a", "full", "narrow_warp_tile", 3252), ("gfx950", "default", "warp_tile_on_arch", 104),
-        ("gfx1201", "full", "warp_tile_on_arch", 6796), ("gfx950", "full", "depthwise_fault", 0),
+        ("gfx1201", "full", "warp_tile_on_arch", 6796),
         ("gfx950", "full", "one_channel", 510),
     ],
 )  # fmt: skip

@@ -65,9 +65,8 @@ DEFECTS = (
 )
 PIPELINE_REPLACED = "pipeline_replaced"
 """Flag of a kernel of an instance file that asks for another pipeline (B26)."""
-DEPTHWISE_FAULT = "depthwise_fault"
 ILLEGAL = tuple(rule.name for rule in RULES.legality)
-FLAG_NAMES = (*(rule.name for rule in DEFECTS), PIPELINE_REPLACED, DEPTHWISE_FAULT, *ILLEGAL)
+FLAG_NAMES = (*(rule.name for rule in DEFECTS), PIPELINE_REPLACED, *ILLEGAL)
 """Of all flags."""
 
 

@@ -17,7 +17,7 @@ from typing import Any, Self, cast
 from tileseer.core.errors import UserError
 from tileseer.core.strict_tables import read_yaml_table
 from tileseer.facts.arch import ArchSpecs
-from tileseer.facts.operations import BUILDER_SETS, DTYPES, RULE_SETS, Variant
+from tileseer.facts.operations import BUILDER_SETS, Variant
 from tileseer.libraries.ck_tile import depthwise, flags
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.kernel import KernelConfig
@@ -31,7 +31,7 @@ from tileseer.libraries.ck_tile.upstream.reference_filter import (
     filter_parts,
     without_broken,
 )
-from tileseer.libraries.enumeration import DEPTHWISE, NDIMS, REQUESTED_VARIANTS, ListedKernel
+from tileseer.libraries.enumeration import DEPTHWISE, ListedKernel
 from tileseer.libraries.rules import BrokenRule, broken_rules
 
 AnyKernel = KernelConfig | DepthwiseConfig
@@ -65,12 +65,9 @@ def list_kernels(
     flagged = iter(flags.flags_of(gemm, arch, specs))
     listed = []
     for kernel in kernels:
-        if isinstance(kernel, DepthwiseConfig):
-            # The architecture filter of the reference does not look at depthwise kernels.
-            rule, reason, own = "", "", []
-            if fault := depthwise.depthwise_fault(kernel):
-                own.append(BrokenRule(flags.DEPTHWISE_FAULT, fault))
-        else:
+        # The architecture filter of the reference does not look at depthwise kernels.
+        rule, reason, own = "", "", []
+        if isinstance(kernel, KernelConfig):
             rule, reason = next(iter(next(refused)), ("", ""))
             own = next(flagged)
             if lossy and lossy[kernel]:
@@ -105,11 +102,12 @@ class Enumerator:
     def enumerate(
         self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> list[ListedKernel]:
-        """Return the kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
+        """Return the kernels of a set for one request, in the order of the reference; ``UserError``: an unknown arch.
 
-        Order and, for the samples, content depend on the request as a whole.
+        Order and, for the samples, content depend on the request as a whole; a word that is given twice counts once.
         """
-        self._check(name, arch, variants, ndims, dtypes)
+        self._specs.arch(arch)
+        variants, ndims, dtypes = list(dict.fromkeys(variants)), list(dict.fromkeys(ndims)), list(dict.fromkeys(dtypes))
         if sample := self._tables.full.samples.get(cast(SampledSet, name)):
             whole = self.enumerate(sample.of, arch, variants, ndims, dtypes)
             kernels = [item.kernel for item in whole]
@@ -126,26 +124,6 @@ class Enumerator:
             own = self._depthwise(name, dtypes) if variant == first and depthwise.NDIM in ndims else []
             listed += parts(name, cells) + list_kernels(own, arch, self._specs)
         return listed
-
-    def _check(
-        self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
-    ) -> None:
-        """Refuse an empty request, unknown words and repeated ones, which would enumerate kernels twice."""
-        request: dict[str, tuple[Sequence[object], Sequence[object]]] = {
-            "rule set": ([name], RULE_SETS),
-            "arch": ([arch], list(self._specs.archs)),
-            "variant": (variants, REQUESTED_VARIANTS),
-            "ndim": (ndims, NDIMS),
-            "dtype": (dtypes, DTYPES),
-        }
-        for what, (values, known) in request.items():
-            words = ", ".join(map(str, known))
-            if not values:
-                raise UserError(f"no {what} is given; use some of {words}")
-            if unknown := [value for value in values if value not in known]:
-                raise UserError(f"unknown {what} {unknown[0]!r}; use one of {words}")
-            if len(set(values)) != len(values):
-                raise UserError(f"a {what} is given twice in {list(values)}")
 
     def _full(self, name: str, cells: Sequence[Cell]) -> list[ListedKernel]:
         for cell in cells:
