@@ -11,6 +11,7 @@ from tileseer.data.dataset import Dataset
 from tileseer.facts import hardware
 from tileseer.judge.evaluation import Context, Evaluation, evaluate
 from tileseer.judge.layers import LAYERS, write_layers
+from tileseer.judge.ranking import rank
 from tileseer.learn import model_files
 from tileseer.learn.evidence import NOWHERE
 from tileseer.learn.model import Model
@@ -44,7 +45,7 @@ def parts(folder, data, trained, threads=1):
     def served(dims):
         return Selector.of_serving(model, serving_folder).select(dims, use_known=False).candidate
 
-    found, layers = evaluate(data, model, served, context(), threads)
+    found, layers = evaluate(rank(data, model, served, threads), model.hardware, context())
     documents.write_document(file, found)
     write_layers(file.with_suffix(".parquet"), layers)
     return training, file, serving_folder

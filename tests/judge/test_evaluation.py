@@ -10,7 +10,7 @@ from published_models import context, evaluation
 
 from tileseer.core.errors import UserError
 from tileseer.judge import baselines, ranking
-from tileseer.judge.evaluation import LayerEvaluation, evaluate_picks
+from tileseer.judge.evaluation import LayerEvaluation, evaluate
 from tileseer.judge.verdict import faults, next_step, verdict_words
 from tileseer.learn.model_schema import Summary
 
@@ -28,7 +28,7 @@ def judged(data, scores, supported=None, **about):
     shape = (len(data.problems), len(data.candidates))
     allowed = np.ones(shape, bool) if supported is None else np.array(supported, bool)
     scored = ranking.score_ranking(data, np.array(scores, float), allowed)
-    return evaluate_picks(scored, samples.product(), "layers", context(**about))[0]
+    return evaluate(scored, samples.product(), context(**about))[0]
 
 
 def test_efficiency_of_the_picks():

@@ -44,9 +44,9 @@ def test_noise_lowers_what_is_possible_more_in_a_larger_pool_of_equals():
 def table(data, truth=None):
     """The judged layers of the small world, where nothing is told apart."""
     offered = data.grid(np.arange(len(data.problems))) > 0
-    scored = score_ranking(data, np.zeros(offered.shape), offered)
+    scored = score_ranking(data, np.zeros(offered.shape), offered, bounds=NOWHERE)
     uses = pd.DataFrame({"problem_key": [], "occurrences": []})
-    return judged_layers(scored, samples.product(), NOWHERE, uses, pd.DataFrame(), truth)
+    return judged_layers(scored, samples.product(), uses, pd.DataFrame(), truth)
 
 
 def test_of_the_simulator_what_is_possible_is_exact():

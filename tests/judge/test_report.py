@@ -20,7 +20,7 @@ from tileseer.core.checkout import Source
 from tileseer.core.errors import UserError
 from tileseer.data.provenance import Recording
 from tileseer.judge import report
-from tileseer.judge.evaluation import evaluate_picks
+from tileseer.judge.evaluation import evaluate
 from tileseer.judge.layers import write_layers
 from tileseer.judge.ranking import score_ranking
 from tileseer.measure.device import DEVICE_KINDS
@@ -45,7 +45,7 @@ def operation(direction="forward", kind="simulated", **changed):
     scored = score_ranking(data, scores, np.ones(scores.shape, bool))
     keys = data.problems["problem_key"]
     uses = [(key, HOSTILE, "train", "conv", 2, 0.1) for key in keys[data.held_out]]
-    found, layers = evaluate_picks(scored, samples.product(), "layers", context(uses))
+    found, layers = evaluate(scored, samples.product(), context(uses))
     kernels = SimpleNamespace(
         operation=data.operation, pool_size=24, pruned_size=2, oracle_within_pruned={"train": GOOD, "validation": GOOD},
         **{name: getattr(data, name) for name in ("arch", "device", "device_kind")},

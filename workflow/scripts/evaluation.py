@@ -19,6 +19,7 @@ def main(
     from tileseer.data.dataset import Dataset
     from tileseer.judge.evaluation import Context, evaluate
     from tileseer.judge.layers import write_layers
+    from tileseer.judge.ranking import rank
     from tileseer.learn.model import Model
     from tileseer.libraries.costs.coefficients import load_coefficients
     from tileseer.libraries.registry import times_of_libraries
@@ -36,7 +37,7 @@ def main(
     simulated = SimulatedDevice(model.hardware, load_coefficients(coefficients), seed=0)
     truth = simulated.truth_us if data.device_kind == simulated.kind else None
     context = Context(read_uses(uses), times_of_libraries(library_times), truth)
-    found, judged = evaluate(data, model, served, context, threads)
+    found, judged = evaluate(rank(data, model, served, threads), model.hardware, context)
     write_layers(layers, judged)
     documents.write_document(evaluation, found)
     return found.summary

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware
 from tileseer.judge.ranking import Scored
@@ -27,7 +28,13 @@ def score_baselines(scored: Scored, gpu: Hardware) -> dict[str, np.ndarray]:
     every = np.arange(len(scored.rows))
     first = np.full(len(every), own_choice.NONE)
     fold_of, ndim_of = scored.fold[scored.rows], scored.problems["ndim"].to_numpy()
-    for fold in np.unique(fold_of):
+    folds = np.unique(fold_of)
+    if len(folds) == 1 and not scored.dataset.trains.any():
+        raise UserError(
+            f"{scored.dataset.operation}: the dataset has no problem with split train; the baselines are chosen on "
+            "them, give the dataset that the model was trained on"
+        )
+    for fold in folds:
         orders = _fixed_order(scored.dataset, scored.offered, scored.fold != fold)
         for row in np.flatnonzero(fold_of == fold):
             order = orders.get(ndim_of[row], [])
@@ -40,8 +47,7 @@ def score_baselines(scored: Scored, gpu: Hardware) -> dict[str, np.ndarray]:
     if "tile_m" in scored.dataset.candidates:
         rule = hand_rule(scored.dataset, scored.rows, gpu)
         table["hand_rule"] = possible[every, np.argmax(np.where(scored.pool, rule, -np.inf), axis=1)]
-    own = own_choice.library_choices(scored.dataset)
-    return table if own is None else table | {"own_choice": scored.achieved[every, own[scored.rows]]}
+    return table if scored.own is None else table | {"own_choice": scored.achieved[every, scored.own]}
 
 
 def _fixed_order(dataset: Dataset, supported: np.ndarray, used: np.ndarray) -> dict[int, list[int]]:

@@ -1,22 +1,15 @@
-"""How good the picks are that ship, on layers that no model was trained on.
-
-A pick is one of the served model, not of the model with all its trees for all candidates. Where no layers were set
-aside, layers are left out in turn, and the picks are those of the models without them.
-"""
+"""How good the picks of a ranking are: all figures of its judged layers, those that ship above all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from tileseer.core.documents import Document
-from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware
-from tileseer.judge import ranking
 from tileseer.judge.figures import (
     Baseline,
     Figures,
@@ -32,21 +25,12 @@ from tileseer.judge.figures import (
 )
 from tileseer.judge.layers import Truth, judged_layers, noise_basis
 from tileseer.judge.ranking import Scored
-from tileseer.learn import own_choice
-from tileseer.learn.evidence import EVIDENCE_CLASSES, EvidenceBounds, EvidenceClass, calibrated_bounds
-from tileseer.learn.model import Model
+from tileseer.learn.evidence import EVIDENCE_CLASSES, EvidenceBounds, EvidenceClass
 from tileseer.learn.model_schema import Origin, percent
 from tileseer.measure.device import STATUSES, list_failures
-from tileseer.problems.problem import columns_of_frame
 
-SERVED = "layers of networks that no model was trained on; picks of the served model"
-SCORED_WHOLE = "layers of networks that no model was trained on; picks among all that the library offers"
-LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
-STARTED = "; the model that training starts from may have learnt from these layers on its own device"
 DRIFT = 0.01
 """A pair was measured on a drifted device if the sentinel's time had changed by more than this share."""
-Served = Callable[[np.ndarray], np.ndarray]
-"""What ships: the place in the model's pool of the pick for problems int [n, dims], -1 where none is; int [n]."""
 
 
 class NetworkEvaluation(Document):
@@ -171,59 +155,25 @@ class Context:
     """Of a device that knows its true times."""
 
 
-def evaluate(
-    dataset: Dataset, model: Model, served: Served, context: Context, threads: int = 1
-) -> tuple[Evaluation, pd.DataFrame]:
-    """Evaluate what ships of a model; return the evaluation and its judged layers (``layers.LAYERS``)."""
-    if not dataset.held_out.any():
-        recipe = ranking.recipe_of(model, threads)
-        basis = LEFT_OUT + (STARTED if recipe.settings.prior_folder else "")
-        return evaluate_picks(
-            ranking.rank_left_out(dataset, recipe), model.hardware, basis, context, model.spec.evidence
-        )
-    picks, basis = None, SCORED_WHOLE
-    if own_choice.library_choices(dataset) is None:
-        basis = SERVED
-        rows = ranking.validation_rows(dataset)
-        rows = rows[ranking.has_pick(dataset)[rows]]
-        columns = columns_of_frame(dataset.problems)
-        place = served(np.stack([columns[name] for name in model.columns], axis=1)[rows])
-        picks = np.full(len(dataset.problems), own_choice.NONE)
-        picks[rows] = np.where(place >= 0, model.positions(dataset)[place], own_choice.NONE)
-    return evaluate_picks(
-        ranking.rank_held_out(model, dataset, picks), model.hardware, basis, context, model.spec.evidence
-    )
-
-
-def evaluate_picks(
-    scored: Scored, gpu: Hardware, basis: str, context: Context, evidence: EvidenceBounds | None = None
-) -> tuple[Evaluation, pd.DataFrame]:
-    """Evaluate the picks of a ranking, by a model with bounds of ``evidence`` or by anything else.
-
-    Return the evaluation and its judged layers.
-    """
-    dataset, uses, bounds = scored.dataset, context.uses, evidence or calibrated_bounds(scored.dataset)
-    if not (len(np.unique(scored.fold[scored.rows])) > 1 or dataset.trains.any()):
-        raise UserError(
-            f"{dataset.operation}: the dataset has no problem with split train; the baselines are chosen on them, "
-            "give the dataset that the model was trained on"
-        )
+def evaluate(scored: Scored, gpu: Hardware, context: Context) -> tuple[Evaluation, pd.DataFrame]:
+    """Evaluate the picks of a ranking; return the evaluation and its judged layers (``layers.LAYERS``)."""
+    dataset, uses = scored.dataset, context.uses
     if not dataset.held_out.any():
         # Layers that are left out in turn belong to no network that was set aside.
         uses = uses.iloc[:0]
-    layers = judged_layers(scored, gpu, bounds, uses, context.libraries, context.truth)
+    layers = judged_layers(scored, gpu, uses, context.libraries, context.truth)
     by_evidence = {name: figures(rows) for name, rows in groups(layers, "evidence")}
     worst = layers.sort_values(["efficiency", "problem_key"]).iloc[0]
     found = Evaluation(
         **dict(Origin.of(dataset)),
         **dict(figures(layers)),
-        basis=basis,
+        basis=scored.basis,
         candidates=len(dataset.candidates),
         timed=percent(layers["timed"].mean()),
         interval=intervals(layers["efficiency"].dropna().to_numpy()),
         by_kind={name: figures(rows) for name, rows in groups(layers, "kind")},
         by_evidence={name: by_evidence[name] for name in EVIDENCE_CLASSES if name in by_evidence},
-        evidence=bounds,
+        evidence=scored.bounds,
         networks=_networks(layers, uses),
         worst_layer=LayerEvaluation(**worst[["network", "layer", "problem"]], efficiency=percent(worst["efficiency"])),
         baselines=without_model(layers),

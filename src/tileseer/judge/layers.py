@@ -16,9 +16,8 @@ from tileseer.core import parquet
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware
 from tileseer.judge import baselines
-from tileseer.judge.ranking import Scored, has_pick
-from tileseer.learn import own_choice
-from tileseer.learn.evidence import EVIDENCE_CLASSES, EvidenceBounds, held_out_classes
+from tileseer.judge.ranking import Scored
+from tileseer.learn.evidence import EVIDENCE_CLASSES
 from tileseer.problems.kinds import layer_kinds
 from tileseer.problems.problem import DIMS
 from tileseer.problems.shapes import implicit_gemm, roofline_us
@@ -74,7 +73,6 @@ def read_layers(path: Path) -> pd.DataFrame:
 def judged_layers(
     scored: Scored,
     gpu: Hardware,
-    bounds: EvidenceBounds,
     uses: pd.DataFrame,
     libraries: pd.DataFrame,
     truth: Truth | None = None,
@@ -85,19 +83,16 @@ def judged_layers(
     problem key, a column for each library. ``truth``: of a device that knows its true times.
     """
     dataset = scored.dataset
-    judged = dataset.held_out if dataset.held_out.any() else np.ones(len(dataset.problems), bool)
-    rows = np.union1d(scored.rows, np.flatnonzero(judged & ~has_pick(dataset)))
+    rows = np.union1d(scored.rows, scored.without)
     problems = dataset.problems.iloc[rows].reset_index(drop=True)
     keys = problems["problem_key"]
     gemm = implicit_gemm(problems, str(problems["variant"].iloc[0])).astype(np.float64)
     names = dataset.candidates["candidate"].to_numpy()
-    chosen, own = np.append(names, "")[scored.picks], own_choice.library_choices(dataset)
-    evidence = held_out_classes(dataset, scored.rows, scored.fold, bounds)
     error = dataset.spread_out(scored.rows, dataset.relative_error, np.nan)
     best_us = (gemm["flops"] * 1e-6)[np.isin(rows, scored.rows)].to_numpy() / dataset.best_tflops[scored.rows]
     judgement: dict[str, np.ndarray] = {
-        "evidence": np.array(EVIDENCE_CLASSES)[evidence],
-        "pick": chosen,
+        "evidence": np.array(EVIDENCE_CLASSES)[scored.evidence],
+        "pick": np.append(names, "")[scored.picks],
         "best": names[scored.best],
         "pipeline": dataset.candidates["pipeline"].astype(str).to_numpy()[scored.best],
         "efficiency": scored.picked,
@@ -110,8 +105,8 @@ def judged_layers(
         "own": np.full(len(best_us), ""),
         **baselines.score_baselines(scored, gpu),
     }
-    if own is not None:
-        judgement |= {"own": names[own[scored.rows]], "own_us": _time(best_us, judgement["own_choice"])}
+    if scored.own is not None:
+        judgement |= {"own": names[scored.own], "own_us": _time(best_us, judgement["own_choice"])}
     table = pd.DataFrame(
         {
             "problem_key": keys,

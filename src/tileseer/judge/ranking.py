@@ -7,7 +7,7 @@ were set aside, layers are left out in turn, while the others train.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,19 +17,25 @@ from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import TrainingParameters
 from tileseer.learn import own_choice
-from tileseer.learn.evidence import INSIDE, held_out_classes
+from tileseer.learn.evidence import INSIDE, EvidenceBounds, calibrated_bounds, held_out_classes
 from tileseer.learn.learner import Recipe
 from tileseer.learn.model import Model
 from tileseer.learn.rows import LAYER_FOLDS, NO_FOLD, deal, training_pairs
 from tileseer.learn.training import Prepared, out_of_fold, prior_of
-from tileseer.problems.problem import DIMS
+from tileseer.problems.problem import DIMS, columns_of_frame
 
+SET_ASIDE = "layers of networks that no model was trained on"
+SERVED, SCORED_WHOLE = "; picks of the served model", "; picks among all that the library offers"
+LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
+STARTED = "; the model that training starts from may have learnt from these layers on its own device"
 LEAST_JUDGED_FOLDS, ENOUGH_JUDGED_PROBLEMS = 2, 2500
 """Folds of layers left out that are judged at least; no further one once so many picks are judged."""
 SIZES_OF_A_RUN = ("N", "Di", "Hi", "Wi")
 """Dimensions that one layer has several of; times at neighbouring sizes would tell a model those of an unseen one."""
 Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
 """Scores of each of Q candidates on each of R problems, float64 [R, Q]: larger is faster, NaN is never picked."""
+Served = Callable[[np.ndarray], np.ndarray]
+"""What ships: the place in the model's pool of the pick for problems int [n, dims], -1 where none is; int [n]."""
 
 
 def validation_rows(dataset: Dataset) -> np.ndarray:
@@ -76,6 +82,16 @@ class Scored:
     """int [R], the candidate that is chosen, -1 where none is."""
     untimed: np.ndarray
     """int [R], the candidate that runs where nothing is timed, and so is in every short list, -1 where none is."""
+    own: np.ndarray | None
+    """int [R], what the library that offers the candidates would run itself; None where none offers them."""
+    without: np.ndarray
+    """Row of ``dataset.problems`` of each judged problem that has no pick: nothing ran on it."""
+    bounds: EvidenceBounds
+    """What bounds the classes of evidence."""
+    evidence: np.ndarray
+    """int [R], place in ``EVIDENCE_CLASSES``, by the problems that trained for the pick."""
+    basis: str
+    """What the layers are, and whose picks these are, in words."""
 
     @cached_property
     def problems(self) -> pd.DataFrame:
@@ -103,7 +119,7 @@ class Scored:
         What a library would choose itself is none of the ``count``.
         """
         known = self.pool & np.isfinite(self.scores)
-        if own_choice.library_choices(self.dataset) is not None:
+        if self.own is not None:
             own = np.flatnonzero(self.untimed != own_choice.NONE)
             known[own, self.untimed[own]] = False
         order = np.argsort(np.where(known, -self.scores, np.inf), axis=1, kind="stable")[:, :count]
@@ -126,53 +142,81 @@ def score_ranking(
     offered: np.ndarray,
     fold: np.ndarray | None = None,
     picks: np.ndarray | None = None,
-    untimed: np.ndarray | None = None,
+    bounds: EvidenceBounds | None = None,
+    basis: str = SET_ASIDE,
 ) -> Scored:
     """Score a ranking on the problems on which anything ran, of those with split ``validation`` or with a ``fold``.
 
     ``scores`` (float64 [P, Q], higher is better) and ``offered`` (bool [P, Q]: the CPU support rules pass and the
-    candidate is published) cover every problem and candidate of the dataset. ``picks`` and ``untimed`` (int [P]) are
-    those of ``Scored``, by default the candidates with the highest score.
+    candidate is published) cover every problem and candidate of the dataset. ``picks`` (int [P]) are by default the
+    candidates with the highest score, and ``bounds`` are calibrated on the dataset.
     """
     if fold is None:
         fold = np.full(len(dataset.problems), NO_FOLD)
         fold[validation_rows(dataset)] = 0
-    rows = np.flatnonzero((fold != NO_FOLD) & has_pick(dataset))
+    has, own = has_pick(dataset), own_choice.library_choices(dataset)
+    rows = np.flatnonzero((fold != NO_FOLD) & has)
     if not len(rows):
         raise UserError(f"{dataset.operation}: no validation problem has a measured time")
     if picks is None:
         picks = np.where(offered, scores, -np.inf).argmax(axis=1)
-    untimed = picks if untimed is None else untimed
-    return Scored(dataset, rows, fold, offered, scores[rows], picks[rows], untimed[rows])
+    bounds = bounds or calibrated_bounds(dataset)
+    return Scored(
+        dataset=dataset,
+        rows=rows,
+        fold=fold,
+        offered=offered,
+        scores=scores[rows],
+        picks=picks[rows],
+        untimed=picks[rows],
+        own=None if own is None else own[rows],
+        without=np.flatnonzero(~has & (dataset.held_out | (not dataset.held_out.any()))),
+        bounds=bounds,
+        evidence=held_out_classes(dataset, rows, fold, bounds),
+        basis=basis,
+    )
 
 
-def rank_held_out(model: Model, dataset: Dataset, picks: np.ndarray | None = None) -> Scored:
-    """Return the picks of a model on the problems held out for validation; ``picks`` [P]: those that are served.
+def rank(dataset: Dataset, model: Model, served: Served, threads: int = 1) -> Scored:
+    """Return the picks of what ships on layers that no model was trained on.
+
+    Where none were set aside, layers are left out in turn, and the picks are those of the models without them.
+    """
+    if dataset.held_out.any():
+        return rank_held_out(model, dataset, served)
+    return rank_left_out(dataset, recipe_of(model, threads), model.spec.evidence)
+
+
+def rank_held_out(model: Model, dataset: Dataset, served: Served | None = None) -> Scored:
+    """Return the picks of a model on the problems held out for validation.
 
     Measured candidates outside the model's pool are not offered; ``UserError`` when the pool has one that was not
     measured. Where a library offers the candidates, its own choice is one of them, and comes first unless the model is
-    sure, and layers like it were measured.
+    sure, and layers like it were measured. Elsewhere the picks are those of ``served``, by default the best scores.
     """
-    problems, rows = dataset.problems, validation_rows(dataset)
+    problems, rows, positions = dataset.problems, validation_rows(dataset), model.positions(dataset)
     rows = rows[has_pick(dataset)[rows]]
-    own, lists = own_choice.library_choices(dataset), model.listed(dataset)
+    lists = model.listed(dataset)
     offered = np.zeros((len(problems), len(dataset.candidates)), bool)
-    offered[:, model.positions(dataset)] = model.supported(problems) if lists is None else lists
+    offered[:, positions] = model.supported(problems) if lists is None else lists
     scores = np.full(offered.shape, -np.inf)
-    own_rows = np.ix_(rows, model.positions(dataset))
-    scores[own_rows] = model.predict(problems.iloc[rows], None if lists is None else lists[rows])
-    if own is None or model.spec.own_margins is None:
-        return score_ranking(dataset, scores, offered, picks=picks)
-    fold = np.where(dataset.held_out, 0, NO_FOLD)
-    inside = held_out_classes(dataset, rows, fold, model.spec.evidence) == INSIDE
-    picks = np.full(len(problems), own_choice.NONE)
-    picks[rows] = own_choice.chosen(
-        problems.iloc[rows], np.where(offered, scores, -np.inf)[rows], own[rows], inside, model.spec.own_margins
-    )
+    scores[np.ix_(rows, positions)] = model.predict(problems.iloc[rows], None if lists is None else lists[rows])
+    picks, basis = None, SET_ASIDE + (SERVED if lists is None else SCORED_WHOLE)
+    if served and lists is None:
+        columns = columns_of_frame(problems)
+        place = served(np.stack([columns[name] for name in model.columns], axis=1)[rows])
+        picks = np.full(len(problems), own_choice.NONE)
+        picks[rows] = np.where(place >= 0, positions[place], own_choice.NONE)
+    scored = score_ranking(dataset, scores, offered, picks=picks, bounds=model.spec.evidence, basis=basis)
+    if scored.own is None or model.spec.own_margins is None:
+        return scored
+    known, inside = np.where(scored.pool, scored.scores, -np.inf), scored.evidence == INSIDE
+    picks = own_choice.chosen(scored.problems, known, scored.own, inside, model.spec.own_margins)
     # A model that does not know the own choice cannot rank the others beside it.
-    scores[rows[~np.isfinite(scores[rows, own[rows]])]] = -np.inf
-    offered[rows, own[rows]] = True
-    return score_ranking(dataset, scores, offered, picks=picks, untimed=own)
+    knows = np.isfinite(scored.scores[np.arange(len(picks)), scored.own])
+    offered[scored.rows, scored.own] = True
+    ranked = np.where(knows[:, None], scored.scores, -np.inf)
+    return replace(scored, offered=offered, scores=ranked, picks=picks, untimed=scored.own)
 
 
 def rank_by(pick: Picker, dataset: Dataset) -> Scored:
@@ -190,7 +234,7 @@ def recipe_of(model: Model, threads: int) -> Recipe:
     return Recipe(model.features, settings, prior, threads)
 
 
-def rank_left_out(dataset: Dataset, recipe: Recipe) -> Scored:
+def rank_left_out(dataset: Dataset, recipe: Recipe, bounds: EvidenceBounds | None = None) -> Scored:
     """Return the picks of models that have not seen a problem's layer, at any size of image and batch, in any layout.
 
     Of so many problems that the first folds have ``ENOUGH_JUDGED_PROBLEMS``, the layers of the others only train.
@@ -203,4 +247,7 @@ def rank_left_out(dataset: Dataset, recipe: Recipe) -> Scored:
     fold = deal(layers, pairs.problem, LAYER_FOLDS, recipe.settings.seed)
     fold[fold >= judged] = NO_FOLD
     scores = out_of_fold(Prepared.by(recipe, pairs), fold, recipe)
-    return score_ranking(dataset, scores, own_choice.offered(pairs) & recipe.offers(pairs), fold)
+    offered, basis = own_choice.offered(pairs) & recipe.offers(pairs), LEFT_OUT
+    if recipe.settings.prior_folder:
+        basis += STARTED
+    return score_ranking(dataset, scores, offered, fold, bounds=bounds, basis=basis)
