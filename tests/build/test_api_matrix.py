@@ -122,8 +122,8 @@ def test_a_kernel_that_refuses_slices_is_not_offered_with_them(change, level, sp
     emitter = CkTileEmitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml", level)
     headers = {name: text.encode() for name, text in emitter.files([kernel], "gfx950").items()}
     units = build.compile_units([kernel], headers, "gfx950", "here")
-    rows, _ = build.build_kernels(units, [[1, 2, 4]], toolchain=SimpleNamespace(
-        identity=lambda: "none", compile=lambda units: [CompileResult("ok", "", Resources("estimated"), "", 0.0)]
+    rows = build.build_kernels(units, [[1, 2, 4]], toolchain=SimpleNamespace(
+        identity=lambda: "none", compile=lambda units: [CompileResult("ok", "", Resources("estimated"), "")]
     ))  # fmt: skip
     assert rows["split_k"].to_pylist() == [splits]
 

@@ -82,10 +82,9 @@ STAGES = (
     Stage(
         "compile",
         f"--arch gfx950 --chunk 0 --configs made/configs.parquet --headers made/headers.tar {PRODUCT} "
-        "--coefficients config/simulated_device.yaml --native {root}/workflow/native --build made/build.parquet "
-        "--costs made/costs.parquet",
+        "--coefficients config/simulated_device.yaml --native {root}/workflow/native --build made/build.parquet",
         ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/configs.parquet", "made/headers.tar"),
-        ("made/build.parquet", "made/costs.parquet"), {"toolchain": "none"},
+        ("made/build.parquet",), {"toolchain": "none"},
     ),
     Stage(
         "support",

@@ -65,7 +65,7 @@ def chunk(tmp_path):
         gpu,
         load_coefficients(ROOT / "config/simulated_device.yaml"),
     )
-    table, _ = build.build_kernels([CompileUnit(k, "gfx950", b"text") for k in kernels], [[1]] * 4, toolchain)
+    table = build.build_kernels([CompileUnit(k, "gfx950", b"text") for k in kernels], [[1]] * 4, toolchain)
     built = table.to_pylist()
     built[3] |= {"build_status": "compile_error", "build_reason": "error: no such type"}
     built = pa.Table.from_pylist(built, schema=build.SCHEMA)

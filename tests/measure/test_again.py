@@ -108,7 +108,7 @@ def stage(named, tmp_path, monkeypatch):
     driver, module, kernels = named
     product = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     toolchain = NoToolchain(product, load_coefficients(ROOT / "config/simulated_device.yaml"))
-    built, _ = builds.build_kernels([CompileUnit(k, "gfx950", b"") for k in kernels], [[1]] * len(kernels), toolchain)
+    built = builds.build_kernels([CompileUnit(k, "gfx950", b"") for k in kernels], [[1]] * len(kernels), toolchain)
     entries = [
         ProblemEntry(Problem.from_dims("forward", "bf16", C=8, K=8, Hi=size, Wi=5, Y=3, X=3, pad_h=1), "grid", "")
         for size in (4, 5, 6, 7)

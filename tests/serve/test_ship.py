@@ -43,8 +43,8 @@ def measured():
     return replace(data, candidates=data.candidates.assign(code_bytes=np.nan))
 
 
-def pool_of(data, results=Path(), **more):
-    return shipping.KernelPool.of(data, data.candidates["candidate"], results, **more)
+def pool_of(data, **more):
+    return shipping.KernelPool.of(data, data.candidates["candidate"], **more)
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.7])
@@ -65,7 +65,7 @@ def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for():
     assert figures["unseen_problems"] == unseen.sum() and figures["unseen_without_kernel"] == 0
     reached = pool.efficiency[unseen][:, chosen].max(axis=1)
     assert figures["unseen_loss"] == pytest.approx(100 * (1 - reached.mean()), abs=1e-3)
-    assert 0 <= figures["loss"] <= 1.0 and figures["costs"] == "estimated"
+    assert 0 <= figures["loss"] <= 1.0 and figures["bytes_from"] == "estimated"
     losses = [row["loss"] for row in pool.curve(chosen)]
     assert losses == sorted(losses, reverse=True) and losses[-1] == 0
 
@@ -153,7 +153,7 @@ def test_solvers_of_a_library_are_not_compiled(tmp_path, capsys):
     assert said.splitlines()[1].endswith("; nothing to compile") and "nothing to compile; `tileseer export" in said
     assert {path.name for path in out.iterdir()} == {"kernels.txt", "figures.json", "forward_fp16"}
     figures = json.loads((out / "figures.json").read_text())["operations"]["forward_fp16"]["set"]
-    assert not {"bytes", "compile_seconds", "costs"} & figures.keys()
+    assert not {"bytes", "bytes_from"} & figures.keys()
 
 
 def test_cutlass_kernels_are_a_project_for_nvcc(tmp_path, capsys):
@@ -261,7 +261,7 @@ def test_models_without_their_dataset_are_refused(results, tmp_path, capsys):
         (["--max-bytes", "7k"], "0 kernels are within the limits"),
         (["--operation", "bwd_data_bf16"], "--operation: bwd_data_bf16 is none of"),
         (["--max-loss", "2"], "is no share between 0 and 1"),
-        (["--max-compile", "2"], "is no number with one of s, m, h"),
+        (["--max-bytes", "2"], "is no number with one of k, M, G"),
         (["--layers", "layers.csv"], "--layers layers.csv: name with --networks"),
         (["--ck-api", "2001.01", "--output", "nowhere"], "no API level '2001.01'"),
         (["--networks", "no_such_net"], "there is no network 'no_such_net'"),

@@ -106,8 +106,8 @@ def contents(path: Path) -> object:
         }
     if "benchmark" in path.parts and path.suffix == ".json":
         return {key: value for key, value in json.loads(path.read_text()).items() if key != "malformed_lines"}
-    # CPU seconds and memory, lines that do not count: read by no later stage.
-    return path.name.endswith((".costs.parquet", ".quarantine.tsv")) or path.read_bytes()
+    # Lines that do not count: read by no later stage.
+    return path.name.endswith(".quarantine.tsv") or path.read_bytes()
 
 
 @contextmanager

@@ -16,7 +16,6 @@ rule compile:
         native=LAUNCHERS,
     output:
         build="results/build/{arch}/{operation}/{chunk}.parquet",
-        costs="results/build/{arch}/{operation}/{chunk}.costs.parquet",
     log:
         "logs/{arch}/{operation}/compile/{chunk}.log",
     conda:
@@ -36,7 +35,7 @@ rule compile:
         " --configs {input.configs} --headers {input.headers}"
         " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
         " --native {params.native:q} --settings {params.settings:q} {params.machine:q}"
-        " --build {output.build} --costs {output.costs} > {log} 2>&1"
+        " --build {output.build} > {log} 2>&1"
 
 
 # With a compiler: which kernels have the same machine code, so that one of them is measured for all.

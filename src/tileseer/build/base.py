@@ -63,7 +63,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class CompileResult:
-    """Result of one unit. ``seconds`` and ``peak_mib`` go to the costs file only, which no stage reads."""
+    """Result of one unit."""
 
     status: str
     """ok, compile_error, compile_timeout, compile_memory, unsupported_by_ck, resource_limit (no launch fits on this
@@ -72,10 +72,6 @@ class CompileResult:
     """Why it is not ``ok``, one line; else empty."""
     resources: Resources
     log: str
-    seconds: float
-    """CPU seconds of this kernel's share of its compiler run; 0 if nothing ran."""
-    peak_mib: float = 0.0
-    """Peak resident memory of the compiler run, MiB."""
     code_hash: str = ""
     """16 hex digits of the machine code: equal for kernels with identical code; empty if there is none."""
     error_digest: str = ""
@@ -116,5 +112,5 @@ class NoToolchain:
         for fault, vgprs, lds_bytes, occupancy in rows:
             registers, blocks = (None if math.isnan(value) else float(value) for value in (vgprs, occupancy))
             needs = Resources("estimated", registers, int(lds_bytes), blocks)
-            results.append(CompileResult("resource_limit" if fault else "ok", fault, needs, log="", seconds=0.0))
+            results.append(CompileResult("resource_limit" if fault else "ok", fault, needs, log=""))
         return results

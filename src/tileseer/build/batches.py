@@ -17,7 +17,7 @@ from typing import ClassVar
 from pydantic import TypeAdapter
 
 from tileseer.build import compiler
-from tileseer.build.base import ESTIMATED_BYTES, ESTIMATED_SECONDS, CompileResult, CompileUnit, Resources, Toolchain
+from tileseer.build.base import ESTIMATED_SECONDS, CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.build.machine_code import KernelCode
 from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
@@ -65,7 +65,7 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         key_of = {unit.kernel.name: key for key, unit in missing.items()}
         batches = self.batches(list(missing.values()))
         if missing:
-            taken = describe_cost(ESTIMATED_SECONDS * len(missing), ESTIMATED_BYTES * len(missing))
+            taken = f"{ESTIMATED_SECONDS * len(missing) / 3600:.2g} CPU hours"
             what = f"{len(missing):,} kernels in {len(batches):,} units, estimated {taken}"
             print(f"compile: {what}", file=sys.stderr, flush=True)
         with Progress("compile", len(missing), "kernels") as progress:
@@ -99,15 +99,13 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
     def _compiled(self, units: Sequence[CompileUnit], again: bool = True) -> list[CompileResult]:
         run, built = self.run(units)
         if run.outcome == "ok":
-            seconds = run.seconds / len(units)
-            return [CompileResult("ok", "", code.resources, "", seconds, run.peak_mib, code.hash) for code in built]
+            return [CompileResult("ok", "", code.resources, "", code.hash) for code in built]
         if len(units) == 1:
             if again and run.outcome in _REASON_OF_OUTCOME:
                 return self._compiled(units, again=False)
             return [self._failure(units[0], run)]
         blamed = self.blamed(units, run.log) if run.outcome == "error" else {}
-        share = replace(run, seconds=run.seconds / len(units))
-        results = {index: self._failure(units[index], replace(share, log=log)) for index, log in blamed.items()}
+        results = {index: self._failure(units[index], replace(run, log=log)) for index, log in blamed.items()}
         rest = [index for index in range(len(units)) if index not in results]
         half = 0 if results else len(units) // 2
         for part in filter(None, (rest[:half], rest[half:])):
@@ -123,8 +121,6 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
             reason=reason,
             resources=Resources("code_object"),
             log=run.log,
-            seconds=run.seconds,
-            peak_mib=run.peak_mib,
             error_digest=hashlib.sha256(reason.encode()).hexdigest()[:16],
             repeatable=run.outcome not in _REASON_OF_OUTCOME,
         )
@@ -153,8 +149,3 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
             return replace(result, resources=resources)
         reason = f"not one block fits on a compute unit: {r.threads} threads, {r.lds_bytes} bytes of LDS"
         return replace(result, resources=resources, status="resource_limit", reason=reason)
-
-
-def describe_cost(seconds: float, code_bytes: int) -> str:
-    """Say the CPU time and the size of what is built."""
-    return f"{seconds / 3600:.2g} CPU hours and {code_bytes / 1e6:.1f} MB of machine code"

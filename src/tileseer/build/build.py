@@ -53,11 +53,6 @@ CU; ``resources_from`` estimated|code_object; docs/internals/data.md explains th
 LIBRARY_METADATA_KEY = "library"
 """Key in the metadata of a build table whose kernels a library offers: its name and version, ``NAME VERSION``."""
 
-COSTS = pa.schema(
-    [("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mib", pa.float64()), ("repeatable", pa.bool_())]
-)
-"""What the builds took, CPU seconds and MiB. A table of its own that no stage reads: it differs from run to run."""
-
 
 def library_of(build: pa.Table) -> str:
     """Return the library and version that offers the kernels of a build table; empty for kernels that were compiled."""
@@ -97,24 +92,19 @@ def compile_units(kernels: Sequence[Kernel], headers: Mapping[str, bytes], arch:
     return compile_units
 
 
-def build_kernels(
-    chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain
-) -> tuple[pa.Table, pa.Table]:
-    """Compile a chunk: the build table and the costs, one row a kernel in the given order.
+def build_kernels(chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain) -> pa.Table:
+    """Compile a chunk: the build table, one row a kernel in the given order.
 
     A failed kernel keeps its row, and so does one that was built and is beyond a limit.
     """
     to_compile = [unit for unit in chunk if not unit.lack]
     made = iter(toolchain.compile(to_compile) if to_compile else [])
     results = [
-        CompileResult("unsupported_by_ck", unit.lack, Resources("estimated"), "", 0.0)
-        if unit.lack
-        else _within(next(made))
+        CompileResult("unsupported_by_ck", unit.lack, Resources("estimated"), "") if unit.lack else _within(next(made))
         for unit in chunk
     ]
     rows = [_row(unit, splits, result, toolchain) for unit, splits, result in zip(chunk, split_k, results, strict=True)]
-    costs = [{"kernel": unit.kernel.name, **vars(result)} for unit, result in zip(chunk, results, strict=True)]
-    return pa.Table.from_pylist(rows, SCHEMA), pa.Table.from_pylist(costs, COSTS)
+    return pa.Table.from_pylist(rows, SCHEMA)
 
 
 def _within(result: CompileResult) -> CompileResult:

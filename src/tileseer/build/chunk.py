@@ -7,7 +7,6 @@ import pyarrow as pa
 
 from tileseer.build import build, registration
 from tileseer.build.base import NoToolchain, Toolchain
-from tileseer.build.batches import describe_cost
 from tileseer.build.hipcc import HipccToolchain
 from tileseer.build.modules import Libraries
 from tileseer.build.nvcc import NvccToolchain
@@ -33,22 +32,18 @@ def toolchain(
     return TOOLCHAINS[name](*registration.builder_parts(settings, arch, native), gpu)
 
 
-def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: Toolchain) -> tuple[pa.Table, pa.Table]:
-    """Build table of the kernels of one chunk, and CPU seconds and memory of their builds."""
+def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: Toolchain) -> pa.Table:
+    """Build table of the kernels of one chunk."""
     rows = kernel_table.read_kernel_table(configs, chunk)
     units = build.compile_units(kernel_table.kernels_of_rows(rows), bundle.read_bundle(headers), arch, str(headers))
     return build.build_kernels(units, rows["split_k"].to_pylist(), toolchain)
 
 
-def describe_build(table: pa.Table, costs: pa.Table) -> str:
-    """Say how many kernels of a table have each status, and what their builds took, now or when the cache got them."""
+def describe_build(table: pa.Table) -> str:
+    """Say how many kernels of a table have each status."""
     counts = Counter(table["build_status"].to_pylist())
     failed = ", ".join(f"{name.replace('_', ' ')} {counts[name]:,}" for name in sorted(counts) if name != "ok")
-    line = f"{counts['ok']:,} of {table.num_rows:,} kernels can be used" + (f"; failed: {failed}" if failed else "")
-    if seconds := sum(costs["seconds"].to_pylist()):
-        size = sum(filter(None, table["code_bytes"].to_pylist()))
-        line += f"; their builds took {describe_cost(seconds, size)}"
-    return line
+    return f"{counts['ok']:,} of {table.num_rows:,} kernels can be used" + (f"; failed: {failed}" if failed else "")
 
 
 def library(

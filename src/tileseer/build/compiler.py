@@ -8,9 +8,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +37,6 @@ class Run:
     outcome: str
     """ok, error, crash, timeout, memory, or broken: it ended without an error, but what it wrote cannot be used."""
     log: str
-    seconds: float
-    """CPU seconds of the run and all that it started."""
-    peak_mib: float
-    """Largest resident memory of one of its processes."""
 
 
 @dataclass(frozen=True)
@@ -98,31 +93,21 @@ class Compiler:
                 )
             except OSError as error:
                 raise UserError(f"{self.path}: cannot be run: {error.strerror}; {self.vendor.how}") from error
-            expired = threading.Event()
-
-            def expire() -> None:
-                expired.set()
-                # The run may have ended just now.
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-
-            timer = threading.Timer(timeout, expire)
-            timer.start()
+            expired = False
             try:
-                _, status, usage = os.wait4(process.pid, 0)
-                process.returncode = os.waitstatus_to_exitcode(status)
-            except BaseException:
+                process.wait(timeout)
+            except BaseException as error:
+                # Not reaped yet, so the number of the group is still its own.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                raise
-            finally:
-                timer.cancel()
+                expired = isinstance(error, subprocess.TimeoutExpired)
+                if not expired:
+                    raise
             log.seek(0)
             text = log.read().decode(errors="replace")
         if _NO_SPACE in text:
             raise UserError(f"the disk of {folder} is full: the compiler cannot write there; free space or set TMPDIR")
-        outcome = _outcome(process.returncode, text, expired.is_set())
-        return Run(outcome, text, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+        return Run(_outcome(process.returncode, text, expired), text)
 
 
 def _outcome(status: int, log: str, expired: bool) -> str:

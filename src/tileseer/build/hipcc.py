@@ -30,7 +30,7 @@ _NO_TOOLCHAIN = re.compile(
 class HipccToolchain(BatchToolchain):
     """Compiles for one arch against one tree of headers."""
 
-    result_format = "hipcc-result-5"
+    result_format = "hipcc-result-6"
     passes: ClassVar[tuple[str, ...]] = DEVICE_PASS
 
     def identity(self) -> str:
@@ -62,13 +62,12 @@ class HipccToolchain(BatchToolchain):
             linked = self.call(
                 ["-x", "assembler", "--target=amdgcn-amd-amdhsa", f"-mcpu={arch}", "unit.s", "-o", "unit.co"], folder
             )
-            both = replace(run, seconds=run.seconds + linked.seconds)
             if linked.outcome != "ok":
                 # An error in its own output is no error of a kernel's text.
                 outcome = "broken" if linked.outcome == "error" else linked.outcome
-                return replace(linked, outcome=outcome, seconds=both.seconds), []
+                return replace(linked, outcome=outcome), []
             try:
-                return both, _kernels(folder, units)
+                return run, _kernels(folder, units)
             except ValueError as error:
                 return replace(run, outcome="broken", log=str(error)), []
 

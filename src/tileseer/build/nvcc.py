@@ -21,7 +21,7 @@ BLOCKS_PER_SM = 32
 class NvccToolchain(BatchToolchain):
     """Compiles for one arch against one tree of headers."""
 
-    result_format = "nvcc-result-2"
+    result_format = "nvcc-result-3"
 
     @cached_property
     def _libraries(self) -> modules.Libraries:

@@ -1,9 +1,9 @@
-"""``tileseer ship``: the smallest set of kernels that loses little, with its price, as a CMake project."""
+"""``tileseer ship``: the smallest set of kernels that loses little, with its size, as a CMake project."""
 
 import argparse
 import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from tileseer.core.errors import UserError
 from tileseer.core.json_files import json_text
 from tileseer.core.places import find_file
 from tileseer.data.dataset import Dataset
-from tileseer.facts.benchmark import SECONDS
 from tileseer.facts.hardware import target
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
@@ -36,14 +35,11 @@ _share = options.number(
     lambda value: 0 < value < 1,
     "share between 0 and 1, such as 1% or 0.01",
 )
-
-
-def _with_unit(units: Mapping[str, float], example: str) -> Callable[[str], float]:
-    return options.number(
-        lambda text: float(text[:-1]) * units[text[-1:]],
-        lambda value: 0 < value < math.inf,
-        f"number with one of {', '.join(units)} behind it, such as {example}",
-    )
+_size = options.number(
+    lambda text: float(text[:-1]) * UNITS_OF_BYTES[text[-1:]],
+    lambda value: 0 < value < math.inf,
+    f"number with one of {', '.join(UNITS_OF_BYTES)} behind it, such as 20M",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,9 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     meaning = "of the mean efficiency of each operation (default: 1%%)"
     limits.add_argument("--max-loss", type=_share, default=kernel_set.LOSS, metavar="SHARE", help=meaning)
     limits.add_argument("--max-kernels", type=options.positive, metavar="N", help="how many kernels at most")
-    size, time = _with_unit(UNITS_OF_BYTES, "20M"), _with_unit(SECONDS, "2h")
-    limits.add_argument("--max-bytes", type=size, metavar="SIZE", help="machine code, for example 20M")
-    limits.add_argument("--max-compile", type=time, metavar="TIME", help="CPU time to compile, for example 2h")
+    limits.add_argument("--max-bytes", type=_size, metavar="SIZE", help="machine code, for example 20M")
     weights = parser.add_argument_group("what counts (default: all training problems alike)")
     weights.add_argument("--networks", metavar="LIST", help="the calls of these networks, by the time they take")
     meaning = "table of layers that --networks names (default: config/problems/layers.csv)"
@@ -80,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output and args.output.exists() and (not args.output.is_dir() or any(args.output.iterdir())):
         # Files of another set would be built with these.
         raise UserError(f"--output: {args.output} exists and is not empty; delete it or name another folder")
-    limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
+    limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes)
     emitter = shipped_project.emitter_of(listed.arch, args.ck_api)
     if args.ck_api and not (emitter and emitter.levels):
         raise UserError(f"--ck-api is for AMD's CK Tile kernels, not for {listed.arch}")
@@ -130,7 +124,7 @@ def _pool(args: argparse.Namespace, model: Model, operation: str, emitter: Emitt
         weight = shipping.network_weights(measurements, layers, args.networks.split(","))
     kernels = parse_kernels(sorted(set(measurements.candidates["kernel"]))) if emitter else []
     without = {kernel.name for kernel in kernels if emitter and emitter.lack(kernel, target(arch))}
-    return shipping.KernelPool.of(measurements, model.pool["candidate"], results, weight, without)
+    return shipping.KernelPool.of(measurements, model.pool["candidate"], weight, without)
 
 
 def _lines(operation: str, chosen: Mapping[str, Any], pool: shipping.KernelPool, max_loss: float) -> list[str]:

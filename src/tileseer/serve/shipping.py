@@ -1,4 +1,4 @@
-"""Which kernels to ship: the smallest set that loses nothing that matters, with its price.
+"""Which kernels to ship: the smallest set that loses nothing that matters, with its size.
 
 The set is chosen on the training problems (``serve.kernel_set``) and judged on networks that it was not chosen for.
 The loss of a set is that of its best kernel against the pool's best, both as measured: what the model loses on top of
@@ -16,8 +16,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from tileseer.build.base import ESTIMATED_BYTES, ESTIMATED_SECONDS
-from tileseer.core import parquet
+from tileseer.build.base import ESTIMATED_BYTES
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.learn.model import Model
@@ -40,12 +39,11 @@ class SetLimits:
     """Of the weighted mean efficiency of each operation; the set is the smallest one within it."""
     kernels: int | None = None
     bytes: float | None = None
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class KernelPool:
-    """The kernels of one operation to choose from, with their measurements and costs."""
+    """The kernels of one operation to choose from, with their measurements and sizes."""
 
     measurements: Dataset
     names: list[str]
@@ -54,8 +52,6 @@ class KernelPool:
     """[P, K], best of each kernel's candidates relative to the best of all; 0 where it cannot run the problem."""
     weight: np.ndarray
     """[P], how much each problem counts for the choice; 0 where it is not chosen on. They sum to 1."""
-    results: Path
-    """Below it may be builds, with costs."""
     without: Set[str] = frozenset()
     """Kernels that cannot be chosen."""
 
@@ -64,7 +60,6 @@ class KernelPool:
         cls,
         measurements: Dataset,
         candidates: pd.Series,
-        results: Path = Path(),
         weight: np.ndarray | None = None,
         without: Set[str] = frozenset(),
     ) -> Self:
@@ -87,32 +82,25 @@ class KernelPool:
                 f"{measurements.operation}: no problem that was measured has a weight; there is nothing to choose on"
             )
         relative = np.divide(best, possible, out=np.zeros_like(best), where=possible > 0)
-        return cls(measurements, names, relative, weight / weight.sum(), results, without)
+        return cls(measurements, names, relative, weight / weight.sum(), without)
 
     @cached_property
-    def _measured_costs(self) -> pd.DataFrame:
-        """Bytes and compile seconds of each kernel, K rows; NaN where one of them was not measured."""
-        about = self.measurements
-        code = about.candidates.groupby("kernel")["code_bytes"].max().reindex(self.names)
-        taken = _compile_seconds(self.results / "build" / about.arch / about.operation).reindex(self.names)
-        return pd.DataFrame({"bytes": code, "seconds": taken}).where((code > 0) & (taken > 0))
+    def _compiled_bytes(self) -> pd.Series:
+        """Machine code of each kernel, [K]; NaN where none was compiled."""
+        code = self.measurements.candidates.groupby("kernel")["code_bytes"].max().reindex(self.names)
+        return code.where(code > 0)
 
     @property
     def bytes(self) -> np.ndarray:
         """Machine code of each kernel, [K]."""
-        return self._measured_costs["bytes"].fillna(ESTIMATED_BYTES).to_numpy(np.float64)
+        return self._compiled_bytes.fillna(ESTIMATED_BYTES).to_numpy(np.float64)
 
     @property
-    def seconds(self) -> np.ndarray:
-        """CPU time to compile each kernel, [K]."""
-        return self._measured_costs["seconds"].fillna(ESTIMATED_SECONDS).to_numpy(np.float64)
-
-    @property
-    def costs(self) -> str | None:
-        """``measured``, or ``estimated`` where some are; None: the kernels come with their library."""
+    def bytes_from(self) -> str | None:
+        """``compiled``, or ``estimated`` where some are; None: the kernels come with their library."""
         if not library_of_arch(self.measurements.arch).toolchain:
             return None
-        return "estimated" if self._measured_costs.isna().any(axis=None) else "measured"
+        return "estimated" if self._compiled_bytes.isna().any() else "compiled"
 
     @cached_property
     def judged(self) -> np.ndarray:
@@ -145,17 +133,13 @@ class KernelPool:
         return {name: int(self.measurements.problems[name].iloc[row]) for name in DIMS}
 
     def figures(self, chosen: Sequence[int]) -> dict[str, Any]:
-        """Return the loss and cost of a set; losses in percent."""
+        """Return the loss and size of a set; losses in percent."""
         columns = list(chosen)
         own, weight = self.own
         reached = float(weight @ own[:, columns].max(axis=1, initial=0.0))
         figures: dict[str, Any] = {"kernels": len(columns), "loss": percent(1 - reached)}
-        if self.costs:
-            figures |= {
-                "bytes": int(self.bytes[columns].sum()),
-                "compile_seconds": round(float(self.seconds[columns].sum()), 1),
-                "costs": self.costs,
-            }
+        if self.bytes_from:
+            figures |= {"bytes": int(self.bytes[columns].sum()), "bytes_from": self.bytes_from}
         return figures | self._unseen(columns)
 
     def _unseen(self, columns: list[int]) -> dict[str, Any]:
@@ -186,11 +170,11 @@ def smallest_sets(pools: Sequence[KernelPool], limits: SetLimits) -> list[list[i
 
     ``UserError`` where the limits leave a problem without a kernel.
     """
-    free = next((pool for pool in pools if pool.costs is None), None)
-    if free and (limits.bytes is not None or limits.seconds is not None):
+    free = next((pool for pool in pools if pool.bytes_from is None), None)
+    if free and limits.bytes is not None:
         raise UserError(
-            f"--max-bytes, --max-compile: kernels of {free.measurements.arch} come with their library, and nothing "
-            "is compiled; use --max-kernels"
+            f"--max-bytes: kernels of {free.measurements.arch} come with their library, and nothing is compiled; "
+            "use --max-kernels"
         )
     whole = [pool.smallest(limits.loss) for pool in pools]
     if _affordable(pools, whole, limits):
@@ -204,21 +188,16 @@ def smallest_sets(pools: Sequence[KernelPool], limits: SetLimits) -> list[list[i
             fewest = sum(len(kernel_set.greedy_order((pool.own[0] > 0).astype(float))) for pool in pools)
             raise UserError(
                 f"{pool.measurements.operation}: {len(columns)} kernels are within the limits, and {lost} of "
-                f"{len(own)} problems would have none; allow more kernels, bytes or compile time, or fewer "
+                f"{len(own)} problems would have none; allow more kernels or bytes, or fewer "
                 f"operations: {fewest} kernels run every problem of {len(pools)} operations"
             )
     return chosen
 
 
 def _affordable(pools: Sequence[KernelPool], sets: Sequence[Sequence[int]], limits: SetLimits) -> bool:
-    def total(cost: str) -> float:
-        return float(sum(getattr(pool, cost)[list(own)].sum() for pool, own in zip(pools, sets, strict=True)))
-
-    return (
-        (limits.kernels is None or sum(map(len, sets)) <= limits.kernels)
-        and (limits.bytes is None or total("bytes") <= limits.bytes)
-        and (limits.seconds is None or total("seconds") <= limits.seconds)
-    )
+    size = sum(pool.bytes[list(own)].sum() for pool, own in zip(pools, sets, strict=True))
+    few = limits.kernels is None or sum(map(len, sets)) <= limits.kernels
+    return few and (limits.bytes is None or size <= limits.bytes)
 
 
 def _shared(pools: Sequence[KernelPool], whole: Sequence[Sequence[int]], most: int) -> list[list[int]]:
@@ -230,14 +209,6 @@ def _shared(pools: Sequence[KernelPool], whole: Sequence[Sequence[int]], most: i
     ]
     shares = Counter(place for _, place in sorted(gains, reverse=True)[:most])
     return [pool.smallest(0.0, shares[place]) if shares[place] else [] for place, pool in enumerate(pools)]
-
-
-def _compile_seconds(build: Path) -> pd.Series:
-    """Return the CPU seconds that each kernel took to compile, as far as a folder of builds has them."""
-    tables = [parquet.read_table(path).to_pandas() for path in sorted(build.glob("*.costs.parquet"))]
-    if not tables:
-        return pd.Series(dtype=np.float64)
-    return pd.concat(tables).groupby("kernel")["seconds"].max()
 
 
 def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) -> np.ndarray:
@@ -274,11 +245,8 @@ def losses(pool: KernelPool, models: Mapping[str, Model]) -> dict[str, dict[str,
 
 
 def set_line(operation: str, figures: Mapping[str, Any], pool: int) -> str:
-    """Say in one line what a set loses and costs."""
+    """Say in one line what a set loses and how large it is."""
     text = f"{operation}: {figures['kernels']} of {pool} kernels lose {figures['loss']:.2f} %"
-    if "costs" not in figures:
+    if "bytes" not in figures:
         return f"{text}; nothing to compile"
-    return (
-        f"{text}; {figures['bytes'] / 1e6:.1f} MB, {figures['compile_seconds'] / 3600:.2f} CPU hours to compile "
-        f"({figures['costs']})"
-    )
+    return f"{text}; {figures['bytes'] / 1e6:.1f} MB of machine code ({figures['bytes_from']})"
