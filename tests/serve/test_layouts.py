@@ -3,12 +3,12 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from cpp_selectors import assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from published_models import WORD, publish_recording, train_on_recording
 
 from tileseer.cli import main
-from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.core.json_files import read_json
 from tileseer.libraries.miopen.solvers import SOLVERS
@@ -124,29 +124,27 @@ def test_models_of_one_layout_refuse_the_other_by_name(models, capsys):
     assert "layout is NCHW" in error and "knows NHWC, NDHWC only" in error and error.count("\n") == 1
 
 
-def test_scores_are_of_the_layout_and_what_no_model_knows_has_none(published, tmp_path, capsys):
+def test_scores_are_of_the_layout_and_another_is_refused(published, tmp_path, capsys):
     models = published[1]
     selector = Selector.read(models, OPERATION)
-    words = ["NCHW", "NHWC-NHWC-NHWC", "", "CHWN", "NCDHW"]
     dims = ",".join(map(str, LAYER.dims))
-    rows = "".join(f"{dims},forward,fp32,{word}\n" for word in words)
+    rows = "".join(f"{dims},forward,fp32,{word}\n" for word in ("NCHW", "NHWC", ""))
     (tmp_path / "P.csv").write_text(f"{','.join(DIMS)},direction,dtype,layout\n{rows}")
     (tmp_path / "K.txt").write_text("\n".join(selector.kernels))
-    out = tmp_path / "S.parquet"
-    files = ["--problems", str(tmp_path / "P.csv"), "--kernels", str(tmp_path / "K.txt"), "--out", str(out)]
-    assert main.main(["score", "--model", str(models), *files]) == 0
-    table = parquet.read_table(out).to_pandas()
-    table = table[table["ndim"] == 2]
-    for layout, own in table.groupby("layout", observed=True, sort=False):
-        if layout in ("CHWN", "3D without depth"):
-            assert set(own["rule"]) == {"unknown_layout"} and not own["supported"].any() and own["score"].isna().all()
-            continue
+    files = f"--problems {tmp_path}/P.csv --kernels {tmp_path}/K.txt --output {tmp_path}/S.csv".split()
+    assert main.main(["score", str(models), *files]) == 0
+    table = pd.read_csv(tmp_path / "S.csv", keep_default_na=False)
+    assert set(table["layout"]) == {"NCHW", "NHWC", ""}
+    for layout, own in table.groupby("layout"):
         ranked = selector.rank(LAYER.with_layout(layout))
         supported = own[own["supported"]].sort_values("rank")
         assert supported["candidate"].tolist() == [row["candidate"] for row in ranked]
         assert supported["score"].tolist() == [row["score"] for row in ranked]
-    assert table["layout"].nunique() == 5
-    assert "does not know have no score: 3D without depth, CHWN" in capsys.readouterr().err
+    capsys.readouterr()
+    for word, message in (("CHWN", "layout is 'CHWN'"), ("NCDHW", "a 3D problem without depth")):
+        (tmp_path / "P.csv").write_text(f"{','.join(DIMS)},direction,dtype,layout\n{dims},forward,fp32,{word}\n")
+        assert main.main(["score", str(models), *files]) == 2
+        assert "P.csv, line 2: " in (error := capsys.readouterr().err) and message in error
 
 
 def test_a_model_of_one_layout_starts_from_one_of_both(published, tmp_path):

@@ -4,12 +4,12 @@ import dataclasses
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from cpp_selectors import SHAPES, assert_cpp_picks_alike, random_shapes
 from published_models import SMALL_SERVING, publish_recording, train_on_recording
 
 from tileseer.cli import main
-from tileseer.core import parquet
 from tileseer.core.json_files import read_json
 from tileseer.learn import model_files
 from tileseer.learn.learners.trees import text as trees
@@ -67,12 +67,12 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
     kernels = of_rank["candidate"].tolist()
     (tmp_path / "K.txt").write_text("\n".join([*kernels, f"{foreign}.cuh"]))
     (tmp_path / "P.csv").write_text(
-        ",".join(DIMS) + "\n" + ",".join(str(getattr(problem, name)) for name in DIMS) + "\n"
+        f"{','.join(DIMS)},direction\n{','.join(map(str, problem.dims))},{problem.variant}\n"
     )
     arguments = ["--problems", str(tmp_path / "P.csv"), "--kernels", str(tmp_path / "K.txt")]
-    out = tmp_path / "S.parquet"
-    assert main.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 0
-    table = parquet.read_table(out).to_pandas()
+    arguments += ["--output", str(tmp_path / "S.csv")]
+    assert main.main(["score", str(folder / "models"), *arguments]) == 0
+    table = pd.read_csv(tmp_path / "S.csv", keep_default_na=False)
     ranked = selector.rank(problem)
     ours = table[table["supported"] & table["in_pool"]].sort_values("rank")
     assert ours["candidate"].tolist() == [row["candidate"] for row in ranked]
@@ -82,7 +82,7 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
     assert set(table["device_kind"]) == {"recorded"} and set(table.loc[~table["supported"], "rule"]) <= RULES
     assert "1 of" in (said := capsys.readouterr()).err and "not in the model's pool" in said.err
     (tmp_path / "K.txt").write_text("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave\n")
-    assert main.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 2
+    assert main.main(["score", str(folder / "models"), *arguments]) == 2
     assert "K.txt, line 1" in (said := capsys.readouterr()).err and "begin with cutlass_conv_" in said.err
 
 
