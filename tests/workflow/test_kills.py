@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import random
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import warm_python
 from small_workflow import Workflow
+from stages_by_hand import Stage, stages_of
 
 from tileseer.measure.journal import journal_files, read_journal
 
 PAGE = 4096
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One job of the undisturbed run; its outputs, the journals included."""
-
-    name: str
-    words: tuple[str, ...]
-    outputs: tuple[str, ...]
 
 
 class World:
@@ -70,25 +59,6 @@ class World:
         status, said = self.run(stage)
         ours, theirs = ([contents(folder / name) for name in stage.outputs] for folder in (self.folder, self.made))
         assert status == 0 and ours == theirs, f"{stage.name}: {said}"
-
-
-def stages_of(folder: Path) -> list[Stage]:
-    """Return the jobs that Snakemake recorded, of each rule the first."""
-    records = folder / ".snakemake/metadata"
-    jobs: dict[str, tuple[str, list[str]]] = {}
-    for path in sorted(path for path in records.rglob("*") if path.is_file()):
-        record = json.loads(path.read_text())
-        if record.get("shellcmd"):
-            encoded = "".join(part.removeprefix("@") for part in path.relative_to(records).parts)
-            output = base64.urlsafe_b64decode(encoded).decode()
-            jobs.setdefault(record["shellcmd"], (record["rule"], []))[1].append(output)
-    stages = {}
-    for command, (rule, outputs) in sorted(jobs.items()):
-        words = shlex.split(re.split(r" 2>&1| > ", command)[0])
-        words = words[words.index("python") + 1 :]
-        journals = [word for word in words if word.startswith("results/journals/")] if rule == "benchmark" else []
-        stages.setdefault(rule, Stage(rule, tuple(words), (*sorted(outputs), *journals)))
-    return [*stages.values()]
 
 
 def files_of(path: Path) -> list[Path]:

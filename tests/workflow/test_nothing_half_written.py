@@ -7,25 +7,24 @@ import json
 import os
 import shutil
 import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import stages_by_hand
 import yaml
 from damage import changed, damaged, damaged_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stages_by_hand import ROOT, STAGES
+from stages_by_hand import stages_of
 
 from tileseer.cli import main
 from tileseer.core import bundle, parquet
 
 FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-MODELS = "made/models"
+MODELS = "results/models/gfx950"
 FOLDER = f"{MODELS}/grouped_conv_forward_bf16_gfx950"
 COMMANDS = {
-    "score": f"score {MODELS} --problems config/layers.csv --kernels kernels.txt --output new/scores.csv",
+    "score": f"score {MODELS} --problems config/problems/small.csv --kernels kernels.txt --output new/scores.csv",
     "provenance": f"provenance {MODELS}",
     "codegen": "codegen --arch gfx950 --rule-set tiny --variant forward --ndim 2 --dtype bf16 --output new/emitted",
     "select": f"select {MODELS} --variant forward --dtype bf16 --problem N=2,C=64,K=64,Hi=14,Wi=14",
@@ -33,47 +32,46 @@ COMMANDS = {
 }
 """Commands that write, and some that must not."""
 INPUTS = {
-    "score": ("kernels.txt", "config/layers.csv", f"{MODELS}/index.json", f"{FOLDER}/feature_spec.json"),
+    "score": ("kernels.txt", "config/problems/small.csv", f"{MODELS}/index.json", f"{FOLDER}/feature_spec.json"),
     "provenance": (f"{MODELS}/provenance.json", f"{MODELS}/index.json"),
     "codegen": ("config/arch_specs.json", "config/rule_sets/full.yaml"),
     "select": (f"{MODELS}/index.json", f"{FOLDER}/candidates.parquet"),
     "verify": (f"{MODELS}/index.json",),
 }
-EXPENSIVE = {"model", "validation", "serving", "report"}
+EXPENSIVE = {"model", "serving", "publish"}
 """Stages whose work takes long: they get damage that is certain to be refused."""
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    """A finished workflow, with the temporary folder beside it; who runs something here runs it in its folder."""
+def world(made, tmp_path_factory):
+    """A workflow that has run, with the temporary folder beside it; who runs something here runs it in its folder."""
     place = tmp_path_factory.mktemp("world")
     folder = place / "work"
-    stages_by_hand.lay_out(folder)
+    for name in ("config", "results"):
+        shutil.copytree(made[0].folder / name, folder / name, ignore=shutil.ignore_patterns("recorded"))
+    (folder / "workflow").symlink_to(made[0].folder / "workflow")
     (place / "tmp").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(tempfile, "tempdir", str(place / "tmp"))
-        for stage in STAGES:
-            if stage.name != "report":
-                assert stage.run() == 0, stage.name
-        for name in ("default.yaml", "full.yaml", "builder.yaml", "sweep.yaml", "cutlass.yaml"):
-            Path("config/rule_sets").mkdir(exist_ok=True)
-            shutil.copy(ROOT / "config/rule_sets" / name, f"config/rule_sets/{name}")
-        shutil.copy(ROOT / "config/config.yaml", "config")
-        files = map(Path, bundle.read_bundle("made/headers.tar"))
+        files = map(Path, bundle.read_bundle("results/headers/gfx950/forward_bf16/0.tar"))
         names = [file.stem for file in files if file.match("grouped_conv_fwd*_2d_*.cpp")]
         Path("kernels.txt").write_text("\n".join(names) + "\n")
         yield folder
 
 
-def snapshot(place):
-    """Return every file and folder, with what would tell a change; but for journals, their indexes and locks.
+@pytest.fixture(scope="module")
+def stages(made):
+    """The stages by their names."""
+    return {stage.name: stage for stage in stages_of(made[0].folder)}
 
-    Journals keep what was measured. An index is whole wherever it is, and is made anew when it does not fit. A lock's
-    file names its last holder.
+
+def snapshot(place):
+    """Return every file and folder, with what would tell a change; but for journals and indexes.
+
+    Journals keep what was measured. An index is whole wherever it is, and is made anew when it does not fit.
     """
-    others = ("journals/*", "*.csv.index", "locks/*.lock")
-    paths = (path for path in place.rglob("*") if not any(path.match(pattern) for pattern in others))
+    paths = (path for path in place.rglob("*") if "journals" not in path.parts and path.suffix != ".index")
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else None for path in paths}
 
 
@@ -82,8 +80,8 @@ class Trial:
 
     def __init__(self, world, outputs):
         self.place, self.outputs = world.parent, [world / name for name in outputs]
-        self.kept, self.folder = {}, world / "journals"
-        self.journals = {path: path.read_bytes() for path in self.folder.iterdir()}
+        self.kept, self.folder = {}, world / "results/journals"
+        self.journals = {path: path.read_bytes() for path in files_of(self.folder)}
 
     def __enter__(self):
         for path in self.outputs:
@@ -96,7 +94,7 @@ class Trial:
             remove(path)
         for path, aside in self.kept.items():
             shutil.move(aside, path)
-        for path in self.folder.iterdir():
+        for path in files_of(self.folder):
             path.unlink()
         for path, content in self.journals.items():
             path.write_bytes(content)
@@ -148,25 +146,31 @@ def judge(call, place, outputs, damaged, capfd, refused=False):
     assert not new, new
 
 
-def cases(kind):
-    return [pytest.param(stage, name, id=f"{stage.name} {name}") for stage in STAGES for name in getattr(stage, kind)]
-
-
-@pytest.mark.parametrize(("stage", "name"), cases("tables"))
-@FEW
-@given(data=st.data())
-def test_a_stage_and_a_table_of_the_user(stage, name, data, world, capfd):
+def judge_stage(stage, name, content, world, capfd):
     path = world / name
-    if stage.name in EXPENSIVE:
-        content = data.draw(st.sampled_from((b"", b"\0" * 99, b"nonsense\n" * 9)))
-    else:
-        content = damaged(data, path)
     with Trial(world, stage.outputs) as trial, replaced(path, content):
         judge(stage.run, trial.place, trial.outputs, path, capfd)
 
 
-def test_coefficients_that_make_impossible_times_are_refused(world, capfd):
-    stage = next(stage for stage in STAGES if stage.name == "benchmark")
+def test_each_stage_and_each_table_of_the_user(world, stages, capfd):
+    def with_damage(stage, name):
+        @FEW
+        @given(data=st.data())
+        def judged(data):
+            few = st.sampled_from((b"", b"\0" * 99, b"nonsense\n" * 9))
+            content = data.draw(few) if stage.name in EXPENSIVE else damaged(data, world / name)
+            judge_stage(stage, name, content, world, capfd)
+
+        judged()
+
+    for stage in stages.values():
+        for name in stage.inputs:
+            if name.startswith("config/"):
+                with_damage(stage, name)
+
+
+def test_coefficients_that_make_impossible_times_are_refused(world, stages, capfd):
+    stage = stages["benchmark"]
     path = world / "config/simulated_device.yaml"
     table = changed(yaml.safe_load(path.read_text()), ("iteration", "latency"), 1e308, rename=False)
     with Trial(world, stage.outputs) as trial, replaced(path, yaml.safe_dump(table).encode()):
@@ -182,18 +186,14 @@ def test_a_table_of_archs_without_an_operator_is_named(world, capfd):
 
 
 def files_of(path):
-    return sorted(file for file in path.rglob("[!.]*") if file.is_file()) if path.is_dir() else [path]
+    return [file for file in path.rglob("*") if file.is_file()]
 
 
-@pytest.mark.parametrize(("stage", "name"), cases("made"))
-@settings(FEW, max_examples=4)
-@given(data=st.data())
-def test_a_stage_and_what_an_earlier_one_made(stage, name, data, world, capfd):
-    # A whole folder of another one may be needed; of most, one file is enough.
-    path = data.draw(st.sampled_from(files_of(world / name)))
-    content = data.draw(st.sampled_from((b"", b"nonsense\n" * 9)))
-    with Trial(world, stage.outputs) as trial, replaced(path, content):
-        judge(stage.run, trial.place, trial.outputs, path, capfd)
+def test_each_stage_and_each_file_that_an_earlier_one_made(world, stages, capfd):
+    for stage in stages.values():
+        for name in stage.inputs:
+            for content in (b"", b"nonsense\n" * 9) if name.startswith("results/") else ():
+                judge_stage(stage, name, content, world, capfd)
 
 
 @pytest.mark.parametrize(("command", "name"), [pytest.param(c, n, id=f"{c} {n}") for c in COMMANDS for n in INPUTS[c]])
@@ -232,16 +232,12 @@ def test_a_command_whose_folder_has_a_hostile_name(command, world, capfd):
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense\n" * 9, b"\0" * 99], ids=["empty", "foreign", "zeros"])
-def test_a_damaged_journal_of_another_chunk(content, world, capfd):
-    path = world / "journals/1.1.parquet"
-    stage = next(stage for stage in STAGES if stage.name == "benchmark")
-    with Trial(world, stage.outputs) as trial, ExitStack() as stack:
-        for name in ("{}.1.parquet", ".{}.1.parquet.sha256"):
-            shutil.copy(path.with_name(name.format(0)), path.with_name(name.format(1)))
-        stack.enter_context(replaced(path, content))
+def test_a_damaged_journal_of_another_chunk(content, world, stages, capfd):
+    folder, stage = world / "results/journals/gfx950/forward_bf16", stages["benchmark"]
+    with Trial(world, stage.outputs) as trial, replaced(folder / "1.1.parquet", content):
         # Nothing measured yet, so the others are looked through.
-        Path("journals/0.1.parquet").unlink()
-        judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
+        (folder / "0.1.parquet").unlink()
+        judge(stage.run, trial.place, trial.outputs, folder / "1.1.parquet", capfd, refused=True)
 
 
 ALIASES = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join(9 * [f'*a{n - 1}'])}]\n" for n in range(1, 13))
@@ -282,8 +278,8 @@ def test_an_interrupt_and_an_input_without_end_are_one_line(command, error, ende
 
 
 def test_a_table_whose_name_is_no_text(world):
-    path = world / os.fsdecode(b"made/\xff\xfe.parquet")
-    table = parquet.read_table(world / "made/problems.parquet")
+    path = world / os.fsdecode(b"results/\xff\xfe.parquet")
+    table = parquet.read_table(world / "results/problems/forward_bf16.parquet")
     parquet.write_table(table, path)
     assert parquet.read_table(path).equals(table)
     path.unlink()
