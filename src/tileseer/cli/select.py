@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tileseer.cli import options
-from tileseer.core import documents
-from tileseer.learn import model_files
 from tileseer.learn.model_schema import Origin
 from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.problems.problem import DIMS, EXAMPLE
@@ -38,55 +36,46 @@ def run(args: argparse.Namespace) -> int:
     """Print the ranking and where the model's times came from; return 1 if nothing supports the problem."""
     problem = options.problem(args)
     selector = Selector.read(args.models, f"{problem.variant}_{problem.dtype}", device=args.device)
-    ranked = selector.rank(problem)
-    if not ranked:
+    found = selector.answer(problem)
+    if not found.ranked:
         print("\n".join(_ways_out(args.models, selector)), file=sys.stderr)
-    shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in ranked[: args.top]]
-    fastest, tuned = selector.fastest_measured(problem), selector.tuned(problem)
+    shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in found.ranked[: args.top]]
     origin = {name: getattr(selector.spec, name) for name in (*Origin.model_fields, "source", "taken")}
     dims: dict[str, int | str] = {name: getattr(problem, name) for name in DIMS}
     if problem.layout:
         dims["layout"] = problem.layout
     if args.left_out:
         print(f"warning: --problem has no {', '.join(args.left_out)}: taken as 1", file=sys.stderr)
-    (evidence,) = selector.evidence_of([problem])
-    efficiency = selector.evidence_efficiency(evidence)
     content = {
         **origin,
         "problem": dims,
-        "evidence": evidence,
-        "evidence_efficiency": efficiency,
-        "fastest_measured": fastest,
+        **{name: getattr(found, name) for name in ("evidence", "evidence_efficiency", "fastest_measured")},
         "candidates": shown,
+        "tuned": found.tuned and {name: getattr(found.tuned, name) for name in TUNED},
     }
-    content["tuned"] = None if tuned is None else {name: getattr(tuned, name) for name in TUNED}
     lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
     lines.append(f"problem: {options.word_of(problem)}" + (f", layout {problem.layout}" if problem.layout else ""))
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
     lines += options.taken_lines(selector.spec.taken)
-    if tuned is not None:
+    if found.tuned is not None:
         lines.append("tuned on {device} ({device_kind}), best of {timed}: {candidate}".format(**content["tuned"]))
-    if fastest is not None:
-        lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {fastest}")
-    lines.append(options.evidence_line(evidence, efficiency))
+    if found.fastest_measured is not None:
+        lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {found.fastest_measured}")
+    lines.append(options.evidence_line(found.evidence, found.evidence_efficiency))
     lines += options.table_lines([{name: form.format(row[name]) for name, form in FORMS.items()} for row in shown])
     by_kernel = {row["kernel"]: row["aliases"] for row in shown if row["aliases"]}
     lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in by_kernel.items()]
-    return options.answer(args, content, lines, not ranked)
+    return options.answer(args, content, lines, not found.ranked)
 
 
 def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
     """Yield what to do where no candidate supports a problem, and how often that is."""
-    # Imported here: a ranking does without.
-    from tileseer.judge.evaluation import Evaluation
-
     size = f"no candidate supports the problem; the pool has {len(selector.candidates)}"
-    path = selector.folder / model_files.EVALUATION
-    if path.is_file() and (one := documents.read_document(path, Evaluation)).without_candidate:
+    if without := selector.evaluated.get("without_candidate"):
         size += (
-            f". The same holds for {one.without_candidate} of {one.layers + one.without_candidate} layers of the "
-            f"evaluation, {100 - one.covered_time:.0f} % of the time"
+            f". The same holds for {without} of {selector.evaluated['layers'] + without} layers of the evaluation, "
+            f"{100 - selector.evaluated['covered_time']:.0f} % of the time"
         )
     yield f"{size}. Which rules refuse them: tileseer explain, with the same options"
     if arch := vendor_arch(selector.spec.arch):

@@ -54,7 +54,8 @@ def explain_pick(models: Path, problem: Problem, top: int = 5, against: str | No
 
 def _explain_pick(models: Path, problem: Problem, top: int, against: str | None) -> Explanation:
     selector = Selector.read(models, f"{problem.variant}_{problem.dtype}")
-    ranked, model = selector.rank(problem), selector.model
+    found, model = selector.answer(problem), selector.model
+    ranked = found.ranked
     if not ranked:
         why = "; ".join(
             f"{count} candidates: {reason}" for reason, count in refusals(model, problem, model.pool).items()
@@ -65,11 +66,11 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None)
         **dict(Origin.of(model.spec)),
         problem={name: getattr(problem, name) for name in (*DIMS, *(["layout"] if problem.layout else []))},
         supported_candidates=len(ranked),
-        fastest_measured=selector.fastest_measured(problem),
+        fastest_measured=found.fastest_measured,
         ranking=ranking,
         **_reasons(model, problem, ranked, against),
-        evidence=(evidence := selector.evidence_of([problem])[0]),
-        evidence_efficiency=selector.evidence_efficiency(evidence),
+        evidence=found.evidence,
+        evidence_efficiency=found.evidence_efficiency,
         nearest_measured_problems=_neighbours(selector, problem),
     )
 

@@ -51,6 +51,22 @@ class Selection:
     """bool [n], a tuned choice, or from the table of measured problems."""
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What is known of one problem."""
+
+    ranked: list[Ranked]
+    """The candidates that support it, best first."""
+    fastest_measured: str | None
+    """The candidate that was fastest when exactly this problem was measured."""
+    tuned: Choice | None
+    """The choice that was tuned for exactly this problem."""
+    evidence: EvidenceClass
+    """How it stands to what was measured."""
+    evidence_efficiency: float | None
+    """Mean efficiency, percent, of the picks of this class on layers left out; None without such layers."""
+
+
 class Selector:
     """The candidates of one operation, and how to select one of them.
 
@@ -135,12 +151,12 @@ class Selector:
         """Return how problems stand to what was measured; ``UserError`` for a layout that the model does not know."""
         return [EVIDENCE_CLASSES[place] for place in self.evidence.classes(self.evidence_columns(problems))]
 
-    def evidence_efficiency(self, evidence: EvidenceClass) -> float | None:
-        """Return the mean efficiency, percent, of the picks of a class on layers left out; None without such layers."""
-        path = self.folder / model_files.EVALUATION
+    @cached_property
+    def evaluated(self) -> dict[str, Any]:
+        """The published evaluation (``judge.evaluation.Evaluation``), empty where there is none."""
         # Read without its schema, which takes longer to import than a pick takes.
-        parts = read_json(path)["by_evidence"] if path.is_file() else {}
-        return parts[evidence]["efficiency"]["mean"] if evidence in parts else None
+        path = self.folder / model_files.EVALUATION
+        return read_json(path) if path.is_file() else {}
 
     def evidence_columns(self, problems: Sequence[Problem]) -> dict[str, np.ndarray]:
         """Return problems as the columns that evidence reads."""
@@ -181,6 +197,18 @@ class Selector:
         scores = self.model.scorer.leading(problems, self.model.pool, runs)
         picked, best = scores.argmax(axis=1), scores.max(axis=1)
         return np.where(np.isfinite(best), picked, NO_CANDIDATE), best
+
+    def answer(self, problem: Problem) -> Answer:
+        """Return what is known of one problem; ``UserError`` for one of another operation or layout."""
+        ranked, (evidence,) = self.rank(problem), self.evidence_of([problem])
+        like_it = self.evaluated.get("by_evidence", {}).get(evidence)
+        return Answer(
+            ranked=ranked,
+            fastest_measured=self.fastest_measured(problem),
+            tuned=self.tuned(problem),
+            evidence=evidence,
+            evidence_efficiency=like_it and like_it["efficiency"]["mean"],
+        )
 
     def rank(self, problem: Problem) -> list[Ranked]:
         """Return the candidates that support a problem, best first."""
