@@ -18,7 +18,7 @@ from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.inputs import ConfigsSettings
 from tileseer.facts.operations import BUILDER_SETS, RULE_SETS
 from tileseer.libraries import registry
-from tileseer.libraries.ck_tile import flags
+from tileseer.libraries.ck_tile.flags import ILLEGAL
 from tileseer.libraries.ck_tile.flags import check_flags as check_flags
 from tileseer.libraries.ck_tile.library import CK_TILE
 from tileseer.libraries.ck_tile.upstream.named import Enumerator, RuleTables, checkout, list_kernels
@@ -151,7 +151,8 @@ class RuleSet:
             if not isinstance(item.kernel, CK_TILE.kernel):
                 reason = f"no model supports {item.kernel.kind} kernels; `tileseer codegen` emits them"
                 return [BrokenRule(NOT_LEARNT, reason)]
-            return [flag for flag in item.flags if not flags.is_included(flag.name, included)]
+            # No kernel that breaks a rule is built, whatever is asked for.
+            return [flag for flag in item.flags if flag.name in ILLEGAL or not {flag.name, ALL} & set(included)]
 
         broken = map(refusals, by_kernel.values())
         return sift(list(by_kernel), broken, [1], f"on {arch} for {operation}")

@@ -83,7 +83,9 @@ def _block_cost(block: Blocks, variant: str) -> dict[str, np.ndarray]:
     latency = address_latency + matrix
     hidden = overlap * np.minimum(address_latency, matrix)
     cost = address_cost + matrix - overlap * np.minimum(address_cost, matrix)
-    fixed = _fixed_latency(block) * np.where(interwave, law.interwave_latency, 1.0)
+    chosen = block.double_lds & ~block.candidates["pipeline"].isin(ALWAYS_DOUBLE_LDS).to_numpy()
+    fixed = law.latency * block.pipeline["latency"] * np.where(chosen, law.double_lds_latency, 1.0)
+    fixed = fixed * np.where(interwave, law.interwave_latency, 1.0)
     return {
         "step_latency": (fixed + latency - hidden) * spilling,
         "step_cost": cost * np.where(interwave, law.interwave_throughput, 1.0) * spilling,
@@ -119,12 +121,6 @@ def _matrix(block: Blocks) -> np.ndarray:
     rate = np.where((block.candidates["dtype"] == "fp32").to_numpy(), hardware.matrix_flops_fp32, rate)
     rate = rate * np.where(m * n < 256, law.small_tile, 1.0) * np.where(m != n, law.oblong_tile, 1.0)
     return 2.0 * (size["tile_m"] * size["tile_n"] * size["tile_k"]) / rate * law.overhead
-
-
-def _fixed_latency(block: Blocks) -> np.ndarray:
-    law = block.coefficients.iteration
-    chosen = block.double_lds & ~block.candidates["pipeline"].isin(ALWAYS_DOUBLE_LDS).to_numpy()
-    return law.latency * block.pipeline["latency"] * np.where(chosen, law.double_lds_latency, 1.0)
 
 
 def _ends(block: Blocks, variant: str) -> tuple[np.ndarray, np.ndarray]:

@@ -75,11 +75,6 @@ def flags_of(kernels: Sequence[KernelConfig], arch: str, specs: ArchSpecs) -> li
     return broken_rules((*DEFECTS, *RULES.legality), RULES.parts(kernels, arch, specs)) if kernels else []
 
 
-def is_included(name: str, included: Collection[str]) -> bool:
-    """Return whether the workflow builds kernels with a flag: no kernel that breaks a rule, whatever is asked for."""
-    return name not in ILLEGAL and bool({name, ALL} & set(included))
-
-
 def check_flags(names: Collection[str]) -> None:
     """Refuse a flag that does not exist."""
     unknown = sorted(set(names) - {ALL, *FLAG_NAMES})

@@ -73,11 +73,8 @@ def depthwise_key(k: DepthwiseConfig, api: CkApi) -> Key:
 
 def key_text(key: Key) -> dict[str, str]:
     """Return field to C++ expression."""
-    return {field: quoted(value) if type(value) is str else _plain(value) for field, value in key.items()}
-
-
-def _plain(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    plain = {field: str(value).lower() if isinstance(value, bool) else str(value) for field, value in key.items()}
+    return {field: quoted(text) if type(key[field]) is str else text for field, text in plain.items()}
 
 
 def _operation(k: KernelConfig | DepthwiseConfig, layout: str, api: CkApi) -> Key:

@@ -22,7 +22,7 @@ from tileseer.libraries.ck_tile import depthwise, flags
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.upstream import builder_set, full_set
-from tileseer.libraries.ck_tile.upstream.builder_lines import BuilderRules
+from tileseer.libraries.ck_tile.upstream.builder_set import BuilderRules
 from tileseer.libraries.ck_tile.upstream.full_set import Cell
 from tileseer.libraries.ck_tile.upstream.named_tables import DefaultRules, FullRules, SampledSet
 from tileseer.libraries.ck_tile.upstream.reference_filter import (
