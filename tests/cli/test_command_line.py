@@ -120,7 +120,7 @@ MISTAKES = (
     ("select nowhere --problem N=8,Q=3", "unknown field 'Q'"),
     ("verify", "the following arguments are required: PATH; see tileseer verify --help"),
     ("verify nowhere", "nowhere: there is no such file or folder"),
-    ("codegen --arch gfx95 --output out", "unknown arch 'gfx95'; use one of gfx1100,"),
+    ("codegen --arch gfx95 --output out", "arch_specs.json: unknown arch 'gfx95'; known: gfx1100,"),
 )
 
 
