@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from tileseer.core.atomic import LEFT_S, write_bytes
 
@@ -33,13 +32,6 @@ _KEPT_SHARE = 0.9
 """Share of the bound that pruning leaves, so that not every entry after it needs another one."""
 _ROOM_SHARE = 0.25
 """Share of the free space that a process fills before it counts again: others write as well."""
-
-
-class Stats(NamedTuple):
-    """Contents of a cache."""
-
-    entries: int
-    bytes: int
 
 
 def key(*parts: bytes | str) -> str:
@@ -133,11 +125,6 @@ class Cache:
             self.put(key, kept)
         return kept
 
-    def stats(self) -> Stats:
-        """Return the number of entries and their size together."""
-        sizes = [stat.st_size for _, stat in self._scan(KEY)]
-        return Stats(len(sizes), sum(sizes))
-
     def _prune(self, max_bytes: int) -> int:
         """Remove what was used longest ago until at most ``max_bytes`` are left, and what killed writers left.
 
@@ -171,7 +158,7 @@ class Cache:
     def _make_room(self, size: int) -> None:
         """Prune so that ``size`` more bytes stay within the bound."""
         if size > self._room:
-            total = self.stats().bytes
+            total = sum(stat.st_size for _, stat in self._scan(KEY))
             if total + size > self._max_bytes:
                 total = self._prune(max(0, int(self._max_bytes * _KEPT_SHARE) - size))
             self._room = size + int((self._max_bytes - total - size) * _ROOM_SHARE)

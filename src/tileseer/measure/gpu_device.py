@@ -1,6 +1,7 @@
 """A real GPU, or the host backend in its place: pairs are measured in worker processes through the C interface.
 
-The process that holds this object never touches the GPU. Method: docs/internals/measuring.md.
+The process that holds this object never touches the GPU. Method, and what the details log beside the journal has:
+docs/internals/measuring.md.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import platform
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +24,6 @@ from tileseer.core.code_digest import digest_of_code
 from tileseer.core.errors import UserError
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import NO_TIMES, STATUSES, Times
-from tileseer.measure.harness.details import Details, provenance
 from tileseer.measure.harness.supervisor import TIMED, Outcome, Request, Supervisor, launch_options, problem_numbers
 from tileseer.measure.harness.telemetry import VARIABLES, Board, Reading
 
@@ -72,11 +75,25 @@ class GpuDevice:
                 f"the GPU is a {target}, and the kernels are for {arch}; "
                 f"build those of {target}: --config arch={target}"
             )
-        self._details = Details(session.journal.with_suffix(".details.jsonl") if session.journal else None)
+        self._log = session.journal and session.journal.with_suffix(".details.jsonl")
+        self._begin = time.monotonic()
         parameters = asdict(self._timing)
         method = {"timing": {name: parameters.pop(name) for name in TIMED}, "seed": self._seed, **parameters}
         made = {"device": self._facts, "kind": self.kind, "method": method, "identity": self.identity()}
-        self._details.write("session", made | provenance())
+        machine = {"host": platform.node(), "system": platform.platform(), "python": platform.python_version()}
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._tell("session", made | {"time": now, **machine, "pid": os.getpid()})
+
+    def _tell(self, event: str, content: Mapping[str, Any]) -> None:
+        """Append an event to the details log: a line of JSON, with the seconds since the session began (``at``)."""
+        if self._log is None:
+            return
+        at = round(time.monotonic() - self._begin, 4)
+        line = json.dumps({"event": event, "at": at, **content}, allow_nan=False) + "\n"
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        # One write of a line to a file opened for appending: a killed writer loses at most its last line.
+        with self._log.open("a") as log:
+            log.write(line)
 
     @property
     def reported_name(self) -> str:
@@ -151,7 +168,7 @@ class GpuDevice:
         pair = {"kernel": kernel, "kernel_id": str(candidate["kernel_id"]), "split_k": split_k, "problem_key": key}
         result = {"status": outcome.status, "error": outcome.error, "faults": outcome.faults}
         details = {"verified": request.verify, "hopeless_ms": hopeless_ms, **outcome.reply}
-        self._details.write("pair", pair | result | details)
+        self._tell("pair", pair | result | details)
         if outcome.status == "ok":
             self._best_ms[key] = min(outcome.median_ms, best_ms)
             if request.verify:
@@ -187,7 +204,7 @@ class GpuDevice:
             return "contended: the sentinel pair fails"
         lasting = abs(second / first - 1) <= limit
         drift = {"baseline_ms": sentinel.baseline_ms, "first_ms": first, "second_ms": second, "lasting": lasting}
-        self._details.write("drift", drift)
+        self._tell("drift", drift)
         if lasting:
             sentinel.baseline_ms = second
             return f"throttled: the sentinel pair takes {self._drift:.3f} of its time"
@@ -202,7 +219,7 @@ class GpuDevice:
         if foreign := max(before.foreign or 0, after.foreign or 0):
             verdict = f"contended: {foreign} other processes on the GPU"
         state = {"drift": self._drift, "before": asdict(before), "after": asdict(after)}
-        self._details.write("batch", {"verdict": verdict, **state})
+        self._tell("batch", {"verdict": verdict, **state})
         return verdict
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tileseer.build import compiler, instructions
+from tileseer.build import compiler
 from tileseer.build.base import CompileUnit
 from tileseer.build.modules import Libraries
 from tileseer.core import cache as caches
@@ -18,6 +18,7 @@ from tileseer.libraries.gemm_kernel import GemmKernel
 from tileseer.libraries.registry import check_support
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.problems.problem import DIMS, problem_frame
+from tileseer_emulated.cycles import unit_cycles
 from tileseer_emulated.driver import instance_text
 from tileseer_emulated.tiny_problems import GRIDS, TinyProblem, tiny_problems
 
@@ -48,7 +49,7 @@ class KernelVerdict:
     instructions: int = 0
     """Instructions that waves have executed."""
     issue_cycles: int = 0
-    """Static cycles of a compute unit for those of them that ``instructions.unit_cycles`` covers, summed over waves.
+    """Static cycles of a compute unit for those of them that ``cycles.unit_cycles`` covers, summed over waves.
     No time: nothing waits, and it says nothing of memory, of what runs side by side, and of a problem of real size."""
     instances: int = 0
     """Instances of the kernel that are compiled: they differ in loop, tail, and in how they write the result."""
@@ -93,7 +94,8 @@ class Emulation:
         assert isinstance(kernel, GemmKernel)
         pairs = supported_problems(kernel, tiny_problems(kernel))
         settings = [self.gpu.model_dump_json(), str(self.few), *(f"{dims_text(pair)} {pair.shows}" for pair in pairs)]
-        code = identity_of_package("amdgpu_emulator"), digest_of_code("tileseer/build/instructions.py")
+        code = [identity_of_package(name) for name in ("amdgpu_emulator", "tileseer_emulated")]
+        code.append(digest_of_code("tileseer/build/instructions.py"))
         key = caches.key(_VERDICT_FORMAT, *code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)
 
         def execute() -> bytes:
@@ -137,7 +139,7 @@ def execute_kernel(
                 break
     status = failure[0] or ("ok" if counts["ok"] else "unsupported")
     wrong = counts.total() - counts["ok"] - counts["unsupported"]
-    cycles = round(sum(instructions.unit_cycles(opcodes, gpu).values()))
+    cycles = round(sum(unit_cycles(opcodes, gpu).values()))
     missing = [name for name, (executed, _) in instances.items() if not executed]
     executed, every = (sum(pair[i] for pair in instances.values()) for i in (0, 1))
     return KernelVerdict(
