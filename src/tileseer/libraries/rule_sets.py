@@ -38,18 +38,14 @@ def read_sweep(path: Path, arch: str) -> Sweep:
     try:
         return library.made_here(library.sweep).read_file(path)
     except UserError:
+        read_by = ""
         for other in registry.installed():
-            if other.sweep is not None and _is_of(other.sweep, path):
-                _refuse_other_library(str(path), other.name, arch)
+            with suppress(UserError):
+                if other.sweep and other.sweep.read_file(path):
+                    read_by = other.name
+        if read_by:
+            _refuse_other_library(str(path), read_by, arch)
         raise
-
-
-def _is_of(form: type[Sweep], path: Path) -> bool:
-    try:
-        form.read_file(path)
-    except UserError:
-        return False
-    return True
 
 
 def rule_set_files(name: str, folder: Path) -> list[str]:

@@ -195,13 +195,9 @@ def test_fp32_has_matrix_instructions_of_its_own(checkout):
         "128x128x32_2x2x1_32x32x2_vec8_8_8", "128x16x64_2x1x1_16x16x8_vec8_8_2_filter1x1_pad0",
     ]  # fmt: skip
     assert names(root, "forward", ndim=3, dtype="fp32")[0].startswith("fwd_fp32_ndhwgc_3d_")
-
-
-def test_stream_k_with_async_loads_has_no_fp32(checkout):
-    root = checkout(
-        "bwd_weight", [native("BackwardWeight", "BASIC_ASYNC_V1", streamk=(1, 2, 0))], "_streamk", dtype="fp32"
-    )
-    assert names(root, "bwd_weight", dtype="fp32") == []
+    # Stream-K with asynchronous loads has none.
+    async_loads = [native("BackwardWeight", "BASIC_ASYNC_V1", streamk=(1, 2, 0))]
+    assert names(checkout("bwd_weight", async_loads, "_streamk", dtype="fp32"), "bwd_weight", dtype="fp32") == []
 
 
 def test_depthwise_lines_are_shared_by_the_data_types_and_asked_for_by_name(checkout, tmp_path):

@@ -87,7 +87,7 @@ class CkTileEmitter(Emitter):
 
     def paths(self, kernel: Kernel) -> list[str]:
         """Return the files of one kernel: header, unit and, for 2D and 3D, the dispatcher's wrapper."""
-        wrapper = [_wrapper_path(kernel.name)] if is_registered(kernel) else []
+        wrapper = [_wrapper_path(kernel.name)] if kernel.ndim in REGISTERED_NDIMS else []
         return [f"{kernel.name}.hpp", f"{kernel.name}.cpp", *wrapper]
 
     def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
@@ -109,7 +109,7 @@ class CkTileEmitter(Emitter):
         for variant in VARIANTS:
             row = self._api.variants[variant]
             names = sorted(one.name for one in has if one.variant == variant)
-            wrapped = sorted(one.name for one in has if one.variant == variant and is_registered(one))
+            wrapped = sorted(one.name for one in has if one.variant == variant and one.ndim in REGISTERED_NDIMS)
             path = f"include_all_grouped_conv_{row.short}_kernels.hpp"
             texts[path] = self._render("include_all.hpp.j2", variant=row, names=names)
             registered.append((row, wrapped))
@@ -177,11 +177,6 @@ class CkTileEmitter(Emitter):
             key=registry_key.key_text(kind.key(kernel, self._api)),
             **kind.context(kernel, self._api),
         )
-
-
-def is_registered(one: Kernel) -> bool:
-    """Return whether the kernel has an entry in the dispatcher's registry."""
-    return one.ndim in REGISTERED_NDIMS
 
 
 def _wrapper_path(name: str) -> str:
