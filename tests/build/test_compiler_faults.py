@@ -55,12 +55,22 @@ def test_a_fault_in_one_call_leaves_no_trace(machine, right, how, call):
 
 
 @pytest.mark.parametrize(
-    ("how", "status"), [("crash", "compile_error"), ("kill -9", "compile_memory"), ("hang", "compile_timeout")]
+    ("how", "status"),
+    [
+        ("crash", "compile_error"),
+        ("kill -9", "compile_memory"),
+        ("no memory", "compile_memory"),
+        ("hang", "compile_timeout"),
+    ],
 )
 def test_a_fault_that_comes_again_costs_one_kernel_and_is_not_kept(machine, right, how, status):
     let(machine, how=how, kernel=machine.units(*TEXTS)[1].kernel.name)
     made = compiled(machine)
     assert made[0] == right[0] and (made[1].status, bool(made[1].reason)) == (status, True)
+    (machine.folder / "hit").unlink()
+    assert compiled(machine) == made
+    # Twice: once may be the machine's fault.
+    assert (machine.folder / "hit").read_text() == ".."
     (machine.folder / "trouble").unlink()
     assert compiled(machine) == right
 

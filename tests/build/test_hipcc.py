@@ -83,18 +83,6 @@ def test_kernels_that_differ_in_name_alone_are_compiled_once_and_fail_alike(mach
     assert first.error_digest == second.error_digest != ""
 
 
-@pytest.mark.parametrize(
-    ("word", "status"), [("KILLED", "compile_memory"), ("MEMORY", "compile_memory"), ("SLEEP", "compile_timeout")]
-)
-def test_what_depends_on_the_machine_is_tried_again(machine, word, status):
-    settings = {"timeout_seconds": 1} if word == "SLEEP" else {}
-    assert machine.statuses("CODE=1", word, **settings) == ["ok", status]
-    runs = len(machine.runs)
-    assert machine.statuses("CODE=1", word, **settings) == ["ok", status]
-    # Twice: once may be the machine's fault.
-    assert machine.runs[runs:] == [[machine.units("", "")[1].kernel.name]] * 2
-
-
 def test_a_full_disk_is_no_verdict_on_a_kernel(machine):
     with pytest.raises(UserError, match=r"disk of .* is full.*TMPDIR"):
         machine.compile("FULL")

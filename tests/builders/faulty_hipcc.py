@@ -1,7 +1,7 @@
 """fake_hipcc with a fault: the file ``trouble`` beside it says which (JSON), and in which calls.
 
 ``{"how": "crash", "call": 3}`` is for the third call only, ``{"how": "crash", "kernel": NAME}`` for every one that
-compiles that kernel. ``seed`` decides where an output is damaged. The file ``hit`` says that something went wrong.
+compiles that kernel. ``seed`` decides where an output is damaged. The file ``hit`` has a dot for each fault.
 """
 
 import json
@@ -40,9 +40,13 @@ def main(arguments: list[str]) -> int:
     told = trouble(arguments)
     how = told.get("how", "")
     if how:
-        (HERE / "hit").touch()
+        with (HERE / "hit").open("a") as hits:
+            hits.write(".")
     if how == "hang":
         time.sleep(3600)
+    if how == "no memory":
+        print("LLVM ERROR: out of memory")
+        return 1
     if how == "nothing":
         return 0
     status = fake_hipcc.main(arguments)

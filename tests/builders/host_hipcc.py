@@ -73,8 +73,6 @@ def main(arguments: list[str]) -> int:
     emulated = "-DTILESEER_EMULATED" in arguments
     passes = {"assembler", "--cuda-device-only", "--cuda-host-only"} & set(arguments)
     if arguments == ["--version"] or (passes and not emulated):
-        # Its words for trouble, such as MEMORY, are names of pipelines as well.
-        fake_hipcc.one_trouble = lambda names, texts: 0
         return fake_hipcc.main(arguments)
     output = arguments[arguments.index("-o") + 1]
     if "-c" in arguments:

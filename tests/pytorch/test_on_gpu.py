@@ -229,15 +229,3 @@ def test_memory_is_given_back(compiled, chooser):
         for _ in range(3):
             module(x)
         assert torch.cuda.memory_allocated() == before
-
-
-def test_out_of_memory_while_choosing_is_pytorchs(compiled):
-    def choose(call):
-        raise MemoryError("no memory")
-
-    compiled.use(choose, lambda: None, 100)
-    compiled.turn(True)
-    module, x = layer("Conv2d", 64, 64, 3, padding=1), image(2, 64, 56, 56)
-    with torch.no_grad(), pytest.warns(UserWarning, match="the plan of a shape cannot be used"):
-        for _ in range(4):
-            module(x)

@@ -12,7 +12,7 @@ import json
 import pytest
 import yaml
 from journals import read_details
-from small_workflow import lay_out, layer_table, square
+from small_workflow import lay_out, with_few_problems
 from test_hip_modules import FORWARD
 
 from tileseer.core.cache import default_folder
@@ -49,17 +49,10 @@ def workflow(hip, tmp_path):
     compiler.chmod(0o755)
     made = lay_out(tmp_path / "workflow")
     (made.folder / "config/rule_sets/pool.yaml").write_text(yaml.safe_dump(POOL))
-    tables = {"train": [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1)],
-              "judge": [(8, 24, 4, 3), (16, 16, 5, 1)]}  # fmt: skip
-    for name, sizes in tables.items():
-        (made.folder / f"config/problems/{name}.csv").write_text(
-            layer_table(("net", f"run {number % 2}", 1, square(*size)) for number, size in enumerate(sizes))
-        )
-    train, judge = "config/problems/train.csv", "config/problems/judge.csv"
-    own = yaml.safe_load((made.folder / "config/config.yaml").read_text())
+    train, judge = [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1)], [(8, 24, 4, 3), (16, 16, 5, 1)]
     made.configure(
         configs={"rule_set": "config/rule_sets/pool.yaml", "ndims": [2], "chunks": 1},
-        problems=own["problems"] | {"networks": train, "training": [train], "validation": judge},
+        problems=with_few_problems(made, train=train, judge=judge),
         compile={"toolchain": "hipcc", "compiler": str(compiler)},
         ck={"root": str(hip.tree.include.parent)},
         cache={"folder": str(default_folder())},
