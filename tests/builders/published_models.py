@@ -11,7 +11,7 @@ from tileseer.data.dataset import Dataset
 from tileseer.facts import hardware
 from tileseer.judge.evaluation import Context, Evaluation, evaluate
 from tileseer.judge.layers import LAYERS, write_layers
-from tileseer.judge.ranking import rank
+from tileseer.judge.ranking import rank_held_out, rank_left_out, recipe_of
 from tileseer.learn import model_files
 from tileseer.learn.evidence import NOWHERE
 from tileseer.learn.model import Model
@@ -45,7 +45,11 @@ def parts(folder, data, trained, threads=1):
     def served(dims):
         return Selector.of_serving(model, serving_folder).select(dims, use_known=False).candidate
 
-    found, layers = evaluate(rank(data, model, served, threads), model.hardware, context())
+    if data.held_out.any():
+        ranked = rank_held_out(model, data, served)
+    else:
+        ranked = rank_left_out(data, recipe_of(model, threads), model.spec.evidence)
+    found, layers = evaluate(ranked, model.hardware, context())
     documents.write_document(file, found)
     write_layers(file.with_suffix(".parquet"), layers)
     return training, file, serving_folder

@@ -19,7 +19,7 @@ def main(
     from tileseer.data.dataset import Dataset
     from tileseer.judge.evaluation import Context, evaluate
     from tileseer.judge.layers import write_layers
-    from tileseer.judge.ranking import rank
+    from tileseer.judge.ranking import rank_held_out, rank_left_out, recipe_of
     from tileseer.learn.model import Model
     from tileseer.libraries.costs.coefficients import load_coefficients
     from tileseer.libraries.registry import times_of_libraries
@@ -37,7 +37,11 @@ def main(
     simulated = SimulatedDevice(model.hardware, load_coefficients(coefficients), seed=0)
     truth = simulated.truth_us if data.device_kind == simulated.kind else None
     context = Context(read_uses(uses), times_of_libraries(library_times), truth)
-    found, judged = evaluate(rank(data, model, served, threads), model.hardware, context)
+    if data.held_out.any():
+        ranked = rank_held_out(model, data, served)
+    else:
+        ranked = rank_left_out(data, recipe_of(model, threads), model.spec.evidence)
+    found, judged = evaluate(ranked, model.hardware, context)
     write_layers(layers, judged)
     documents.write_document(evaluation, found)
     return found.summary

@@ -177,16 +177,6 @@ def score_ranking(
     )
 
 
-def rank(dataset: Dataset, model: Model, served: Served, threads: int = 1) -> Scored:
-    """Return the picks of what ships on layers that no model was trained on.
-
-    Where none were set aside, layers are left out in turn, and the picks are those of the models without them.
-    """
-    if dataset.held_out.any():
-        return rank_held_out(model, dataset, served)
-    return rank_left_out(dataset, recipe_of(model, threads), model.spec.evidence)
-
-
 def rank_held_out(model: Model, dataset: Dataset, served: Served | None = None) -> Scored:
     """Return the picks of a model on the problems held out for validation.
 
