@@ -139,7 +139,7 @@ def shipped_page(found: Published) -> str:
 
 
 def _shipped_cells(one: Evaluation) -> dict[str, str]:
-    shown, (low, high) = figures_of(one), one.interval["mean"]
+    shown, (low, high) = figures_of(one), one.interval
     return {
         "arch": one.arch,
         "operation": one.operation,

@@ -13,7 +13,6 @@ from tileseer.judge.evaluation import Context, Evaluation, evaluate
 from tileseer.judge.layers import LAYERS, write_layers
 from tileseer.judge.ranking import rank_held_out, rank_left_out, recipe_of
 from tileseer.learn import model_files
-from tileseer.learn.evidence import NOWHERE
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.training import settings_for
@@ -75,7 +74,7 @@ def evaluation(origin, **changed):
     alone = Summary(mean=80.0, median=80.0, p10=60.0, min=10.0)
     fields = {
         **FIGURES, "basis": "layers", "candidates": 3, "timed": 100.0, "by_kind": {}, "by_evidence": {},
-        "interval": {name: [98.0, 99.5] for name in ("mean", "median", "p10")}, "evidence": NOWHERE.model_dump(),
+        "interval": [98.0, 99.5],
         "networks": [], "worst_layer": layer, "libraries": [], "possible_basis": "spread",
         "baselines": {"fixed_order": {"efficiency": alone.model_dump(), "speed": 1.25}},
         "times": {"timed": 6, "failed": "none"}, "peak_tflops": 2500.0, "memory_tb_per_s": 8.0,

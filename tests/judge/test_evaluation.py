@@ -45,7 +45,7 @@ def test_efficiency_of_the_picks():
     # The best of all is among the first two of problem 3 and the last of problem 2.
     assert (found.layers, found.best_of_3.mean, found.within_2_percent) == (3, 100.0, 33.3333)
     assert found.best_of_2.mean == pytest.approx(100 * (1 + 0.5 + 1) / 3, abs=1e-3)
-    low, high = found.interval["mean"]
+    low, high = found.interval
     assert low <= found.efficiency.mean <= high
     worst = found.worst_layer
     assert (worst.efficiency, worst.layer) == (33.3333, data.problems["layer"].iloc[3])

@@ -20,12 +20,12 @@ from tileseer.judge.figures import (
     figures,
     groups,
     harm,
-    intervals,
+    interval_of_mean,
     without_model,
 )
 from tileseer.judge.layers import Truth, judged_layers, noise_basis
 from tileseer.judge.ranking import Scored
-from tileseer.learn.evidence import EVIDENCE_CLASSES, EvidenceBounds, EvidenceClass
+from tileseer.learn.evidence import EVIDENCE_CLASSES, EvidenceClass
 from tileseer.learn.model_schema import Origin, percent
 from tileseer.measure.device import STATUSES, list_failures
 
@@ -92,14 +92,12 @@ class Evaluation(Origin, Figures):
     candidates: int
     timed: float
     """Mean share of the candidates that could be picked that were timed with success."""
-    interval: dict[str, Interval]
-    """Bootstrap intervals (95 %) of the pick's ``mean``, ``median`` and ``p10`` over layers."""
+    interval: Interval
+    """Bootstrap interval (95 %) over layers of the mean efficiency of the pick."""
     by_kind: dict[str, Figures]
     """By kind of layer (``layers.layer_kinds``)."""
     by_evidence: dict[EvidenceClass, Figures]
     """By how the layers stand to what was measured (``learn.evidence``), the problems that trained for the pick."""
-    evidence: EvidenceBounds
-    """What bounds these classes."""
     networks: list[NetworkEvaluation]
     """The worst by time first; empty where layers belong to no network."""
     worst_layer: LayerEvaluation
@@ -170,10 +168,9 @@ def evaluate(scored: Scored, gpu: Hardware, context: Context) -> tuple[Evaluatio
         basis=scored.basis,
         candidates=len(dataset.candidates),
         timed=percent(layers["timed"].mean()),
-        interval=intervals(layers["efficiency"].dropna().to_numpy()),
+        interval=interval_of_mean(layers["efficiency"].dropna().to_numpy()),
         by_kind={name: figures(rows) for name, rows in groups(layers, "kind")},
         by_evidence={name: by_evidence[name] for name in EVIDENCE_CLASSES if name in by_evidence},
-        evidence=scored.bounds,
         networks=_networks(layers, uses),
         worst_layer=LayerEvaluation(**worst[["network", "layer", "problem"]], efficiency=percent(worst["efficiency"])),
         baselines=without_model(layers),

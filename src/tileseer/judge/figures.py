@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from tileseer.core.documents import Document
 from tileseer.judge import baselines
 from tileseer.judge.layers import libraries_of
 from tileseer.learn.model_schema import Summary, percent
-from tileseer.learn.own_choice import EFFICIENCY_OF_A_FAILED_PICK, LARGE_LOSS, LOSS, MOST_LOSERS
+from tileseer.learn.own_choice import EFFICIENCY_OF_A_FAILED_PICK, LOSS
 
 SLOWER = 1.02
 """A pick that takes so much longer than another library's choice is slower than it."""
@@ -65,12 +65,8 @@ class Harm(Document):
     """Share of the room between the own choice and the fastest candidate, in logarithms of time, percent."""
     slower: float
     """Share of the picks that take 2 % longer, percent."""
-    slower_at_most: float
-    """Upper end of its bootstrap interval over layers."""
     slowest: float
     """Time of the worst pick over that of the own choice."""
-    harmless: float
-    """Share of the bootstrap's draws of layers in which at most 1 % of the picks take 2 % longer and none 5 %."""
 
 
 class LibraryComparison(Document):
@@ -128,16 +124,12 @@ def harm(layers: pd.DataFrame) -> Harm | None:
     own = (rows["best_us"] / rows["own_us"]).to_numpy()
     gain = np.log(np.maximum(rows["efficiency"].to_numpy(), EFFICIENCY_OF_A_FAILED_PICK) / own)
     room = -np.log(own).sum()
-    slower, much = (gain < -np.log1p(loss) for loss in (LOSS, LARGE_LOSS))
-    few = (_resampled(np.stack([slower, much], axis=1), lambda x: x.mean(axis=1)) <= (MOST_LOSERS, 0.0)).all(axis=1)
     return Harm(
         layers=len(rows),
         replaced=percent((rows["pick"] != rows["own"]).mean()),
         gained=percent(gain.sum() / room) if room > 0 else None,
-        slower=percent(slower.mean()),
-        slower_at_most=interval_of_mean(slower)[1],
+        slower=percent((gain < -np.log1p(LOSS)).mean()),
         slowest=round(float(np.exp(-gain.min())), 4),
-        harmless=percent(few.mean()),
     )
 
 
@@ -163,32 +155,17 @@ def without_model(layers: pd.DataFrame) -> dict[str, Baseline]:
     return {name: Baseline(efficiency=Summary.of(own), speed=_speed(picked, own)) for name, own in known.items()}
 
 
-def intervals(values: np.ndarray) -> dict[str, Interval]:
-    """Return [low, high] of mean, median and 10th percentile of efficiencies (0..1, [n]), in percent.
+def interval_of_mean(values: np.ndarray) -> Interval:
+    """Return [low, high] of the mean of values (0..1, [n]), in percent.
 
     The percentile bootstrap over problems: the same values in the same order give the same interval.
     """
-    draws = _resampled(values, lambda x: np.stack([x.mean(axis=1), *np.percentile(x, (50, 10), axis=1)], axis=1))
-    return {name: _interval(draws[:, i]) for i, name in enumerate(("mean", "median", "p10"))}
-
-
-def interval_of_mean(values: np.ndarray) -> Interval:
-    """Return [low, high] of the mean of values, for instance of paired differences (0..1), in percent."""
-    return _interval(_resampled(values, lambda x: x.mean(axis=1)))
-
-
-def _resampled(values: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     draw = np.random.default_rng(SEED)
     rows = max(_VALUES_AT_A_TIME // values.size, 1)
-    parts = []
-    for first in range(0, RESAMPLED_FIGURES, rows):
-        count = min(rows, RESAMPLED_FIGURES - first)
-        parts.append(figure(values[draw.integers(len(values), size=(count, len(values)))]))
-    return np.concatenate(parts)
-
-
-def _interval(draws: np.ndarray) -> Interval:
-    low, high = np.percentile(draws, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
+    means: list[float] = []
+    while (count := min(rows, RESAMPLED_FIGURES - len(means))) > 0:
+        means += values[draw.integers(len(values), size=(count, len(values)))].mean(axis=1).tolist()
+    low, high = np.percentile(means, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
     return [percent(low), percent(high)]
 
 

@@ -294,7 +294,7 @@ def _libraries(of: Operation) -> Iterator[Row]:
 def _choosers(of: Operation) -> Iterator[Row]:
     """Yield the picks beside their bound, and choosing without a model."""
     one = of.evaluation
-    low, high = one.interval["mean"]
+    low, high = one.interval
     said = f"what ships; {one.basis}; 95 % interval of the mean {low:.1f} to {high:.1f}"
     ways = {
         "pick": (one.efficiency, f"{said}; {one.within_2_percent:.1f} % are within 2 % of the best"),
