@@ -63,9 +63,8 @@ ROCR, HIP, CUDA = telemetry.VARIABLES["hip"]
 
 
 class Nvml:
-    """Stands for ``pynvml``: two GPUs, of which the second does not tell its power."""
+    """Stands for ``pynvml``: two GPUs, of which the second does not tell its processes."""
 
-    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
     GPUS = ("GPU-aa", "GPU-bb")
 
     class NVMLError(Exception):
@@ -83,27 +82,21 @@ class Nvml:
             raise AttributeError(name)
         return lambda *arguments: self.answer(name.removeprefix("nvmlDeviceGet"), *arguments)
 
-    def answer(self, what, gpu=None, which=None):
-        if (what, gpu) == ("PowerUsage", "GPU-bb"):
+    def answer(self, what, gpu=None):
+        if (what, gpu) == ("ComputeRunningProcesses", "GPU-bb"):
             raise self.NVMLError("Not Supported")
         return {
             "Count": 2, "HandleByIndex": self.GPUS[gpu] if isinstance(gpu, int) else None,
-            "UUID": gpu, "CudaComputeCapability": (9, 0),
-            "ClockInfo": {1: 1980, 2: 3201}.get(which), "PowerUsage": 412_550,
-            "Temperature": 51, "CurrentClocksThrottleReasons": self.reasons,
+            "UUID": gpu, "CudaComputeCapability": (9, 0), "CurrentClocksThrottleReasons": self.reasons,
             "ComputeRunningProcesses": [SimpleNamespace(pid=pid) for pid in self.pids],
         }[what]  # fmt: skip
 
 
 class AmdSmi:
-    """Stands for ``amdsmi``: one GPU, which does not tell its memory clock."""
+    """Stands for ``amdsmi``: one GPU, older than the status of violations."""
 
     class AmdSmiException(Exception):
         pass
-
-    AmdSmiClkType = SimpleNamespace(GFX="gfx", MEM="mem")
-    AmdSmiTemperatureType = SimpleNamespace(HOTSPOT="hotspot")
-    AmdSmiTemperatureMetric = SimpleNamespace(CURRENT="current")
 
     def amdsmi_init(self):
         pass
@@ -113,17 +106,6 @@ class AmdSmi:
 
     def amdsmi_get_gpu_device_bdf(self, gpu):
         return "0000:c1:00.0"
-
-    def amdsmi_get_clock_info(self, gpu, which):
-        if which == "mem":
-            raise self.AmdSmiException("not supported")
-        return {"clk": 2100}
-
-    def amdsmi_get_power_info(self, gpu):
-        return {"socket_power": 143}
-
-    def amdsmi_get_temp_metric(self, gpu, sensor, metric):
-        return 44 if (sensor, metric) == ("hotspot", "current") else None
 
     def amdsmi_get_gpu_metrics_info(self, gpu):
         return {"throttle_status": False}
@@ -150,6 +132,8 @@ class Mi300(AmdSmi):
         return {"throttle_status": "N/A"}
 
     def amdsmi_get_violation_status(self, gpu):
+        if None in self.violations:
+            return {"active_socket_thrm": "N/A"}
         names = ("prochot_thrm", "ppt_pwr", "socket_thrm", "hbm_thrm")
         return {"acc_counter": 7, "active_vr_thrm": "N/A"} | {f"active_{n}": n in self.violations for n in names}
 
@@ -161,15 +145,11 @@ class Mi300(AmdSmi):
         (Mi300("ppt_pwr"), ""),
         (Mi300("socket_thrm", "hbm_thrm", "ppt_pwr"), "socket_thrm hbm_thrm"),
         (AmdSmi(), ""),
+        (Mi300(None), None),
     ],
 )
 def test_why_a_gpu_of_amd_is_slowed_down(smi, throttled):
     assert telemetry._amd_reading(smi, "handle", ()).throttled == throttled
-
-
-def test_a_gpu_that_does_not_say_whether_it_is_slowed_down(monkeypatch):
-    monkeypatch.setattr(Mi300, "amdsmi_get_violation_status", lambda self, gpu: {"active_socket_thrm": "N/A"})
-    assert telemetry._amd_reading(Mi300(), "handle", ()).throttled is None
 
 
 def test_readings_of_nvml(library):
@@ -177,9 +157,10 @@ def test_readings_of_nvml(library):
         library("pynvml", nvml)
         return telemetry.boards("cuda")[number].read(own)
 
-    assert reading(Nvml(), (4711,)) == Reading(1980, 3201, 412.55, 51, throttled="", foreign=0)
-    slowed = Reading(1980, 3201, None, 51, throttled="clock event reasons 0x20", foreign=1)
-    assert reading(Nvml(0x20, (4711, 815)), (4711,), 1) == slowed
+    assert reading(Nvml(), (4711,)) == Reading(throttled="", foreign=0)
+    slowed = "clock event reasons 0x20"
+    assert reading(Nvml(0x20, (4711, 815)), (4711,)) == Reading(slowed, foreign=1)
+    assert reading(Nvml(0x20, (4711, 815)), (4711,), 1) == Reading(slowed, foreign=None)
     # In a container the library may show the host's process numbers: one of them is our worker.
     assert reading(Nvml(pids=(99,)), (4711,)).foreign == 0
     assert reading(Nvml(pids=(99,)), ()).foreign == 1
@@ -219,7 +200,7 @@ def test_readings_of_amd_smi_are_those_of_the_gpu_at_its_address(library, kfd, c
     smi.amdsmi_get_gpu_device_bdf = lambda gpu: "0000:14:00.0"
     library("amdsmi", smi)
     boards = telemetry.boards("hip")
-    assert boards[2].read((7,)) == Reading(2100, None, 143, 44, throttled="", foreign=1)
+    assert boards[2].read((7,)) == Reading(throttled="", foreign=1)
     assert boards[0].read((7,)) == Reading() and not capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine and their state, from the vendor's library: clocks, power, temperature, throttling, others.
+"""The GPUs of this machine and their state, from the vendor's library: throttling, and who else uses them.
 
 The libraries are optional: ``nvidia-ml-py`` (the extra ``gpu``) for NVIDIA, and ``amdsmi``, a part of ROCm, for AMD.
 Neither makes a context on the GPU. What a library does not report is ``None``: a missing reading is no zero.
@@ -41,10 +41,6 @@ LIBRARIES = {
 class Reading:
     """State of a GPU at a moment."""
 
-    clock_mhz: float | None = None
-    memory_clock_mhz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
     throttled: str | None = None
     """Why it is slowed down, empty if it is not."""
     foreign: int | None = None
@@ -150,16 +146,12 @@ def _nvidia_boards(nvml: Any) -> list[Board]:
 
 
 def _nvidia_reading(nvml: Any, gpu: Any, own: Collection[int]) -> Reading:
-    def read(what: str, *arguments: Any) -> Any:
+    def read(what: str) -> Any:
         with suppress(nvml.NVMLError):
-            return getattr(nvml, f"nvmlDeviceGet{what}")(gpu, *arguments)
+            return getattr(nvml, f"nvmlDeviceGet{what}")(gpu)
 
-    power, reasons, users = read("PowerUsage"), read("CurrentClocksThrottleReasons"), read("ComputeRunningProcesses")
+    reasons, users = read("CurrentClocksThrottleReasons"), read("ComputeRunningProcesses")
     return Reading(
-        clock_mhz=read("ClockInfo", nvml.NVML_CLOCK_SM),
-        memory_clock_mhz=read("ClockInfo", nvml.NVML_CLOCK_MEM),
-        power_w=None if power is None else power / 1000,
-        temperature_c=read("Temperature", nvml.NVML_TEMPERATURE_GPU),
         throttled=None if reasons is None else f"clock event reasons {reasons:#x}" if reasons & SLOWED else "",
         foreign=None if users is None else foreign([user.pid for user in users], own),
     )
@@ -196,18 +188,13 @@ def amd_boards(smi: Any = None) -> list[Board]:
 def _amd_reading(smi: Any, gpu: Any, own: Collection[int]) -> Reading:
     """Return the reading of AMD SMI; never run on a GPU of ours."""
 
-    def read(what: str, *arguments: Any) -> Any:
+    def read(what: str) -> Any:
         # An older library has not all of these functions.
         with suppress(smi.AmdSmiException, AttributeError):
-            return getattr(smi, f"amdsmi_get_{what}")(gpu, *arguments)
+            return getattr(smi, f"amdsmi_get_{what}")(gpu)
 
-    hotspot = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
     users = read("gpu_process_list")
     return Reading(
-        clock_mhz=_number((read("clock_info", smi.AmdSmiClkType.GFX) or {}).get("clk")),
-        memory_clock_mhz=_number((read("clock_info", smi.AmdSmiClkType.MEM) or {}).get("clk")),
-        power_w=_number((read("power_info") or {}).get("socket_power")),
-        temperature_c=_number(read("temp_metric", *hotspot)),
         throttled=_slowed(read("violation_status") or {}, read("gpu_metrics_info") or {}),
         foreign=None if users is None else foreign([user["pid"] for user in users], own),
     )
@@ -223,8 +210,3 @@ def _slowed(violations: Mapping[str, object], metrics: Mapping[str, object]) -> 
         return " ".join(name for name, value in active.items() if value is True)
     status = metrics.get("throttle_status")
     return ("throttled" if status else "") if isinstance(status, bool) else None
-
-
-def _number(value: object) -> float | None:
-    """Return a number as it is; ``None`` for what stands for none ("N/A")."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
