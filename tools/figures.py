@@ -20,7 +20,7 @@ import figure_tables
 from figure_tables import EVALUATIONS, ROOT, Published, PublishedEvaluations
 from tileseer.cli.run_summary import lines_of
 from tileseer.core import documents
-from tileseer.core.json_files import read_json
+from tileseer.core.documents import read_json
 from tileseer.core.strict_tables import validate_table
 from tileseer.judge.evaluation import Evaluation
 from tileseer.judge.verdict import verdict_words

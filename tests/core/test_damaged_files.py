@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from tileseer.core import bundle, documents, isolation, yaml_files
 from tileseer.core.csv_files import read_csv
+from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, plain_output
-from tileseer.core.json_files import read_json
 from tileseer.core.parquet import read_table
 from tileseer.core.reading import read_utf8
 from tileseer.data.dataset import Dataset

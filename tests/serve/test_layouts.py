@@ -9,8 +9,8 @@ from cpp_selectors import assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from published_models import WORD, publish_recording, train_on_recording
 
 from tileseer.cli import main
+from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError
-from tileseer.core.json_files import read_json
 from tileseer.libraries.miopen.solvers import SOLVERS
 from tileseer.problems.problem import DIMS, Problem, columns_of_frame, problem_frame, problems_of_frame
 from tileseer.serve.selector import Selector, ndims

@@ -18,7 +18,7 @@ from tileseer.build import source_trees as trees
 from tileseer.cli.main import main
 from tileseer.core import parquet
 from tileseer.core.checkout import source_of
-from tileseer.core.json_files import json_text
+from tileseer.core.documents import json_text
 from tileseer.data.dataset_files import TABLES
 from tileseer.facts.compile import CompileSettings
 from tileseer.facts.config import Config

@@ -10,7 +10,7 @@ from cpp_selectors import SHAPES, assert_cpp_picks_alike, random_shapes
 from published_models import SMALL_SERVING, publish_recording, train_on_recording
 
 from tileseer.cli import main
-from tileseer.core.json_files import read_json
+from tileseer.core.documents import read_json
 from tileseer.learn import model_files
 from tileseer.learn.learners.trees import text as trees
 from tileseer.libraries.cutlass.kernel import CutlassKernel

@@ -11,8 +11,8 @@ import pytest
 from cpp_selectors import SHAPES, assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from published_models import TEMPLATE, publish
 
+from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError
-from tileseer.core.json_files import read_json
 from tileseer.learn import model_files
 from tileseer.learn.learners.trees import cpp
 from tileseer.libraries.symbols import Symbol

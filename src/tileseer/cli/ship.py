@@ -9,8 +9,8 @@ from typing import Any
 
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
+from tileseer.core.documents import json_text
 from tileseer.core.errors import UserError
-from tileseer.core.json_files import json_text
 from tileseer.core.places import find_file
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import target

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, shown
-from tileseer.core.json_files import read_json
 from tileseer.core.strict_tables import StrictModel, distinct, expected, validate_table, wrong
 from tileseer.facts.names import arch_hint
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, shown
-from tileseer.core.json_files import read_json
 from tileseer.core.strict_tables import validate_table
 from tileseer.core.yaml_files import read_yaml
 from tileseer.facts.benchmark import BenchmarkSettings, LockSettings

@@ -22,9 +22,8 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, StringConstraints
 
 from tileseer.core import seal
-from tileseer.core.documents import Document
+from tileseer.core.documents import Document, read_json
 from tileseer.core.errors import UserError, shown
-from tileseer.core.json_files import read_json
 from tileseer.core.strict_tables import validate_table
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.measure.device import DeviceKind

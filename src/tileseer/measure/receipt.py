@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from pydantic import Field
 
-from tileseer.core.documents import Document
-from tileseer.core.json_files import read_json
+from tileseer.core.documents import Document, read_json
 from tileseer.core.strict_tables import validate_table
 from tileseer.measure.journal import IDENTITY, MeasuredBy, pair_text
 

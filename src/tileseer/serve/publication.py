@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tileseer.core import documents
 from tileseer.core.atomic import building
+from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError
-from tileseer.core.json_files import read_json
 from tileseer.core.strict_tables import validate_table
 from tileseer.learn import model_files
 from tileseer.learn.model import training_files

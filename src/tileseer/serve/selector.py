@@ -17,8 +17,8 @@ import pandas as pd
 import pyarrow as pa
 
 from tileseer.core import documents, parquet
+from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, shown
-from tileseer.core.json_files import read_json
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import EVIDENCE_CLASSES, INSIDE, Evidence, EvidenceClass
 from tileseer.learn.model import Model
