@@ -10,7 +10,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
 from tileseer.torch import extension  # noqa: E402
-from tileseer.torch.timing import clock_of_gpu, fastest_in_turns  # noqa: E402
+from tileseer.torch.chooser import clock_of_gpu, fastest_in_turns  # noqa: E402
 
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
