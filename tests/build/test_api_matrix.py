@@ -7,9 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import tool_modules
 import yaml
 
+import compile_matrix
+import emulated_matrix
 from tileseer.build import build
 from tileseer.build.base import CompileResult, Resources
 from tileseer.cli.main import main
@@ -28,25 +29,15 @@ def in_the_repository(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def tool():
-    return tool_modules.load("compile_matrix")
-
-
-@pytest.fixture(scope="module")
-def emulated_tool(tool):
-    return tool_modules.load("emulated_matrix")
-
-
-@pytest.fixture(scope="module")
-def verdicts(tool):
+def verdicts():
     """What the compiler said."""
-    return tool.read_verdicts(ROOT / tool.TRIED.format(level=LEVEL))
+    return compile_matrix.read_verdicts(ROOT / compile_matrix.TRIED.format(level=LEVEL))
 
 
 @pytest.fixture(scope="module")
-def executed(emulated_tool):
+def executed():
     """What the emulated GPU found."""
-    return emulated_tool.read_verdicts(ROOT / emulated_tool.KEPT.format(level=LEVEL))
+    return emulated_matrix.read_verdicts(ROOT / emulated_matrix.KEPT.format(level=LEVEL))
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +46,8 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def pools(tool):
-    return tool.Pools(LEVEL)
+def pools():
+    return compile_matrix.Pools(LEVEL)
 
 
 def test_the_table_says_of_every_kernel_what_the_compiler_said(verdicts, table):
@@ -65,8 +56,8 @@ def test_the_table_says_of_every_kernel_what_the_compiler_said(verdicts, table):
         assert bool(error) == bool(table.not_built(case.kernel, case.arch)), case
 
 
-def test_the_table_is_the_one_that_follows_from_the_verdicts(tool, verdicts, table):
-    assert tool.lacks(verdicts) == table.not_compiled
+def test_the_table_is_the_one_that_follows_from_the_verdicts(verdicts, table):
+    assert compile_matrix.lacks(verdicts) == table.not_compiled
 
 
 @pytest.mark.parametrize(
@@ -154,6 +145,6 @@ def test_the_default_rule_set_has_no_kernel_that_is_wrong(pools, table):
     assert not [case for case in pool if any(row.holds(case.kernel, case.arch) for row in table.wrong)]
 
 
-def test_the_readme_says_how_much_was_executed(emulated_tool, executed):
-    told = f"executed {len(executed)} ({emulated_tool.executed_text(executed)} of their instructions)"
+def test_the_readme_says_how_much_was_executed(executed):
+    told = f"executed {len(executed)} ({emulated_matrix.executed_text(executed)} of their instructions)"
     assert told in " ".join((ROOT / "README.md").read_text().split())

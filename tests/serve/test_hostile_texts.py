@@ -5,7 +5,6 @@ import subprocess
 
 import numpy as np
 import pytest
-from cpp_code import code_of
 from cpp_selectors import assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from tileseer.serve import header
 from tileseer.serve import serving as stage
 from tileseer.serve.selector import NO_CANDIDATE, checked_dims
 
+TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|//(?:\\\n|[^\n])*|/\*.*?\*/', re.DOTALL)
 TEXTS = ("operation", "arch", "device", "device_kind", "library")
 EVIL = st.builds(
     "".join,
@@ -27,6 +27,12 @@ EVIL = st.builds(
         ')"', "%s", "; inline const int evil = 1;", "}", "{{", "{%", "\t", "é", "\ud800", "u8", "\x1f",
     ]) | st.text(max_size=3), max_size=6),
 )  # fmt: skip
+
+
+def code_of(text):
+    """A C++ text without its strings and comments, and its strings."""
+    strings = [match[0] for match in TOKEN.finditer(text) if match[0].startswith('"')]
+    return TOKEN.sub(lambda match: '""' if match[0].startswith('"') else "", text), strings
 
 
 @pytest.fixture(scope="module")

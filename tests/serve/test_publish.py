@@ -11,16 +11,17 @@ import time
 
 import pytest
 from dataset_files import dataset
-from publications import other_version, read_once
 from published_models import PAGE, make
 from stages_by_hand import main_of
 
-from tileseer.core import atomic
+from tileseer.core import atomic, parquet
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.learn.learners.trees.scorer import MODEL
 from tileseer.serve import publication
 from tileseer.serve.provenance import read_provenance
+from tileseer.serve.selector import Selector
+from tileseer.serve.serving_files import KNOWN_PROBLEMS
 
 KILLS, READS = 12, 30
 FORWARD, WEIGHT = "forward_bf16", "bwd_weight_bf16"
@@ -105,9 +106,14 @@ def test_parts_that_do_not_belong_together_are_refused_and_nothing_is_left(both,
 
 @pytest.fixture(scope="module")
 def other(forward, tmp_path_factory):
-    """The same of forward, but the selector and the list of its kernels say that they are another version."""
+    """The same of forward, but two files say that it is another version: no problem is known, no kernel pruned."""
     training, report, serving = forward
-    return training, report, other_version(serving, tmp_path_factory.mktemp("other") / serving.name)
+    copy = tmp_path_factory.mktemp("other") / serving.name
+    shutil.copytree(serving, copy)
+    kernels = copy / model_files.KERNELS
+    kernels.write_text(json.dumps(json.loads(kernels.read_text()) | {"pruned": []}))
+    parquet.write_table(KNOWN_PROBLEMS.empty_table(), copy / model_files.KNOWN)
+    return training, report, copy
 
 
 def publish(models, *parts):
@@ -129,7 +135,9 @@ def in_a_process(action):
 
 def read_often(models, reads):
     for _ in range(reads):
-        read_once(models, FORWARD)
+        selector = Selector.read(models, FORWARD)
+        # The files are of one version.
+        assert bool(selector.known.num_rows) == selector.pruned.any()
 
 
 @pytest.mark.parametrize("exchange", [True, False], ids=["one exchange", "two renames"])

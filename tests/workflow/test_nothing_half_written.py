@@ -20,7 +20,7 @@ from stages_by_hand import stages_of
 from tileseer.cli import main
 from tileseer.core import bundle, parquet
 
-FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MODELS = "results/models/gfx950"
 FOLDER = f"{MODELS}/grouped_conv_forward_bf16_gfx950"
 COMMANDS = {
