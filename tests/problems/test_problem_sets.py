@@ -15,9 +15,9 @@ FORWARD = Operation("forward", "bf16")
 def generate(tmp_path):
     """Problems of a generator file."""
 
-    def problems(*sections, seed=1, **limits):
+    def problems(*sections, seed=1):
         path = tmp_path / "p.yaml"
-        path.write_text(yaml.safe_dump({"sections": sections, **({"limits": limits} if limits else {})}))
+        path.write_text(yaml.safe_dump({"sections": sections}))
         return problem_sets.generate_problems(path, FORWARD, (2,), seed)
 
     return problems
@@ -59,8 +59,11 @@ def test_derived_fields(generate):
     assert (entry.problem.C, entry.problem.K, entry.problem.G) == (24, 24, 24)
 
 
-def test_limits_leave_out_what_is_too_large(generate):
-    assert dims_of(generate(grid(), max_gflop=0.00001)) == [(1, 8, 7, 7)]
+def test_what_is_too_large_to_be_measured_is_left_out(generate):
+    choices = {"N": [1, 4096], "C": [2**10, 2**14], "K": [2**14], "Hi,Wi": [[7, 7], [100, 100]]}
+    assert dims_of(generate({"name": "large", "choices": choices})) == [
+        (1, 2**10, 7, 7), (1, 2**14, 7, 7), (1, 2**10, 100, 100),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

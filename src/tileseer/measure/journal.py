@@ -191,11 +191,6 @@ def _named(folder: Path, begin: str = "") -> Iterator[tuple[Path, int, Path]]:
             yield folder / f"{match[1]}.csv", int(match[2] or 0), folder / name
 
 
-def is_whole(line: bytes) -> bool:
-    """Return whether a line of a journal, without its end, is as it was written."""
-    return line[-9:] == b",%08x" % zlib.crc32(line[:-9])
-
-
 def check_header(path: Path) -> None:
     """Raise a ``UserError`` if the header is not that of a journal, since nothing in the file can be trusted then."""
     with path.open("rb") as stream:
@@ -301,7 +296,8 @@ def _damages(lines: pa.Array) -> np.ndarray:
     size = np.asarray(pc.binary_length(lines))
     reasons = np.select([size == 0, size >= BLOCK], ["an empty line", "longer than any row"], "").astype(object)
     candidates = np.flatnonzero(reasons == "")
-    whole = [is_whole(line) for line in lines.take(candidates).view(pa.binary()).to_pylist()]
+    texts = lines.take(candidates).view(pa.binary()).to_pylist()
+    whole = [line[-9:] == b",%08x" % zlib.crc32(line[:-9]) for line in texts]
     reasons[candidates] = np.where(whole, "", "its checksum does not fit")
     return reasons
 

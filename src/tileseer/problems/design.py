@@ -20,11 +20,9 @@ from tileseer.core.errors import UserError
 from tileseer.problems.kinds import GROUPINGS, grouping
 from tileseer.problems.layers import Layer
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, Problem, ndim_of, problem_within
+from tileseer.problems.problem import DIMS, Problem, drawable_problem, ndim_of
 
 EDGE_PERCENTILES = (5, 95)
-MAX_GFLOP = 1500.0
-MAX_TENSOR_MIB = 1900.0
 LEAST_LAYERS = 3
 """Kinds of fewer layers are the oddities of one network: they span no space."""
 MULTIPLES = ((0.15, 1), (0.30, 2), (0.45, 4), (1.0, 8))
@@ -159,7 +157,7 @@ def _problem(kind: LayerKind, values: dict[str, float], multiple: int, operation
     full.update(zip(("Z", "Y", "X"), kind.filter, strict=True))
     for name, values_of_axes in (("stride", kind.stride), ("pad", kind.pad), ("dilation", kind.dilation)):
         full.update(zip((f"{name}_{axis}" for axis in "dhw"), values_of_axes, strict=True))
-    problem = problem_within(operation, full, MAX_GFLOP, MAX_TENSOR_MIB)
+    problem = drawable_problem(operation, full)
     return problem if problem is not None and problem.ndim == (3 if kind.deep else 2) else None
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 """A problem for examples of commands, as ``--problem`` takes it."""
 INT32_MAX = 2**31 - 1
+MAX_GFLOP, MAX_TENSOR_MIB = 1500.0, 1900.0
+"""Of problems that are drawn; a tensor is counted at two bytes an element."""
 LAYOUTS = ("NCHW", "NHWC")
 """Orders of the axes of all three tensors, by the number that features and selectors compare."""
 DEEP_LAYOUTS = {"NCHW": "NCDHW", "NHWC": "NDHWC"}
@@ -159,15 +161,13 @@ def ndim_of(dims: Mapping[str, int]) -> int:
     return 2 if (dims["Di"], dims["Z"], dims["stride_d"], dims["dilation_d"], dims["pad_d"]) == (1, 1, 1, 1, 0) else 3
 
 
-def problem_within(
-    operation: Operation, dims: Mapping[str, int], max_gflop: float, max_tensor_mib: float
-) -> Problem | None:
-    """Return the problem, unless it is no convolution, or beyond the limits of work and of tensors at two bytes."""
+def drawable_problem(operation: Operation, dims: Mapping[str, int]) -> Problem | None:
+    """Return the problem, unless it is no convolution, or too large to be measured with many kernels."""
     try:
         problem = Problem.from_dims(operation.variant, operation.dtype, **dims)
     except UserError:
         return None
-    too_large = problem.flop > max_gflop * 1e9 or 2 * problem.largest_tensor > max_tensor_mib * 2**20
+    too_large = problem.flop > MAX_GFLOP * 1e9 or 2 * problem.largest_tensor > MAX_TENSOR_MIB * 2**20
     return None if too_large else problem
 
 

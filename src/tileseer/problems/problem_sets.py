@@ -32,7 +32,7 @@ from tileseer.facts.inputs import ProblemsSettings
 from tileseer.problems import design
 from tileseer.problems.layers import Layer, NetworkRun, read_layers, read_split_layers, runs_of
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, INT32_MAX, Problem, problem_within
+from tileseer.problems.problem import DIMS, INT32_MAX, Problem, drawable_problem
 from tileseer.problems.problem_table import ProblemEntry
 
 _DERIVED = ("C/G", "K/G")
@@ -120,18 +120,9 @@ class GeneratorSection(StrictModel):
     """How many problems to draw; all of the product if not set."""
 
 
-class GeneratorLimits(StrictModel):
-    """Problems beyond these are left out of the product before drawing."""
-
-    max_gflop: float = Field(2000.0, gt=0, strict=False)
-    max_tensor_mib: float = Field(1900.0, gt=0, strict=False)
-    """Largest single tensor, counted at two bytes an element."""
-
-
 class Generator(StrictModel):
     """A generator file."""
 
-    limits: GeneratorLimits = GeneratorLimits()
     sections: list[GeneratorSection] = Field(min_length=1)
 
 
@@ -140,15 +131,13 @@ def generate_problems(path: Path, operation: Operation, ndims: tuple[int, ...], 
     generator = read_yaml_table(path, Generator)
     entries: dict[str, ProblemEntry] = {}
     for section in generator.sections:
-        for problem in _draw(section, generator.limits, operation, seed, f"{path}: section {section.name!r}"):
+        for problem in _draw(section, operation, seed, f"{path}: section {section.name!r}"):
             if problem.ndim in ndims:
                 entries.setdefault(problem.key, ProblemEntry(problem, section.name, ""))
     return list(entries.values())
 
 
-def _draw(
-    section: GeneratorSection, limits: GeneratorLimits, operation: Operation, seed: int, where: str
-) -> Iterator[Problem]:
+def _draw(section: GeneratorSection, operation: Operation, seed: int, where: str) -> Iterator[Problem]:
     axes = [_axis(key, values, where) for key, values in section.choices.items()]
     size = math.prod(len(axis) for axis in axes)
     numbers: Iterable[int] = range(size)
@@ -159,7 +148,7 @@ def _draw(
         stream = random.Random(hashlib.sha256(f"{seed}:{section.name}".encode()).hexdigest())
         numbers = stream.sample(range(size), size)
     # Lazily: of a large product few are looked at.
-    possible = (_problem(_combination(axes, number), section, limits, operation) for number in numbers)
+    possible = (_problem(_combination(axes, number), section, operation) for number in numbers)
     valid = (problem for problem in possible if problem is not None)
     drawn = list(itertools.islice(valid, section.count))
     if section.count is not None and len(drawn) < section.count:
@@ -192,9 +181,7 @@ def _axis(key: str, values: list[Any], where: str) -> list[dict[str, int]]:
     return axis
 
 
-def _problem(
-    dims: dict[str, int], section: GeneratorSection, limits: GeneratorLimits, operation: Operation
-) -> Problem | None:
+def _problem(dims: dict[str, int], section: GeneratorSection, operation: Operation) -> Problem | None:
     """Return the problem, or None where G does not divide, the filter does not fit, or the problem is too large."""
     full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
     if section.depthwise:
@@ -203,7 +190,7 @@ def _problem(
     if section.pad == "same":
         for extent, axis in zip("ZYX", "dhw", strict=True):
             full[f"pad_{axis}"] = full[f"dilation_{axis}"] * (full[extent] - 1) // 2
-    return problem_within(operation, full, limits.max_gflop, limits.max_tensor_mib)
+    return drawable_problem(operation, full)
 
 
 def problems_of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int]) -> list[ProblemEntry]:
