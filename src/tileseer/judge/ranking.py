@@ -86,8 +86,6 @@ class Scored:
     """int [R], what the library that offers the candidates would run itself; None where none offers them."""
     without: np.ndarray
     """Row of ``dataset.problems`` of each judged problem that has no pick: nothing ran on it."""
-    bounds: EvidenceBounds
-    """What bounds the classes of evidence."""
     evidence: np.ndarray
     """int [R], place in ``EVIDENCE_CLASSES``, by the problems that trained for the pick."""
     basis: str
@@ -160,7 +158,6 @@ def score_ranking(
         raise UserError(f"{dataset.operation}: no validation problem has a measured time")
     if picks is None:
         picks = np.where(offered, scores, -np.inf).argmax(axis=1)
-    bounds = bounds or calibrated_bounds(dataset)
     return Scored(
         dataset=dataset,
         rows=rows,
@@ -171,8 +168,7 @@ def score_ranking(
         untimed=picks[rows],
         own=None if own is None else own[rows],
         without=np.flatnonzero(~has & (dataset.held_out | (not dataset.held_out.any()))),
-        bounds=bounds,
-        evidence=held_out_classes(dataset, rows, fold, bounds),
+        evidence=held_out_classes(dataset, rows, fold, bounds or calibrated_bounds(dataset)),
         basis=basis,
     )
 
