@@ -1,13 +1,12 @@
 """A prior: corrected by few rows, left alone by none that say otherwise, refused when it is another's."""
 
 import dataclasses
-import shutil
 
 import learning_samples as samples
 import numpy as np
 import pytest
+from published_models import publish
 
-from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.judge import ranking
 from tileseer.learn import model_files
@@ -82,28 +81,17 @@ def test_another_data_type_has_the_same_candidates(folder):
     assert prior.knows(table).all()
 
 
-@pytest.mark.parametrize("name", [MODEL, model_files.SPEC, model_files.CANDIDATES, model_files.HARDWARE])
-def test_a_published_prior_with_one_changed_byte_is_refused(folder, tmp_path, name):
-    copy = tmp_path / "models/grouped_conv_forward_bf16_gfx950"
-    shutil.copytree(folder, copy)
-    content = model_files.Index(
-        format=model_files.FORMAT,
-        tileseer=model_files.READERS,
-        arch="gfx950",
-        device="gfx950_mi355x",
-        device_kind="simulated",
-        operations={"forward_bf16": model_files.Entry(folder=copy.name)},
-        sha256=model_files.file_digests(copy.parent),
-    )
-    documents.write_document(copy.parent / model_files.INDEX, content)
-    read_prior(copy, "tileseer", "forward")
-    whole = bytearray((copy / name).read_bytes())
-    # A digit of a leaf's value, if it is the model: still a model, with other scores.
-    place = whole.find(b"leaf_value=0.") + len("leaf_value=0.") if name == MODEL else len(whole) // 2
-    whole[place] ^= 1
-    (copy / name).write_bytes(whole)
-    with pytest.raises(UserError, match=f"{name}: the content does not match"):
-        read_prior(copy, "tileseer", "forward")
+def test_a_published_prior_with_one_changed_byte_is_refused(tmp_path):
+    folder = publish(tmp_path) / "grouped_conv_forward_bf16_gfx950"
+    for name in (MODEL, model_files.SPEC, model_files.CANDIDATES, model_files.HARDWARE):
+        read_prior(folder, "tileseer", "forward")
+        sound = (folder / name).read_bytes()
+        # A digit of a leaf's value, if it is the model: still a model, with other scores.
+        place = sound.find(b"leaf_value=0.") + len("leaf_value=0.") if name == MODEL else len(sound) // 2
+        (folder / name).write_bytes(sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
+        with pytest.raises(UserError, match=f"{name}: the content does not match"):
+            read_prior(folder, "tileseer", "forward")
+        (folder / name).write_bytes(sound)
 
 
 def test_a_foreign_prior_is_refused(folder, tmp_path):

@@ -93,17 +93,9 @@ class Cluster:
         names = ("id", "state", "partition", "node", "comment", "gres")
         return [dict(zip(names, line.split("|"), strict=True)) for line in lines]
 
-    def submit(self, *words: str) -> None:
-        """Call sbatch."""
-        client("sbatch", *words)
-
     def restarts(self, job: str) -> int:
         """Return how often SLURM itself started a job again."""
-        return int(re.search(r"Restarts=(\d+)", self.control("show", "job", job))[1])
-
-    def control(self, *words: str) -> str:
-        """Call scontrol."""
-        return client("scontrol", *words)
+        return int(re.search(r"Restarts=(\d+)", client("scontrol", "show", "job", job))[1])
 
     def fail_node(self, node: str) -> None:
         """Kill a node's daemon and everything that runs there, as when its power fails; nobody tells the controller."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import one_machine_slurm
 import pytest
-from one_machine_slurm import wait_for
+from one_machine_slurm import client, wait_for
 from small_workflow import TARGETS, hashes
 from test_faults import measured_rows, slow
 from test_faults import wait_for as wait_closely_for
@@ -79,7 +79,7 @@ def test_a_cluster_where_everything_happens(made, fresh, cluster):
         lost = builds[0]
         hanging = next(job for job in builds if job["node"] != lost["node"])
         cluster.hang(hanging["id"])
-        cluster.control("update", f"jobid={hanging['id']}", "timelimit=1")
+        client("scontrol", "update", f"jobid={hanging['id']}", "timelimit=1")
         protocol.event(f"job {hanging['id']} hangs; its limit is a minute")
         cluster.fail_node(lost["node"])
         protocol.event(f"node {lost['node']} dies under job {lost['id']}")
@@ -88,7 +88,7 @@ def test_a_cluster_where_everything_happens(made, fresh, cluster):
         wait_closely_for(lambda: len(measured_rows(fresh)) > 4)
         cluster.hang(preempted["id"])
         measured = len(measured_rows(fresh))
-        cluster.submit("--partition=urgent", "--gres=gpu:1", "--wrap=sleep 1", "--output=/dev/null", "--comment=urgent")
+        client("sbatch", "-p", "urgent", "--gres=gpu:1", "--wrap=sleep 1", "--output=/dev/null", "--comment=urgent")
         protocol.event(f"somebody's urgent job takes the GPU from job {preempted['id']}, which has {measured} pairs")
         late = fresh.folder / RECEIPT.format(chunk=preempted["comment"].rpartition("_")[2])
         cluster.hide(late)
@@ -164,6 +164,6 @@ def test_few_jobs_make_the_same_and_a_gpu_is_asked_for_in_either_way(made, fresh
     measuring = ["--set-resources", "benchmark:slurm_partition=gpu", "benchmark:gpu=1"]
     again = fresh.make(*PROFILE, *measuring, "--forcerun", "benchmark", "--until", "benchmark", "--", *TARGETS)
     newest = [job["id"] for job in cluster.jobs() if job["id"] not in jobs]
-    asked = [re.findall(r"Tres(\w+=gres.gpu:\d)", cluster.control("show", "job", job)) for job in newest]
+    asked = [re.findall(r"Tres(\w+=gres.gpu:\d)", client("scontrol", "show", "job", job)) for job in newest]
     assert asked and asked == [["PerJob=gres:gpu:1"]] * len(newest)
     assert again.jobs["benchmark"] == len(newest) and len(measured_rows(fresh)) == made[1].measured
