@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from tileseer.facts.benchmark import Timing
 from tileseer.measure import journal
-from tileseer.measure.device import Device
 from tileseer.measure.journal import IDENTITY, pair_text
 
 FOLDER = "again"
@@ -28,12 +27,6 @@ LEAST_PAIRS_FOR_NOISE = 8
 MEDIAN_DIFFERENCE = 0.9539
 """Median absolute difference of two normal numbers, in their standard deviations."""
 NOTHING = journal.SCHEMA.empty_table()
-
-
-def share_again(device: Device, gpu: Timing) -> float:
-    """Return the share of a budget for repeat measurements; 0 for a device without a state, which never differs."""
-    asked = gpu.pairs_again > 0 or gpu.contenders > 1
-    return SHARE if asked and device.differs else 0.0
 
 
 def journal_again(first: Path) -> Path:

@@ -226,7 +226,8 @@ def measure_chunk(
     with session.hold_device() as (device, waited), Journal(session.journal, session.lock_timeout_s) as journal:
         begin = time.monotonic()
         batch = Batch(session, device, entries.to_pandas(), candidates.from_build(built))
-        share = again.share_again(device, parameters)
+        asked = parameters.pairs_again > 0 or parameters.contenders > 1
+        share = again.SHARE if asked and device.differs else 0.0
         done = fill_journal(batch, pairs, journal, budget_s and budget_s * (1 - share))
         journal.compress()
         seconds = time.monotonic() - begin

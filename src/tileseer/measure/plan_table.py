@@ -45,7 +45,9 @@ def write_plans(session: Session, problems: Path, chunk: int, chunks: int, build
     kernels = sorted(set(offered["kernel"]))
     if not kernels and chunks == 1:
         raise UserError(f"{library} offers no plan for any of {len(table)} problems: {refused[:1] or 'no problems'}")
-    ids = {name: _kernel_id(name, session.arch, library) for name in kernels}
+    # With another version of the library, a plan is another kernel.
+    texts = {name: f"{name}\n{session.arch}\n{library}" for name in kernels}
+    ids = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
     parquet.write_table(_build_table(ids, library), build)
     parquet.write_table(_support_table(offered, ids), support)
     left_out = f"; no plans for {len(refused)} problems, such as {refused[0]}" if refused else ""
@@ -84,11 +86,6 @@ def _can_parse(own: Library, name: str) -> bool:
     except UserError:
         return False
     return True
-
-
-def _kernel_id(name: str, arch: str, library: str) -> str:
-    """Return 16 hex digits: with another version of the library, a plan is another kernel."""
-    return hashlib.sha256(f"{name}\n{arch}\n{library}".encode()).hexdigest()[:16]
 
 
 def _build_table(ids: dict[str, str], library: str) -> pa.Table:
