@@ -13,8 +13,7 @@ from tileseer.facts.model import TrainingParameters
 from tileseer.learn import training
 from tileseer.learn.features import Features
 from tileseer.learn.learner import Recipe
-from tileseer.learn.rows import training_pairs
-from tileseer.learn.training import Prepared, prior_of
+from tileseer.learn.training import prior_of
 from tileseer.libraries import candidates as candidate_tables
 from tileseer.libraries.ck_tile import kernel, resources
 from tileseer.libraries.ck_tile.kernel import KernelConfig
@@ -137,31 +136,8 @@ def table_of(tflops, split, *, ndim=None, networks=None, statuses=None):
     )  # fmt: skip
 
 
-def features(name="tileseer"):
-    return Features.of(name, product())
-
-
 def recipe(settings=SMALL, prior=None, threads=1):
     return Recipe(Features.of(settings.features, product()), settings, prior, threads)
-
-
-def of(data, settings=SMALL):
-    """The prepared pairs that a model of ``data`` learns from."""
-    return Prepared.by(recipe(settings), training_pairs(data))
-
-
-def ranked(model, problem_):
-    """Supported candidates of a problem as a selector gives them, best first, from the scores of a model."""
-    score = model.predict(problem.problem_frame([problem_]))[0]
-    order = np.argsort(-score, kind="stable")
-    order = order[np.isfinite(score[order])]
-    table = model.pool.iloc[order][["candidate", "kernel", "split_k"]].reset_index(drop=True)
-    table.insert(0, "rank", np.arange(1, len(table) + 1))
-    # On top of a formula the level is unknown: the pick stands for the best.
-    best = 0.0 if model.spec.formula is None else score.max()
-    efficiency = np.minimum(100 * np.exp(score[order] - best), 100.0)
-    time = 100 * np.exp(score.max() - score[order])
-    return table.assign(score=score[order], predicted_time=time, predicted_efficiency=efficiency)
 
 
 @cache

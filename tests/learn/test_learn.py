@@ -97,7 +97,8 @@ def test_no_layer_is_on_both_sides_of_a_fold(monkeypatch):
     data = samples.measured()
     # Batch sizes of one layer: the keys differ, the layer is shared.
     families = [f"family{i // 4}" for i in range(len(data.problems))]
-    found = samples.of(dataclasses.replace(data, problems=data.problems.assign(layer_family=families)))
+    data = dataclasses.replace(data, problems=data.problems.assign(layer_family=families))
+    found = training.Prepared.by(samples.recipe(), rows.training_pairs(data))
     family_of_row = np.array(families)[found.pairs.problem[found.teaching]]
     seen = []
     original = lightgbm.Dataset.subset

@@ -81,9 +81,6 @@ def _small_networks() -> str:
     return layer_table(rows)
 
 
-SMALL_NETWORKS = _small_networks()
-
-
 @dataclass
 class Run:
     """What one call of Snakemake did."""
@@ -206,7 +203,7 @@ def lay_out(folder: Path) -> Workflow:
     sections = yaml.safe_load((ROOT / "config/problems/training.yaml").read_text())["sections"]
     wanted = [section | {"count": 12} for section in sections if section["name"] in ("dense 3x3", "volumes 3x3x3")]
     (folder / "config/problems/small.yaml").write_text(yaml.safe_dump({"sections": wanted}))
-    (folder / "config/problems/small.csv").write_text(SMALL_NETWORKS)
+    (folder / "config/problems/small.csv").write_text(_small_networks())
     (folder / "config/config.yaml").write_text(yaml.safe_dump(small_config(folder)))
     return Workflow(folder)
 
