@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 
 def test_a_dry_run_from_scratch_lists_the_jobs_that_run(made, fresh):
     assert fresh.make("-n").planned == made[1].jobs
-
-
-@pytest.mark.parametrize("flag", ["--until", "--omit-from"])
-def test_a_run_ends_at_a_stage(fresh, flag):
-    planned = set(fresh.make("-n", flag, "support").planned)
-    assert planned == {"problems", "configs", "headers", "compile"} | ({"support"} if flag == "--until" else set())
 
 
 def test_another_number_of_chunks_gives_the_same_dataset(copy):
