@@ -11,6 +11,7 @@ configfile: CONFIG_FILE
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/inputs.smk"
+include: "workflow/rules/arch_specs.smk"
 include: "workflow/rules/problems.smk"
 include: "workflow/rules/configs.smk"
 include: "workflow/rules/headers.smk"

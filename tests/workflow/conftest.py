@@ -36,7 +36,7 @@ def copy(made, tmp_path):
 @pytest.fixture
 def unmeasured(copy):
     """A workflow that has run as far as the support stage."""
-    before = {"problems", "configs", "headers", "build", "support"}
+    before = {"arch_specs", "problems", "configs", "headers", "build", "support"}
     for path in [*(copy.folder / "results").iterdir(), copy.folder / "logs"]:
         if path.name not in before:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -41,7 +41,7 @@ def append(workflow, name, text):
 
 def test_the_first_run_makes_everything(made):
     workflow, run = made
-    once = ("configs", "problems", "dataset", *AFTER_DATASET)
+    once = ("arch_specs", "configs", "problems", "dataset", *AFTER_DATASET)
     assert run.jobs == dict.fromkeys(once, 1) | dict.fromkeys(CHUNK_STAGES, 2)
     rows = pairs(workflow)
     assert run.measured == len(rows) > 100 and "ok" in rows.values()
@@ -70,7 +70,7 @@ def test_a_new_machine_with_restored_results_does_what_changed(made, fresh):
 
 STATEMENT = "\nADDED = 1\n"
 EDITS = {
-    "core": ("src/tileseer/core/errors.py", STATEMENT, {"problems", *FROM_CONFIGS}),
+    "core": ("src/tileseer/core/errors.py", STATEMENT, {"arch_specs", "problems", *FROM_CONFIGS}),
     "a feature": ("src/tileseer/libraries/ck_tile/features.py", STATEMENT, {*AFTER_DATASET}),
     "the worker on the GPU": ("src/tileseer/measure/harness/worker.py", STATEMENT, FROM_SUPPORT),
     "a table": ("config/ck_api.yaml", "# changed\n", FROM_CONFIGS - {"configs"}),
@@ -131,6 +131,6 @@ def test_where_something_is_on_this_machine_is_no_reason_to_run(copy):
 
 def test_another_arch_is_built_beside(copy):
     run = copy.make("results/models/gfx942")
-    assert run.jobs["problems"] == 0 and run.jobs["configs"] == 1
+    assert run.jobs["arch_specs"] == run.jobs["problems"] == 0 and run.jobs["configs"] == 1
     assert "models:   results/models/gfx942 (simulated" in run.output and "results/models/gfx950" not in run.output
     assert json.loads(copy.read("results/models/gfx942/index.json"))["arch"] == "gfx942"

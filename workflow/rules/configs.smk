@@ -7,7 +7,7 @@ INSTANCES = rule_sets.instance_files(SETTINGS.configs.rule_set, Path(RULE_SETS),
 
 rule configs:
     input:
-        arch_specs=local(SETTINGS.arch_specs),
+        arch_specs="results/arch_specs/arch_specs.json",
         tables=[local(path) for path in RULE_TABLES],
         # Of a checkout of Composable Kernel, for the rule sets that are read from one.
         instances=[local(str(path)) for path in INSTANCES],
@@ -27,5 +27,5 @@ rule configs:
     shell:
         f"python {SCRIPTS}/configs.py"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
-        " --arch-specs {input.arch_specs:q} --tables {params.rule_sets:q} --settings {params.settings:q} {params.machine:q}"
+        " --arch-specs {input.arch_specs} --tables {params.rule_sets:q} --settings {params.settings:q} {params.machine:q}"
         " --kernels {output.kernels} --rejected {output.rejected} > {log} 2>&1"

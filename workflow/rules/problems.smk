@@ -1,4 +1,4 @@
-# Stage 1: what is trained on and what is held out: the same problems for every arch.
+# What is trained on and what is held out: the same problems for every arch.
 PROBLEM_TABLES = [
     SETTINGS.problems.networks,
     *SETTINGS.problems.training,

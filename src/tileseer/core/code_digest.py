@@ -39,6 +39,7 @@ LATER = {
 """Code that stands beside its library, and the first room that uses it: another feature measures nothing."""
 COMPILING = ("compile", "ck")
 STAGES = {
+    "arch_specs": Stage("facts"),
     "problems": Stage("problems", ("problems",)),
     "configs": Stage("libraries", ("configs", "ck")),
     "headers": Stage("libraries"),

@@ -1,12 +1,13 @@
 """Facts of the GPU targets: what may be compiled for them, read from one checked table.
 
-``ArchSpecs.load`` reads ``config/arch_specs.json``. A look-up never answers
+``ArchSpecs.load`` reads ``config/arch_specs.json`` or what ``render_json`` made of it. A look-up never answers
 with a default: an unknown arch, data type, pipeline or operator is a ``UserError`` that lists the known ones.
 Names are looked up in any letter case.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -247,3 +248,8 @@ def _without_comments(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_comments(value[key]) for key in sorted(value) if not key.startswith("_")}
     return [_without_comments(item) for item in value] if isinstance(value, list) else value
+
+
+def render_json(specs: ArchSpecs) -> str:
+    """Return ``specs`` as the one text that all equal tables have; ``ArchSpecs.load`` reads it back."""
+    return json.dumps(specs.model_dump(), indent=2, sort_keys=True) + "\n"
