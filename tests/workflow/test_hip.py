@@ -77,10 +77,11 @@ def test_a_model_of_measured_times(machine):
 
 
 def test_an_emulated_device_gives_verdicts_and_no_model(machine):
-    # A host computes all tiny problems of each kernel: one right one and those with a fault are enough.
+    # A host computes all tiny problems of each kernel: a right one and one of each fault are enough.
     path = machine.folder / "config/rule_sets/smoke.yaml"
     rules = yaml.safe_load(path.read_text())
-    path.write_text(yaml.safe_dump(rules | {"tiles": rules["tiles"][3:]}))
+    tiles = [one | ({"not_with": ["mem"]} if one["tile"][:2] == [32, 128] else {}) for one in rules["tiles"][3:]]
+    path.write_text(yaml.safe_dump(rules | {"tiles": tiles}))
     overlay = yaml.safe_load((ROOT / "config/emulated.yaml").read_text())
     machine.configure(benchmark=overlay["benchmark"])
     reason = "emulated GPU has no times to train on; build its verdicts"
@@ -88,7 +89,7 @@ def test_an_emulated_device_gives_verdicts_and_no_model(machine):
     run = machine.make(VERDICTS)
     assert run.jobs["verdicts"] == 2 and not {"benchmark", "dataset", "model"} & set(run.jobs)
     rows = list(csv.DictReader(machine.read(VERDICTS).decode().splitlines(), delimiter="\t"))
-    assert len(rows) == 4 and {row["device_kind"] for row in rows} == {"emulated"}
+    assert len(rows) == 3 and {row["device_kind"] for row in rows} == {"emulated"}
     for row in rows:
         broken = "crash" if "_mem_" in row["kernel"] and "_64x128x" in row["kernel"] else "ok"
         assert row["status"] == ("wrong_result" if "_32x128x" in row["kernel"] else broken), row
