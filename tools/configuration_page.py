@@ -15,11 +15,9 @@ HEAD = """# Configuration
 Every option of `config/config.yaml`; all are optional. `make schema` writes this page from the types in the code. An
 unknown field or a wrong value stops the workflow before the first job, with one line that names it. Editors can use
 `config/schema/config.schema.json`. A stage sees only its own section. A list or map replaces the default as a whole.
-`model.overrides` keeps the default of fields that it does not set.
 [The tutorial](../tutorial.md#4-change-something) changes one option.
 
 """
-OVERRIDES = "model.overrides"
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _PATH = "^[A-Za-z0-9_]["
 
@@ -38,20 +36,14 @@ def page() -> str:
 def fields(schema: dict[str, Any], section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """(Dotted name, schema) of every option, plain ones of a section before its sub-sections."""
     properties = [(prefix + name, field) for name, field in section["properties"].items()]
-    yield from ((name, field) for name, field in properties if "$ref" not in field or name == OVERRIDES)
+    yield from ((name, field) for name, field in properties if "$ref" not in field)
     for name, field in properties:
-        if "$ref" in field and name != OVERRIDES:
-            yield from fields(schema, _referred(schema, field), f"{name}.")
-
-
-def _referred(schema: dict[str, Any], field: dict[str, Any]) -> dict[str, Any]:
-    return schema["$defs"][field["$ref"].rpartition("/")[2]]
+        if "$ref" in field:
+            yield from fields(schema, schema["$defs"][field["$ref"].rpartition("/")[2]], f"{name}.")
 
 
 def kind(field: dict[str, Any]) -> str:
     """Type of a field in words."""
-    if "$ref" in field:
-        return "map of parameters"
     if "anyOf" in field:
         return " or ".join(kind(option) for option in field["anyOf"])
     if "const" in field or "enum" in field:
@@ -66,21 +58,12 @@ def kind(field: dict[str, Any]) -> str:
 
 
 def table(schema: dict[str, Any]) -> str:
-    """Table of the options, a row an option, and one of the parameters of training."""
-    options = dict(fields(schema, schema))
-    text = _table([_row(name, field, {} if "$ref" in field else field["default"]) for name, field in options.items()])
-    parameters = _referred(schema, options[OVERRIDES])["properties"].items()
-    rows = [_row(key, field, field["default"]) for key, field in parameters if f"model.{key}" not in options]
-    return f"{text}\n## `{OVERRIDES}`\n\n{_table(rows)}"
-
-
-def _row(name: str, field: dict[str, Any], default: Any) -> tuple[str, ...]:
-    meaning = " ".join(field["description"].replace("``", "`").split())
-    return f"`{name}`", kind(field), f"`{json.dumps(default)}`", meaning
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
+    """Table of the options, a row an option."""
     head = ("field", "type", "default", "meaning")
-    return "".join("| " + " | ".join(row) + " |\n" for row in (head, *rows)).replace(
-        "\n", "\n" + "|---" * len(head) + "|\n", 1
-    )
+    rows = [head, tuple("---" for _ in head), *(_row(name, field) for name, field in fields(schema, schema))]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _row(name: str, field: dict[str, Any]) -> tuple[str, ...]:
+    meaning = " ".join(field["description"].replace("``", "`").split())
+    return f"`{name}`", kind(field), f"`{json.dumps(field['default'])}`", meaning

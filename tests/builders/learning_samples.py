@@ -9,7 +9,7 @@ import pandas as pd
 
 from tileseer.data.dataset import Dataset
 from tileseer.facts import hardware
-from tileseer.facts.model import TrainingParameters
+from tileseer.facts.model import ModelSettings
 from tileseer.learn import training
 from tileseer.learn.features import Features
 from tileseer.learn.learner import Recipe
@@ -25,12 +25,12 @@ from tileseer.problems.problem import Problem
 from tileseer.problems.shapes import implicit_gemm
 
 CONFIG = Path(__file__).parents[2] / "config"
-SMALL = TrainingParameters(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8)
+SMALL = ModelSettings(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8)
 
 
 def changed(**settings):
     """The small settings with others."""
-    return TrainingParameters(**{**SMALL.model_dump(), **settings})
+    return ModelSettings(**{**SMALL.model_dump(), **settings})
 
 
 @cache

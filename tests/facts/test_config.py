@@ -10,7 +10,7 @@ from tileseer.core.errors import UserError
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.benchmark import BenchmarkSettings
 from tileseer.facts.config import Config, check
-from tileseer.facts.model import ModelSettings, TrainingParameters
+from tileseer.facts.model import ModelSettings
 from tileseer.libraries.rule_sets import RuleSet
 from tileseer.problems.operation import Operation
 
@@ -48,13 +48,6 @@ def test_the_smallest_run_has_ten_kernels_and_problems(arch):
     assert len((ROOT / asked["problems"]["validation"]).read_text().splitlines()) == 1 + asked["problems"]["design"]
 
 
-def test_overrides_change_single_parameters_of_training():
-    model = ModelSettings(seed=3, overrides=TrainingParameters(folds=2)).parameters
-    assert model == TrainingParameters(seed=3, folds=2)
-    with pytest.raises(UserError, match=r"config: model.overrides: .*write model.seed"):
-        check({"model": {"overrides": {"seed": 3}}})
-
-
 def test_every_field_says_what_it_means():
     schema = json.loads(json_schema())
     for name, section in [("Config", schema), *schema["$defs"].items()]:
@@ -66,7 +59,7 @@ def test_every_field_says_what_it_means():
     ("config", "told"),
     [
         ({"arhc": "gfx950"}, "config: arhc: unknown field, .*; is it arch\\?"),
-        ({"model": {"overrides": {"num_leafs": 9}}}, "model.overrides.num_leafs: .*is it num_leaves\\?"),
+        ({"model": {"num_leafs": 9}}, "model.num_leafs: .*is it num_leaves\\?"),
         ({"arch": "mi300"}, "config: arch: .*'mi300'"),
         ({"operations": ["forward"]}, "config: operations: .*'forward'"),
         ({"operations": []}, "config: operations: "),
@@ -76,7 +69,7 @@ def test_every_field_says_what_it_means():
         ({"benchmark": {"device": "hopes"}}, "config: benchmark.device: .*'hopes'"),
         ({"benchmark": {"products": {"gfx950": "a b"}}}, "config: benchmark.products.gfx950: "),
         ({"model": {"prior": "logs/../../use.txt"}}, "config: model.prior: .*leaves the workflow"),
-        ({"model": {"overrides": {"folds": 1}}}, "config: model.overrides.folds: .*1"),
+        ({"model": {"folds": 1}}, "config: model.folds: .*1"),
         ({"problems": {"training": ["/etc/passwd; rm"]}}, "config: problems.training.0: "),
         ({"compile": {"toolchain": None}}, "config: compile.toolchain: .*None"),
     ],
@@ -89,12 +82,12 @@ def test_each_wrong_field_gets_one_clear_line(config, told):
 
 def test_several_wrong_fields_are_all_told():
     with pytest.raises(UserError) as error:
-        check({"arhc": 1, "model": {"overrides": {"folds": 1}, "seed": -1}})
+        check({"arhc": 1, "model": {"folds": 1, "seed": -1}})
     assert len(str(error.value).splitlines()) == 3
 
 
 def test_settings_survive_the_way_through_a_command_line(capsys):
-    settings = ModelSettings(seed=7, overrides=TrainingParameters(folds=3))
+    settings = ModelSettings(seed=7, folds=3)
     written = json.dumps({"model": settings.model_dump(mode="json")})
     assert ModelSettings.of(json.loads(written), "model") == settings
     with pytest.raises(UserError, match="--settings: benchmark: seed"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.facts.model import ModelSettings, TrainingParameters
+from tileseer.facts.model import ModelSettings
 from tileseer.judge import ranking
 from tileseer.learn import training as stage
 from tileseer.learn.formula import Formula, FormulaPrior
@@ -22,7 +22,7 @@ def measured():
 
 
 def changed(**settings):
-    return TrainingParameters(**{**samples.SMALL.model_dump(), "n_estimators": 60, **settings})
+    return ModelSettings(**{**samples.SMALL.model_dump(), "n_estimators": 60, **settings})
 
 
 def train(data, prior):
@@ -94,16 +94,16 @@ def test_the_formula_is_among_the_reasons_of_a_pick(trained):
 )
 def test_it_is_the_default_for_real_times_alone(kind, expected):
     data = dataclasses.replace(samples.measured(), device_kind=kind)
-    assert stage.settings_for(ModelSettings().parameters, data).prior == expected
-    reference = ModelSettings(features="reference").parameters
+    assert stage.settings_for(ModelSettings(), data).prior == expected
+    reference = ModelSettings(features="reference")
     assert stage.settings_for(reference, data).prior == "none"
 
 
 def test_times_that_the_formula_made_are_not_learnt_on_top_of_it():
     with pytest.raises(UserError, match="compared with itself"):
-        stage.settings_for(ModelSettings(prior="formula").parameters, samples.measured())
+        stage.settings_for(ModelSettings(prior="formula"), samples.measured())
     with pytest.raises(UserError, match="do not support a formula"):
-        stage.settings_for(ModelSettings(prior="formula", features="reference").parameters, measured())
+        stage.settings_for(ModelSettings(prior="formula", features="reference"), measured())
 
 
 def test_a_simulated_time_is_the_formula_and_noise():

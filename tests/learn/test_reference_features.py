@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.facts.model import TrainingParameters
+from tileseer.facts.model import ModelSettings
 from tileseer.learn import training as stage
 from tileseer.learn.features import Features
 from tileseer.libraries import candidates
@@ -168,7 +168,7 @@ def test_cutlass_kernels_have_what_the_reference_can_say_of_them():
 
 def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path):
     data = samples.measured()
-    settings = TrainingParameters(**{**samples.SMALL.model_dump(), "features": "reference"})
+    settings = ModelSettings(**{**samples.SMALL.model_dump(), "features": "reference"})
     trained = samples.train(data, samples.product(), settings)
     trained.save(tmp_path)
     theirs = ReferencePredictor(tmp_path)

@@ -46,7 +46,7 @@ CONFIG = {
         "validation_problems": 0,
     },
     "benchmark": {"seed": 1},
-    "model": {"overrides": {"n_estimators": 10, "num_leaves": 7}},
+    "model": {"n_estimators": 10, "num_leaves": 7},
 }
 
 

@@ -124,7 +124,7 @@ def test_a_find_db_becomes_a_model_a_report_and_scores_of_every_solver_that_the_
     said = answer(fresh, "import", "find-db", "gfx942130.HIP.fdb.txt", "--arch", "gfx942", "--output", "mine")
     to_train = [line for line in said.splitlines() if line.startswith("  ")]
     small = {"n_estimators": 40, "cv_estimators": 5, "folds": 2, "num_leaves": 7, "min_child_samples": 3}
-    sections = {"operations": ["forward_fp16", "bwd_data_fp32"], "model": {"overrides": small}}
+    sections = {"operations": ["forward_fp16", "bwd_data_fp32"], "model": small}
     fresh.configure(**sections, **yaml.safe_load("\n".join(to_train)))
     fresh.make(f"results/models/{arch}", f"results/reports/{arch}.html")
     for operation in ("forward_fp16", "bwd_data_fp32"):

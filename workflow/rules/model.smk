@@ -4,7 +4,7 @@ import inspect
 from tileseer.learn.learner import learner_class
 
 # A prior is a file of the user's, from another run: only its content counts.
-PRIOR_FILES = [local(path) for path in SETTINGS.model.parameters.prior_files]
+PRIOR_FILES = [local(path) for path in SETTINGS.model.prior_files]
 LEARNER = ask(learner_class, SETTINGS.model.learner)
 
 

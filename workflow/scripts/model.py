@@ -27,7 +27,7 @@ def main(
     data = Dataset.read(dataset).with_estimates(gpu, fitted)
     if data.device != gpu.name:
         raise UserError(f"{dataset}: the device is {data.device}, but benchmark.products gives {gpu.name}")
-    parameters = settings_for(ModelSettings.of(settings, "model").parameters, data)
+    parameters = settings_for(ModelSettings.of(settings, "model"), data)
     features = Features.of(parameters.features, gpu)
     prior = prior_of(parameters, data.operation, fitted)
     more = Dataset.read(other_dtype) if other_dtype else None

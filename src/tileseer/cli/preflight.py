@@ -117,7 +117,7 @@ def _check_files(faults: _Faults, settings: Config) -> None:
     named = [("arch_specs", settings.arch_specs), ("hardware", settings.hardware)]
     named += [(f"problems.{name}", getattr(problems, name)) for name in ("networks", "validation")]
     named += [("problems.training", path) for path in problems.training]
-    named += [("model.prior", path) for path in settings.model.parameters.prior_files[:1]]
+    named += [("model.prior", path) for path in settings.model.prior_files[:1]]
     for field, path in named:
         if not Path(path).is_file():
             faults.missing(field, path)

@@ -1,14 +1,14 @@
-"""Settings of the stages that learn: model, validation and serving."""
+"""Settings of the model stage."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from tileseer.core.strict_tables import expected
-from tileseer.facts.section import OnlySet, RelativePath, Section
+from tileseer.facts.section import RelativePath, Section
 
 FeatureSet = Annotated[
     str, Field(pattern=r"^[a-z][a-z0-9_]*$"), expected("the name of a feature set, such as tileseer")
@@ -17,15 +17,19 @@ Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Learner = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$"), expected("the name of a learner, such as trees")]
 
 
-class TrainingParameters(Section):
+class ModelSettings(Section):
     """How one operation's ranking model is trained."""
 
     features: FeatureSet = "tileseer"
-    """As ``model.features``."""
+    """Feature set of docs/generated/features.md: ours (of the library whose kernels are ranked; ``compiled`` where a
+    compiler described their code), or ``reference``, the 97 features of Composable Kernel's predictor, which can then
+    load the model."""
     prior: RelativePath = "auto"
-    """As ``model.prior``."""
+    """What training starts from; its trees learn the difference. ``formula``: the simulated device's formula for this
+    GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times if one exists. Otherwise the folder of
+    a trained model of the same direction and features (another arch, data type or device kind)."""
     learner: Learner = "trees"
-    """As ``model.learner``."""
+    """Name of an installed learner, an entry point of the group ``tileseer.learners``."""
     rows_per_problem: int = Field(64, ge=0)
     """Training rows kept of each problem, 0 for all: the fastest are half of them, the seed draws the rest."""
     n_estimators: int = Field(600, ge=1)
@@ -43,10 +47,10 @@ class TrainingParameters(Section):
     folds: int = Field(5, ge=2)
     """Folds of the cross-validation."""
     seed: Seed = 1
-    """As ``model.seed``."""
+    """Seed of row sampling, folds and trees."""
 
     @property
-    def small(self) -> TrainingParameters:
+    def small(self) -> ModelSettings:
         """The settings of the models of cross-validation."""
         return self.model_copy(update={"n_estimators": self.cv_estimators})
 
@@ -60,37 +64,3 @@ class TrainingParameters(Section):
         """The files of that model; none without it."""
         folder, names = self.prior_folder, ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet", "cuts.json")
         return [(folder / name).as_posix() for name in names] if folder else []
-
-
-class ModelSettings(Section):
-    """What one operation's ranking model is trained from."""
-
-    features: FeatureSet = "tileseer"
-    """Feature set of docs/generated/features.md: ours (of the library whose kernels are ranked; ``compiled`` where a
-    compiler described their code), or ``reference``, the 97 features of Composable Kernel's predictor, which can then
-    load the model."""
-    prior: RelativePath = "auto"
-    """What training starts from; its trees learn the difference. ``formula``: the simulated device's formula for this
-    GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times if one exists. Otherwise the folder of
-    a trained model of the same direction and features (another arch, data type or device kind)."""
-    learner: Learner = "trees"
-    """Name of an installed learner, an entry point of the group ``tileseer.learners``."""
-    seed: Seed = 1
-    """Seed of row sampling, folds and trees."""
-    overrides: Annotated[TrainingParameters, OnlySet] = TrainingParameters()
-    """Single parameters of training, for experts and for small models."""
-
-    @field_validator("overrides")
-    @classmethod
-    def _options_are_no_overrides(cls, overrides: TrainingParameters) -> TrainingParameters:
-        for name in ("features", "prior", "learner", "seed"):
-            if name in overrides.model_fields_set:
-                raise ValueError(f"{name} is a separate option: write model.{name}")
-        return overrides
-
-    @property
-    def parameters(self) -> TrainingParameters:
-        """The parameters of training that the options and overrides lead to."""
-        return self.overrides.model_copy(
-            update={name: getattr(self, name) for name in ("features", "prior", "learner", "seed")}
-        )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationInfo
+from pydantic import AfterValidator, ConfigDict, StringConstraints, ValidationInfo
 
 from tileseer.core.strict_tables import StrictModel, expected, validate_table
 
@@ -41,8 +41,6 @@ SourcePath = Annotated[
 ]
 """The relative path of a table that the workflow brings, or that its user has."""
 AbsolutePath = Annotated[str, StringConstraints(pattern="^[/~]"), expected("an absolute path, such as /data/cache")]
-OnlySet = PlainSerializer(lambda overrides: overrides.model_dump(mode="json", exclude_unset=True))
-"""Mark of a map of overrides: only what was set in it is written."""
 
 
 class Section(StrictModel):

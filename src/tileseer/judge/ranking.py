@@ -15,7 +15,7 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
-from tileseer.facts.model import TrainingParameters
+from tileseer.facts.model import ModelSettings
 from tileseer.learn import own_choice
 from tileseer.learn.evidence import INSIDE, EvidenceBounds, calibrated_bounds, held_out_classes
 from tileseer.learn.learner import Recipe
@@ -215,7 +215,7 @@ def rank_by(pick: Picker, dataset: Dataset) -> Scored:
 
 def recipe_of(model: Model, threads: int) -> Recipe:
     """Return the recipe by which a model was trained."""
-    settings, formula = TrainingParameters.model_validate(model.spec.params), model.spec.formula
+    settings, formula = ModelSettings.model_validate(model.spec.params), model.spec.formula
     prior = prior_of(settings, model.spec.operation, formula.coefficients if formula else None)
     return Recipe(model.features, settings, prior, threads)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tileseer.data.dataset import Dataset
-    from tileseer.facts.model import TrainingParameters
+    from tileseer.facts.model import ModelSettings
     from tileseer.learn.features import Features
     from tileseer.learn.model import Model
     from tileseer.problems.operation import Operation
@@ -40,7 +40,7 @@ class Recipe:
     """What a learner is made with."""
 
     features: Features
-    settings: TrainingParameters
+    settings: ModelSettings
     prior: Model | Coefficients | None = None
     """What training starts from: a model, or the formula with these coefficients."""
     threads: int = 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
-from tileseer.facts.model import TrainingParameters
+from tileseer.facts.model import ModelSettings
 
 LAYER_FOLDS = 5
 """Parts in which layers are left out in turn, while the others train, where no problems were set aside."""
@@ -28,7 +28,7 @@ def training_pairs(dataset: Dataset) -> Dataset:
     return dataset.only(rows[np.lexsort((dataset.candidate[rows], dataset.problem[rows]))])
 
 
-def sampled(pairs: Dataset, settings: TrainingParameters) -> np.ndarray:
+def sampled(pairs: Dataset, settings: ModelSettings) -> np.ndarray:
     """Return which of ``training_pairs`` teach, bool [n]: ``rows_per_problem`` of each problem, those that ran.
 
     The fastest ones are half of them; the key of the problem and the seed draw the rest.

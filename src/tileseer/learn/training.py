@@ -10,7 +10,7 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.data.dataset import Dataset
-from tileseer.facts.model import TrainingParameters
+from tileseer.facts.model import ModelSettings
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import INSIDE, EvidenceBounds, calibrated_bounds, held_out_classes
 from tileseer.learn.features import feature_set, fitting
@@ -24,7 +24,7 @@ from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DEEP_LAYOUTS, LAYOUTS
 
 
-def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingParameters:
+def settings_for(settings: ModelSettings, dataset: Dataset) -> ModelSettings:
     """Return the settings with the features and the prior that fit a dataset; a model to start from keeps its features.
 
     ``UserError`` for a formula that made the very times, or that does not exist.
@@ -44,7 +44,7 @@ def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingPara
     return settings
 
 
-def _feature_set(settings: TrainingParameters, dataset: Dataset) -> str:
+def _feature_set(settings: ModelSettings, dataset: Dataset) -> str:
     """Return the feature set to train with: the one that fits the dataset, or that of the model to start from."""
     if settings.prior_folder is None or "layout" in dataset.problems:
         return fitting(settings.features, dataset.candidates, dataset.problems)
@@ -54,7 +54,7 @@ def _feature_set(settings: TrainingParameters, dataset: Dataset) -> str:
     return settings.features
 
 
-def with_features_of(settings: TrainingParameters, arch: str) -> TrainingParameters:
+def with_features_of(settings: ModelSettings, arch: str) -> ModelSettings:
     """Return the settings with the feature set of an arch's kernels; ``UserError`` for a set of other kernels."""
     own = library_of_arch(arch)
     if settings.features == "tileseer":
@@ -66,7 +66,7 @@ def with_features_of(settings: TrainingParameters, arch: str) -> TrainingParamet
     return settings
 
 
-def _no_formula(settings: TrainingParameters, arch: str, device_kind: str) -> str:
+def _no_formula(settings: ModelSettings, arch: str, device_kind: str) -> str:
     """Return why training cannot start from a formula; empty if it can."""
     if device_kind == "simulated":
         return "these times come from the formula, so it would be compared with itself"
@@ -75,9 +75,7 @@ def _no_formula(settings: TrainingParameters, arch: str, device_kind: str) -> st
     return "" if library_of_arch(arch).cost else "its kernels have no formula"
 
 
-def prior_of(
-    settings: TrainingParameters, operation: str, coefficients: Coefficients | None
-) -> Model | Coefficients | None:
+def prior_of(settings: ModelSettings, operation: str, coefficients: Coefficients | None) -> Model | Coefficients | None:
     """Return what ``settings`` let training start from; ``coefficients`` are those of the formula.
 
     Few measured rows are too few to learn a device from, but they say where a formula or a model of a similar one is

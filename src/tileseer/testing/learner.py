@@ -15,7 +15,7 @@ import pandas as pd
 from tileseer.core import places
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import read_hardware
-from tileseer.facts.model import TrainingParameters
+from tileseer.facts.model import ModelSettings
 from tileseer.learn.features import Features
 from tileseer.learn.learner import Recipe
 from tileseer.learn.model import Model
@@ -103,5 +103,5 @@ def _train(learner: str) -> Trained:
     )
     data = Dataset.read(config / RECORDING).with_estimates(gpu, coefficients)
     data = data.only(data.problem % ONE_IN == 0)
-    settings = settings_for(TrainingParameters(learner=learner, prior="none", n_estimators=TREES), data)
+    settings = settings_for(ModelSettings(learner=learner, prior="none", n_estimators=TREES), data)
     return train(data, Recipe(Features.of(settings.features, gpu), settings))

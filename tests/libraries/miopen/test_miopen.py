@@ -16,7 +16,7 @@ from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts import hardware
-from tileseer.facts.model import TrainingParameters
+from tileseer.facts.model import ModelSettings
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.learn import features
 from tileseer.learn import training as stage
@@ -83,10 +83,10 @@ def test_what_the_library_lacks_is_said():
     data = SimpleNamespace(
         arch=ARCH, operation="forward_fp16", device_kind="recorded", candidates=pd.DataFrame(), problems=()
     )
-    chosen = stage.settings_for(TrainingParameters(), data)
+    chosen = stage.settings_for(ModelSettings(), data)
     assert (chosen.features, chosen.prior) == ("miopen", "none")
     with pytest.raises(UserError, match="its kernels have no formula"):
-        stage.settings_for(TrainingParameters(prior="formula"), data)
+        stage.settings_for(ModelSettings(prior="formula"), data)
 
 
 def test_both_formats_are_read(read):

@@ -16,7 +16,7 @@ import numpy as np
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.data.dataset import Dataset
-from tileseer.facts.model import TrainingParameters
+from tileseer.facts.model import ModelSettings
 from tileseer.learn.formula import Formula, FormulaPrior, whole_units
 from tileseer.learn.learner import Learner, Recipe, Scorer
 from tileseer.learn.learners.trees import text
@@ -116,7 +116,7 @@ def few_rows(problem: np.ndarray) -> bool:
     return len(problem) < FEW_ROWS * len(np.unique(problem))
 
 
-def parameters(settings: TrainingParameters, threads: int, rows: int, few: bool) -> dict[str, Any]:
+def parameters(settings: ModelSettings, threads: int, rows: int, few: bool) -> dict[str, Any]:
     """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds, ``few`` as ``few_rows`` says."""
     share, least = min(rows / ROWS_FOR_FULL_LEAVES, 1.0), min(LEAST_ROWS_OF_A_LEAF, settings.min_child_samples)
     if few:
