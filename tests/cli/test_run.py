@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import snakemake_logger_plugin_tileseer as plugin
-from tileseer.cli import main, run_summary
+from tileseer.cli import main
 
 snakemake_common = pytest.importorskip("snakemake_interface_logger_plugins.common")
 Event = snakemake_common.LogEvent
@@ -151,19 +151,3 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
     shown.close()
     printed = capsys.readouterr().err
     assert "0 of 1 jobs done" in printed and "train: 20 of 80 trees, 10 a second" in printed
-
-
-@pytest.mark.parametrize(("arch", "visible", "command"), [
-    ("gfx950", {"hip": "gfx950"}, "tileseer run results/models/gfx950 --configfile config/hip.yaml"),
-    ("gfx950", {"hip": "gfx942"}, None),
-    ("gfx950", {}, None),
-    ("sm_90_cudnn", {"cuda": "sm_90"}, "tileseer run results/models/sm_90_cudnn --configfile config/cudnn.yaml"),
-    ("sm_90", {"cuda": "sm_90"}, "tileseer run results/models/sm_90 --configfile config/cuda.yaml"),
-])  # fmt: skip
-def test_a_gpu_that_was_not_measured_is_named_with_the_command(monkeypatch, arch, visible, command):
-    def boards(backend, warn):
-        return [SimpleNamespace(arch=visible[backend])] if backend in visible else []
-
-    monkeypatch.setattr(run_summary, "boards", boards)
-    for kind, expected in (("recorded", command), ("measured", None)):
-        assert run_summary.unused_gpu(SimpleNamespace(arch=arch, device_kind=kind)) == expected

@@ -30,11 +30,6 @@ def test_products_reach_their_published_peak(product, arch, peak):
     assert gpu.peak_tflops("bf16") == pytest.approx(peak, rel=5e-3)
 
 
-def test_only_the_fitted_floor_is_called_fitted():
-    basis = [(p, f, basis) for p, gpu in hardware.read_products(TABLE).items() for f, basis in gpu.basis.items()]
-    assert [row for row in basis if row[2] == "F"] == [("gfx950_mi355x", "launch_floor_us", "F")]
-
-
 def drop(field):
     return lambda products: products["gfx942_mi300x"].pop(field)
 
@@ -51,8 +46,6 @@ def change(field, value):
         (change("clock_ghz", float("nan")), "gfx942_mi300x.*clock_ghz.*nan"),
         (change("cu_count", 304), "gfx942_mi300x.*cu_count: unknown field"),
         (change("name", "MI300X"), "gfx942_mi300x.*name"),
-        (change("basis", {"default": "S", "turbo": "A"}), "gfx942_mi300x.*turbo"),
-        (change("basis", {"xcds": "S"}), "gfx942_mi300x.*default"),
         (lambda products: products.clear(), "products"),
     ],
 )

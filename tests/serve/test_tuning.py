@@ -142,7 +142,6 @@ def test_what_was_tuned_before_a_kill_stays(call, own, capsys):
 def test_a_mistake_is_one_line_and_nothing_is_timed(call, own, capsys):
     path = tuned_path(own, OPERATION)
     for options, message in [
-        (["--device", "emulated"], "an emulated GPU has no times"),
         (["--device", "gpu"], "there is no driver.so; give --libraries"),
         (["--device", "recorded", "--recording", "absent"], "absent/recording.json"),
         (["--dtype", "fp32"], "there is no model of fp32; it has forward_bf16"),

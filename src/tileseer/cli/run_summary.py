@@ -6,12 +6,9 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError, plain_output
-from tileseer.facts.hardware import target
 from tileseer.judge.evaluation import Evaluation
-from tileseer.judge.verdict import meaning_of_times, measuring_command, next_step, verdict_words
+from tileseer.judge.verdict import meaning_of_times, next_step, verdict_words
 from tileseer.learn import model_files
-from tileseer.libraries.registry import library_of_arch
-from tileseer.measure.harness.telemetry import boards
 from tileseer.serve.model_page import figures_of, read_evaluations
 
 COLUMNS = ("mean", "P10", "best of 2", "by time")
@@ -45,8 +42,6 @@ def lines_of(arch: str, call: str) -> Iterator[str]:
     for name, one in evaluations.items():
         yield f"verdict:  {name}: {verdict_words(one)}"
     yield f"          {meaning_of_times(index.device_kind, index.device)}"
-    if gpu := unused_gpu(index):
-        yield f"your GPU: this machine has a GPU of this arch, which these models were not measured on: {gpu}"
     text, command = next_step(arch, evaluations.values(), call)
     yield f"next:     {text}:"
     yield f"          {command}"
@@ -56,17 +51,3 @@ def _figures(one: Evaluation) -> dict[str, str]:
     figures, worst = figures_of(one), "worst network" if one.networks else "worst layer"
     speeds = {f"x {name}": f"{speed:.3f}" for name, speed in one.speeds.items()}
     return {"operation": one.operation, **{name: figures[name] for name in (*COLUMNS, worst)}, **speeds}
-
-
-def unused_gpu(index: model_files.Index) -> str | None:
-    """Return the command that measures a visible GPU of the arch, if these models are not of its times."""
-    command = measuring_command(index.arch)
-    measured_with = library_of_arch(index.arch).measured_with
-    if index.device_kind == "measured" or command is None or measured_with is None:
-        return None
-    try:
-        visible = {board.arch for board in boards(measured_with[0], warn=False)}
-    except UserError:
-        # A driver that does not answer: nothing here needs its GPU.
-        return None
-    return command if target(index.arch).removesuffix("a") in visible else None

@@ -24,7 +24,7 @@ EXAMPLES = (
     "tileseer tune results/models/gfx950 --problems problems.csv --variant forward --minutes 5",
     "tileseer tune results/models/gfx950 --problems problems.csv --top 2 --json",
 )
-TIMING_DEVICES = ("gpu", "simulated", "recorded", "emulated")
+TIMING_DEVICES = ("gpu", "simulated", "recorded")
 OF_KIND = {"simulated": "simulated", "recorded": "recorded", "measured": "gpu"}
 """Device of the times that a model learnt."""
 

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from tileseer.core import strict_tables
 from tileseer.core.errors import UserError
@@ -49,14 +49,6 @@ class Hardware(strict_tables.StrictModel):
     hbm_tb_per_s: _Positive
     async_load_128bit: bool
     launch_floor_us: _Positive
-    basis: dict[str, Literal["S", "F", "A"]]
-
-    @model_validator(mode="after")
-    def _basis_names_fields(self) -> Self:
-        unknown = sorted(set(self.basis) - set(type(self).model_fields) - {"default"})
-        if unknown or "default" not in self.basis:
-            raise ValueError(f"basis needs `default` and names of fields, not {unknown}")
-        return self
 
     @property
     def max_clock_mhz(self) -> int:
@@ -110,7 +102,7 @@ def product_of_units(products: Mapping[str, Hardware], gpu: str, units: int) -> 
         name: round(getattr(near, name) * share, 3)
         for name in ("llc_mib", "l2_tb_per_s", "llc_tb_per_s", "hbm_tb_per_s")
     }
-    about = {"name": f"{gpu}_{units}", "arch": gpu, "compute_units": units, "basis": {"default": "A"}}
+    about = {"name": f"{gpu}_{units}", "arch": gpu, "compute_units": units}
     return near.model_copy(update=about | counts | rates)
 
 

@@ -28,7 +28,7 @@ from tileseer.libraries.kernel_table import chunk_of
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure import turns
 from tileseer.measure.benchmark import Batch, journal_rows
-from tileseer.measure.device import NO_TIMES, Device, Times
+from tileseer.measure.device import Device, Times
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.supervisor import problem_numbers
 from tileseer.measure.journal import Journal
@@ -52,7 +52,7 @@ class Where:
     """What times candidates."""
 
     device: str
-    """``gpu``, ``simulated`` or ``recorded``; an ``emulated`` one has no times."""
+    """``gpu``, ``simulated`` or ``recorded``."""
     hardware_table: Path
     coefficients: Path
     recording: Path | None = None
@@ -110,8 +110,6 @@ class LeftOut:
 def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
     """Hold the device for the candidates of a model; ``UserError`` if its times are not for this model."""
     spec = selector.spec
-    if where.device == "emulated":
-        raise UserError(f"--device: {NO_TIMES.partition(';')[0]}, nor to choose by; use gpu, simulated or recorded")
     library = library_of_arch(spec.arch)
     if where.program and not library.program:
         raise UserError(f"--driver: {library.title} has no program that times kernels of {spec.arch}; leave it out")
