@@ -120,6 +120,7 @@ FP16 = (*GFX942, "warp_tiles", "fp16_fp16_fp32")
 MNK = "three positive integers [m, n, k]"
 BAD_VALUES = [
     # what to change, to what, the path in the message, and what is said to be allowed
+    ((*GFX942, "product"), "two\nlines", "archs.gfx942.product", "one line"),
     ((*GFX942, "wave_size"), 48, "archs.gfx942.wave_size", "32, 64"),
     ((*GFX942, "lds_kib"), 10**30, "archs.gfx942.lds_kib", "at most 2147483647"),
     ((*GFX942, "waves"), [], "archs.gfx942.waves", "at least one"),
@@ -128,17 +129,20 @@ BAD_VALUES = [
     ((*GFX942, "waves", 2), [1, 1, 1], "archs.gfx942.waves[2]", "no repetition"),
     ((*FP16, 1), [16, 16, -16], "archs.gfx942.warp_tiles.fp16_fp16_fp32[1]", MNK),
     ((*GFX942, "preshuffle_warp_tiles"), None, "archs.gfx942.preshuffle_warp_tiles", "an object"),
-    ((*GFX942, "wavesize"), 64, "archs.gfx942.wavesize", "wave_size, lds_kib"),
+    ((*GFX942, "wavesize"), 64, "archs.gfx942.wavesize", "family, product, wave_size"),
     (("archs",), [], "archs", "an object"),
     (("gpus",), {}, "gpus", "dtypes, dtype_pairs"),
-    (("dtypes", "fp16"), "16", "dtypes.fp16", "positive integer"),
+    (("dtypes", "fp16", "bits"), "16", "dtypes.fp16.bits", "positive integer"),
+    (("dtypes", "fp16", "cpp_type"), "int; int", "dtypes.fp16.cpp_type", "C++ type name"),
     (("dtype_pairs", 1), ["fp16", "fp32"], "dtype_pairs[1]", "[A, B, accumulator]"),
     (("dtype_pairs", 1), ["fp32", "fp32", "fp16"], "dtype_pairs", "one accumulator"),
+    (("families", "cdna3", "isa_lineage"), "CDNA", "families.cdna3.isa_lineage", "lower-case"),
     (("traits", "pipelines", 0), 7, "traits.pipelines[0]", "a name"),
     (("lds", "budget_fraction", "mem"), 1.5, "lds.budget_fraction.mem", "above 0 and at most 1"),
 ]  # fmt: skip
 BAD_REFERENCES = [
     # what to change, to what, the path in the message, the name that nothing has, and what is said to be allowed
+    ((*GFX942, "family"), "cdna9", "archs.gfx942.family", "cdna9", "cdna1, cdna2"),
     ((*GFX942, "warp_tiles", "fp17_fp17_fp32"), [[1, 1, 1]], "archs.gfx942.warp_tiles", "fp17_fp17_fp32", "bf16_bf16"),
     (("dtype_pairs", 1), ["fp16", "fp17", "fp32"], "dtype_pairs", "fp17", "bf16, bf8"),
     (("traits", "excluded", 0), ["compv9", "default", "interwave"], "traits.excluded", "compv9", "compv1, compv2"),
@@ -172,7 +176,7 @@ def test_a_name_that_no_table_has_is_refused_with_its_place(where, value, path, 
     assert said.startswith(f": {path}: should be one of ") and allowed in said and said.endswith(f"but it is {name!r}")
 
 
-@pytest.mark.parametrize("path", ["operators", "archs.gfx942.wave_size", "lds.budget_fraction"])
+@pytest.mark.parametrize("path", ["operators", "archs.gfx942.family", "dtypes.fp16.bits", "lds.budget_fraction"])
 def test_a_missing_key_is_named(path, tmp_path):
     said = refusal(json.dumps(changed(*path.split("."), to=DELETED)), tmp_path)
     assert said == f": {path}: this field is required"

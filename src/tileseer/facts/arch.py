@@ -47,6 +47,17 @@ _Name = Annotated[
     StringConstraints(pattern="^[a-z][a-z0-9_]*$", max_length=24),
     expected("a name of at most 24 lower-case letters, digits and underscores, a letter first"),
 ]
+_Text = Annotated[
+    str,
+    # Printable characters: no control, format or separator but the space.
+    StringConstraints(pattern=r"^([^\p{C}\p{Z}]| ){1,80}$"),
+    expected("one line of 1 to 80 printable characters"),
+]
+_CppType = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$", max_length=80),
+    expected("a C++ type name such as ck_tile::half_t"),
+]
 Triple = Annotated[
     tuple[_Count, _Count, _Count], FROM_LIST, expected(f"three positive integers [m, n, k] of at most {MAX_INTEGER}")
 ]
@@ -55,6 +66,21 @@ Names = tuple[str, str, str]
 _Triples = Annotated[tuple[Triple, ...], FROM_LIST, Field(min_length=1), AfterValidator(distinct)]
 _Tiles = dict[str, _Triples]
 _Names = Annotated[tuple[_Name, ...], FROM_LIST, AfterValidator(distinct), _SORTED]
+
+
+class DtypeInfo(StrictModel):
+    """A data type: width of one element in bits, its C++ name, and what it is."""
+
+    bits: _Count
+    cpp_type: _CppType
+    description: _Text
+
+
+class FamilyInfo(StrictModel):
+    """What the archs of one family share; ``isa_lineage`` decides the matrix instructions."""
+
+    target_family: _Name
+    isa_lineage: _Name
 
 
 class OperatorLimits(StrictModel):
@@ -70,6 +96,8 @@ class ArchInfo(StrictModel):
     ``waves`` are waves a block (m, n, k); the keys of the warp-tile tables read ``{a}_{b}_{accumulator}``.
     """
 
+    family: str
+    product: _Text
     wave_size: Annotated[Literal[32, 64], expected("a positive integer, one of 32, 64")]
     lds_kib: _Count
     waves: _Triples
@@ -107,8 +135,7 @@ class LdsTable(StrictModel):
 class ArchSpecs(StrictModel):
     """The whole table; its mappings are not to be changed. All look-ups raise ``UserError`` on unknown names."""
 
-    dtypes: dict[_Name, _Count]
-    """Bits of one element."""
+    dtypes: dict[_Name, DtypeInfo]
     dtype_pairs: Annotated[
         tuple[Annotated[Names, FROM_LIST, expected("a list [A, B, accumulator]")], ...],
         FROM_LIST,
@@ -116,6 +143,7 @@ class ArchSpecs(StrictModel):
         _SORTED,
     ]
     """(A, B, accumulator), sorted."""
+    families: dict[_Name, FamilyInfo]
     archs: dict[_Name, ArchInfo]
     traits: TraitTable
     lds: LdsTable
@@ -138,6 +166,7 @@ class ArchSpecs(StrictModel):
         traits, pairs = self.traits, ["_".join(pair) for pair in self.dtype_pairs]
         yield from (("dtype_pairs", dtype, self.dtypes) for pair in self.dtype_pairs for dtype in pair)
         for arch, info in self.archs.items():
+            yield f"archs.{arch}.family", info.family, self.families
             yield from ((f"archs.{arch}.warp_tiles", key, pairs) for key in info.warp_tiles)
             yield from ((f"archs.{arch}.preshuffle_warp_tiles", key, pairs) for key in info.preshuffle_warp_tiles)
         yield from (("traits.preshuffle_pipelines", name, traits.pipelines) for name in traits.preshuffle_pipelines)
@@ -163,7 +192,7 @@ class ArchSpecs(StrictModel):
 
     def element_size(self, dtype: str) -> float:
         """Return the bytes of one element; 0.5 for two in a byte."""
-        return self._pick(self.dtypes, dtype, "dtype") / 8
+        return self._pick(self.dtypes, dtype, "dtype").bits / 8
 
     def accumulator(self, dtype_a: str, dtype_b: str) -> str:
         """Return the data type that A x B accumulates in."""
