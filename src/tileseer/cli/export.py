@@ -1,13 +1,9 @@
 """``tileseer export``: write the choices of a model in the form that another program reads."""
 
-import argparse
+from functools import partial
 
 from tileseer.cli import formats
 from tileseer.cli.formats import run as run
 
-EXAMPLES = tuple(example for module in formats.exporters().values() for example in module.EXAMPLES)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the formats and their arguments."""
-    formats.add_formats(parser, formats.exporters())
+EXAMPLES = formats.examples_of(formats.EXPORTERS)
+configure = partial(formats.add_formats, modules=formats.EXPORTERS)

@@ -3,29 +3,25 @@
 import argparse
 import importlib
 from collections.abc import Mapping
-from types import ModuleType
 
 from tileseer.libraries import registry
 
-
-def importers() -> dict[str, ModuleType]:
-    """Return what reads times that others measured, by the word of the format."""
-    return _modules([library.importers for library in registry.installed()])
-
-
-def exporters() -> dict[str, ModuleType]:
-    """Return what writes the choices of models for other programs, by the word of the format."""
-    return _modules([library.exporters for library in registry.installed()])
+IMPORTERS = {word: name for library in registry.installed() for word, name in library.importers.items()}
+"""Modules that read times that others measured, by the word of the format."""
+EXPORTERS = {word: name for library in registry.installed() for word, name in library.exporters.items()}
+"""Modules that write the choices of models for other programs."""
 
 
-def _modules(listed: list[Mapping[str, str]]) -> dict[str, ModuleType]:
-    return {word: importlib.import_module(name) for own in listed for word, name in own.items()}
+def examples_of(modules: Mapping[str, str]) -> list[str]:
+    """Return the calls that the modules show."""
+    return [example for name in modules.values() for example in importlib.import_module(name).EXAMPLES]
 
 
-def add_formats(parser: argparse.ArgumentParser, modules: Mapping[str, ModuleType]) -> None:
+def add_formats(parser: argparse.ArgumentParser, modules: Mapping[str, str]) -> None:
     """Declare a subcommand a format, with the arguments that its module declares."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="FORMAT")
-    for word, module in modules.items():
+    for word, name in modules.items():
+        module = importlib.import_module(name)
         own = actions.add_parser(word, help=module.SUMMARY)
         module.configure(own)
         own.set_defaults(run=module.run)

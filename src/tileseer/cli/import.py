@@ -1,13 +1,9 @@
 """``tileseer import``: make a recording of measurements that others made."""
 
-import argparse
+from functools import partial
 
 from tileseer.cli import formats
 from tileseer.cli.formats import run as run
 
-EXAMPLES = tuple(example for module in formats.importers().values() for example in module.EXAMPLES)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the formats and their arguments."""
-    formats.add_formats(parser, formats.importers())
+EXAMPLES = formats.examples_of(formats.IMPORTERS)
+configure = partial(formats.add_formats, modules=formats.IMPORTERS)
