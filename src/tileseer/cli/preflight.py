@@ -138,7 +138,9 @@ def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, name
         return
     faults.first(partial(_check_device, settings))
     if not offered:
-        _check_kernels(faults, settings, named_sets, specs)
+        configs, operations, field = settings.configs, settings.operations or OPERATIONS, "configs.rule_set"
+        faults.first(partial(rule_sets.check_rule_set, configs.rule_set, named_sets, arch, operations, specs), field)
+        faults.first(partial(rule_sets.instance_files, configs.rule_set, named_sets, settings.ck.root), field)
 
 
 def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
@@ -173,14 +175,6 @@ def _check_device(settings: Config) -> None:
     if toolchain != "none" and not library.offered:
         registration.refuse_other_toolchain(settings.compile, arch)
     refuse_other_gpus(device, arch)
-
-
-def _check_kernels(faults: _Faults, settings: Config, named_sets: Path, specs: ArchSpecs | None) -> None:
-    configs, arch = settings.configs, settings.arch
-    operations = settings.operations or OPERATIONS
-    field = "configs.rule_set"
-    faults.first(partial(rule_sets.check_rule_set, configs.rule_set, named_sets, arch, operations, specs), field)
-    faults.first(partial(rule_sets.instance_files, configs.rule_set, named_sets, settings.ck.root), field)
 
 
 def _check_toolchain(faults: _Faults, settings: Config, ck_api: Path) -> None:

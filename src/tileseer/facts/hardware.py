@@ -51,11 +51,6 @@ class Hardware(strict_tables.StrictModel):
     launch_floor_us: _Positive
 
     @property
-    def max_clock_mhz(self) -> int:
-        """Peak engine clock, MHz."""
-        return round(self.clock_ghz * 1000)
-
-    @property
     def lds_bytes(self) -> int:
         """Local data share of a compute unit, bytes."""
         return self.lds_kib * 1024

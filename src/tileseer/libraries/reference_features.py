@@ -29,7 +29,7 @@ def hardware_arguments(hardware: Hardware) -> dict[str, int]:
         "num_cus": hardware.compute_units,
         "simds_per_cu": hardware.simds_per_cu,
         "shader_engines": hardware.shader_engines,
-        "max_clock_mhz": hardware.max_clock_mhz,
+        "max_clock_mhz": round(hardware.clock_ghz * 1000),
         "max_waves_per_cu": hardware.max_waves_per_cu,
         "wavefront_size": hardware.wave_size,
         "lds_capacity": hardware.lds_bytes,
