@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tileseer.data.provenance import Recording
 from tileseer.facts.hardware import Hardware
 from tileseer.judge.evaluation import Evaluation
-from tileseer.learn.learners.trees.scorer import Cuts
+from tileseer.learn.learners.trees.scorer import Cuts, Importances
 from tileseer.learn.model_files import Index
 from tileseer.learn.model_schema import FeatureSpec, Manifest
 from tileseer.libraries.costs.coefficients import Coefficients
@@ -26,6 +26,7 @@ FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("recording.json", Recording, "a recording, such as `config/recorded/sm_90/recording.json`"),
     ("feature_spec.json", FeatureSpec, "training folder, published model, baseline"),
     ("train_manifest.json", Manifest, "training folder, published model"),
+    ("feature_importances_tflops.json", Importances, "training folder, published model"),
     ("hardware.json", Hardware, "training folder, published model"),
     ("cuts.json", Cuts, "training folder, published model"),
     ("kernels.json", Kernels, "serving folder, published model"),

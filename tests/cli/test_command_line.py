@@ -109,11 +109,12 @@ def test_without_words_it_prints_its_help(capsys):
 MISTAKES = (
     ("selct", "invalid choice: 'selct' (choose from "),
     ("export miopn", "; see tileseer export --help"),
-    ("verify a --histry", "unknown argument --histry; see tileseer --help"),
+    ("provenance a --histry", "unknown argument --histry; see tileseer --help"),
     ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
     ("select nowhere --problem N=8", "nowhere: has no models (no index.json); make some: tileseer run"),
     ("select a.txt --problem N=8", "a.txt: has no models (no index.json)"),
     ("select nowhere --top 0", "argument --top: '0' is no whole number from 1"),
+    ("provenance a.txt", "a.txt: has no models (no index.json)"),
     ("score m --problems p.csv --kernels k.txt --output config", "--output: config is a folder"),
     ("select nowhere --top many", "argument --top: 'many' is no whole number from 1"),
     ("select nowhere --problem N=8,Q=3", "unknown field 'Q'"),

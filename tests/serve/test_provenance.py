@@ -1,4 +1,4 @@
-"""What made a published model: read with all hashes, checked, the same for the same inputs."""
+"""What made a published model: shown by one command, checked, the same for the same inputs."""
 
 import hashlib
 import json
@@ -15,10 +15,10 @@ import pytest
 
 from tileseer.build import registration
 from tileseer.build import source_trees as trees
+from tileseer.cli.main import main
 from tileseer.core import parquet
 from tileseer.core.checkout import source_of
 from tileseer.core.documents import json_text
-from tileseer.core.errors import UserError
 from tileseer.data.dataset_files import TABLES
 from tileseer.facts.compile import CompileSettings
 from tileseer.facts.config import Config
@@ -126,15 +126,17 @@ def test_the_ck_tree_says_its_commit(tmp_path, workflow):
     assert trees.tree_commit(tmp_path / "tree") == "abc123"
 
 
-def test_it_is_read_unless_models_were_changed_or_say_nothing(models, published):
-    written = (published / model_files.PROVENANCE).read_text()
-    for part in ('"date": "2026-11-20"', '"crash": 1', '"toolchain": "none"', "pairs.parquet"):
-        assert part in written
-    assert provenance.read_provenance(published).model_dump(mode="json") == json.loads(written)
+def test_one_command_prints_it_unless_models_were_changed_or_say_nothing(models, published, capsys):
+    assert main(["provenance", str(published)]) == 0
+    shown = capsys.readouterr().out
+    for part in ("date: '2026-11-20'", "crash: 1", "device_kind: simulated", "toolchain: none", "pairs.parquet"):
+        assert part in shown
+    assert main(["provenance", str(published), "--json"]) == 0
+    written = json.loads((published / model_files.PROVENANCE).read_text())
+    assert json.loads(capsys.readouterr().out)["provenance"] == written
     (published / model_files.PROVENANCE).write_text("{}")
     for folder, message in (
         (models, "the origin of the models is missing; publish them again"),
         (published, "provenance.json: the content does not match index.json"),
     ):
-        with pytest.raises(UserError, match=message):
-            provenance.read_provenance(folder)
+        assert main(["provenance", str(folder)]) == 2 and message in capsys.readouterr().err

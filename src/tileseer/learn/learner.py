@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from tileseer.core.documents import Scalar
 from tileseer.core.entry_points import load_entry_points
 from tileseer.core.errors import UserError, shown
 from tileseer.learn.formula import FormulaPrior
@@ -118,6 +119,11 @@ class Scorer(ABC):
         read. ``UserError`` where this model needs what C++ cannot compute.
         """
         return "the learner of this model writes no C++: pick with Python"
+
+    @property
+    def facts(self) -> dict[str, Scalar]:
+        """What a report says of how it was made."""
+        return {}
 
 
 class Learner(ABC):

@@ -9,7 +9,7 @@
         feature_spec.json  train_manifest.json  candidates.parquet  hardware.json
         selector.hpp  known_problems.parquet  kernels.json  resource_estimates.json
         evaluation.json  layers.parquet  and the files of the learner (trees:
-        model_tflops.lgbm, cuts.json)
+        model_tflops.lgbm, cuts.json, feature_importances_tflops.json)
 
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """

@@ -110,7 +110,8 @@ class FeatureSpec(Document):
     log_targets: list[str]
     """Readers must not clamp these at 0: scores are logarithms. Their order is the ranking under any exponential."""
     target: str
-    """``relative``: ln(TFLOPS / best TFLOPS of the same problem), so exp(prediction) is an efficiency."""
+    """Name of what is predicted."""
+    target_meaning: str | None = None
     formula: FormulaPrior | None = None
     """What scores start from, where it is the device's formula."""
     library: Library | None = None
@@ -137,9 +138,20 @@ def read_features(folder: Path) -> Features:
 
 
 class Manifest(Origin):
-    """Counts and origin of the data that a model was trained on."""
+    """Counts, settings and origin of the data that a model was trained on."""
 
+    data_rows: int
+    pool_rows: int
+    valid_rows: int
     training_rows: int
     unique_problems: int
+    layer_families: int
+    candidates: int
+    learner: dict[str, Scalar]
+    """What its learner says of how it was made."""
+    settings: dict[str, Scalar]
     prior: Origin | None = None
     """What the prior was trained for."""
+    source: str | None = None
+    """Whose times these are, where others published them."""
+    """Of a model of simulated times: one for each recording of its target and operation."""

@@ -143,9 +143,17 @@ class Trained:
         trained = pairs.problems.iloc[np.unique(pairs.problem[teaching])]
         return Manifest(
             **dict(Origin.of(dataset)),
+            data_rows=len(dataset.problem),
+            pool_rows=len(pairs.problem),
+            valid_rows=int(np.count_nonzero(pairs.ok)),
             training_rows=int(teaching.sum()),
             unique_problems=int(trained["problem_key"].nunique()),
+            layer_families=int(trained["layer_family"].nunique()),
+            candidates=len(dataset.candidates),
+            learner=self.model.scorer.facts,
+            settings=self.model.spec.params,
             prior=Origin.of(prior.spec) if isinstance(prior, Model) else None,
+            source=dataset.source,
         )
 
     def save(self, folder: Path) -> Manifest:
@@ -184,6 +192,7 @@ def _spec(prepared: Prepared, scorer: Scorer, evidence: EvidenceBounds) -> Featu
         targets=["tflops"],
         log_targets=["tflops"],
         target="relative",
+        target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
         formula=scorer.formula,
         source=pairs.source,
         taken=pairs.taken,

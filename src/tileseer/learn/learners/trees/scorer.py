@@ -20,7 +20,8 @@ from pydantic import Field, RootModel
 
 from tileseer.core import documents
 from tileseer.core.atomic import write_text
-from tileseer.core.documents import Document
+from tileseer.core.code_digest import version_of
+from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.learn.features import Features, feature_set
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 MODEL = "model_tflops.lgbm"
 """The text of the trees."""
 CUTS = "cuts.json"
+IMPORTANCES = "feature_importances_tflops.json"
 TREES_AT_CUTS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 NEAR_BEST_SCORE = 0.15
 """Distance below the best final score up to which candidates count for the spread."""
@@ -68,11 +70,15 @@ class Cuts(RootModel[list[Cut]]):
     """Where candidates leave the running, in rising order."""
 
 
+class Importances(RootModel[dict[str, int]]):
+    """Splits of each feature, most used first."""
+
+
 @dataclass(eq=False)
 class TreeScorer(Scorer):
     """Trees, and the features that they read."""
 
-    FILES: ClassVar[tuple[str, ...]] = (MODEL, CUTS)
+    FILES: ClassVar[tuple[str, ...]] = (MODEL, CUTS, IMPORTANCES)
     text: str
     """As LightGBM writes them, without the thread count."""
     features: Features
@@ -89,9 +95,12 @@ class TreeScorer(Scorer):
         return cls(text, read_features(folder), spec.formula, cuts)
 
     def save(self, folder: Path) -> None:
-        """Write the trees and their cuts."""
+        """Write the trees, their cuts and how many splits read each feature."""
+        splits = zip(self.features.names, self.booster.feature_importance("split").tolist(), strict=True)
         write_text(folder / MODEL, self.text)
         documents.write_document(folder / CUTS, Cuts(self.cuts))
+        importances = dict(sorted(splits, key=lambda pair: (-pair[1], pair[0])))
+        documents.write_document(folder / IMPORTANCES, Importances(importances))
 
     @cached_property
     def booster(self) -> lightgbm.Booster:
@@ -102,6 +111,11 @@ class TreeScorer(Scorer):
     def count(self) -> int:
         """How many trees there are."""
         return self.text.count("\nTree=")
+
+    @property
+    def facts(self) -> dict[str, Scalar]:
+        """How many trees there are, and what grew them."""
+        return {"trees": self.count, "lightgbm": version_of("lightgbm")}
 
     def score(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray | None = None) -> np.ndarray:
         """Return the scores of the pairs that are offered by all trees, float64 [P, Q]."""
