@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from tileseer.core import exact
 from tileseer.core.documents import Document
 from tileseer.judge import baselines
 from tileseer.judge.layers import libraries_of
@@ -122,14 +123,14 @@ def harm(layers: pd.DataFrame) -> Harm | None:
     if rows.empty:
         return None
     own = (rows["best_us"] / rows["own_us"]).to_numpy()
-    gain = np.log(np.maximum(rows["efficiency"].to_numpy(), EFFICIENCY_OF_A_FAILED_PICK) / own)
-    room = -np.log(own).sum()
+    gain = exact.log(np.maximum(rows["efficiency"].to_numpy(), EFFICIENCY_OF_A_FAILED_PICK) / own)
+    room = -exact.log(own).sum()
     return Harm(
         layers=len(rows),
         replaced=percent((rows["pick"] != rows["own"]).mean()),
         gained=percent(gain.sum() / room) if room > 0 else None,
-        slower=percent((gain < -np.log1p(LOSS)).mean()),
-        slowest=round(float(np.exp(-gain.min())), 4),
+        slower=percent((gain < -exact.log(1 + LOSS)).mean()),
+        slowest=round(float(exact.exp(-gain.min())), 4),
     )
 
 
@@ -172,7 +173,7 @@ def interval_of_mean(values: np.ndarray) -> Interval:
 def _speed(picked: np.ndarray, other: np.ndarray) -> float:
     """Return the geometric mean of one efficiency over another where both are known; 0 where they nowhere are."""
     both = (picked > 0) & (other > 0)
-    return round(float(np.exp(np.log(picked[both] / other[both]).mean())), 4) if both.any() else 0.0
+    return round(float(exact.exp(exact.log(picked[both] / other[both]).mean())), 4) if both.any() else 0.0
 
 
 def _ratio(part: float, whole: float) -> float:

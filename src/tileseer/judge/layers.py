@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.core import parquet
+from tileseer.core import exact, parquet
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware
 from tileseer.judge import baselines
@@ -155,12 +155,12 @@ def best_possible(measured: np.ndarray, error: np.ndarray) -> np.ndarray:
     draw, rows = np.random.default_rng(SEED), np.arange(len(measured))
     ran = measured > 0
     spread = np.where(ran & np.isfinite(error), error, 0.0)
-    log_speed = np.log(np.where(ran, measured, 1.0))
+    log_speed = exact.log(np.where(ran, measured, 1.0))
     best = np.where(ran, measured, -np.inf).argmax(axis=1)
     perfect = np.zeros(len(measured))
     for _ in range(DRAWS_OF_NOISE):
         again = np.where(ran, log_speed + spread * draw.standard_normal(measured.shape), -np.inf)
-        perfect += np.exp(again[rows, best] - again.max(axis=1))
+        perfect += exact.exp(again[rows, best] - again.max(axis=1))
     return perfect / DRAWS_OF_NOISE
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
+from tileseer.core import exact
 from tileseer.core.documents import Document
 from tileseer.data.dataset import Dataset
 from tileseer.learn.rows import LAYER_FOLDS, deal
@@ -126,7 +127,7 @@ def sizes_of(columns: Columns) -> list[Any]:
 
 def places_of(columns: Columns) -> np.ndarray:
     """Return log2 of the sizes of each problem in steps, int64 [P, axes]."""
-    logs = np.log2(np.stack(sizes_of(columns), axis=1).astype(np.float64))
+    logs = exact.log2(np.stack(sizes_of(columns), axis=1).astype(np.float64))
     return np.rint(logs * STEPS_OF_AN_OCTAVE).astype(np.int64)
 
 

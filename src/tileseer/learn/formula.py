@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
+from tileseer.core import exact
 from tileseer.core.documents import Document
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries.costs import timing
@@ -63,7 +64,7 @@ class Formula:
         """Return -ln(microseconds) of n pairs, float64 [n]; both int [n], rows of the tables."""
         of_problem = {name: values[problem] for name, values in self._problem.items()}
         of_kernel = {name: values[candidate] for name, values in self.kernel.items()}
-        return -np.log(self.microseconds(of_problem, of_kernel).astype(np.float64))
+        return -exact.log(self.microseconds(of_problem, of_kernel).astype(np.float64))
 
     def microseconds(self, of_problem: Mapping[str, np.ndarray], of_kernel: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the formula's time of n pairs from their terms, float32 [n]."""

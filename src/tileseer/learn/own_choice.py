@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tileseer.core import exact
 from tileseer.data.dataset import Dataset
 from tileseer.measure.device import STATUSES
 from tileseer.problems.kinds import MARGIN_KINDS, margin_kind
@@ -87,7 +88,7 @@ def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray, inside: np.nd
     achieved = dataset.grid(rows)
     scored, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
     lead = np.where(scored & inside[rows], scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
-    gain = np.log(
+    gain = exact.log(
         np.maximum(achieved[at, scores[rows].argmax(axis=1)], EFFICIENCY_OF_A_FAILED_PICK) / achieved[at, own[rows]]
     )
     kind = margin_kind(dataset.problems.iloc[rows])
@@ -100,7 +101,7 @@ def _margin(lead: np.ndarray, gain: np.ndarray) -> float:
     for margin in MARGINS if len(lead) >= LEAST_LAYERS else ():
         gained = np.where(lead > margin, gain, 0.0)
         harmless = all(
-            np.mean(gained < -np.log1p(loss)) <= share
+            np.mean(gained < -exact.log(1 + loss)) <= share
             for loss, share in ((LOSS, MOST_LOSERS), (LARGE_LOSS, MOST_LARGE_LOSERS))
         )
         if harmless and gained.sum() > most:

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tileseer.core import exact
 from tileseer.facts.benchmark import Timing
 from tileseer.measure import journal
 from tileseer.measure.journal import IDENTITY, pair_text
@@ -81,7 +82,7 @@ def differences(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> lis
     draw = drawn(rows, gpu.pairs_again, seed)
     index = pc.index_in(pair_text(draw), value_set=pair_text(second).combine_chunks())
     later = second["latency_ms"].take(index.combine_chunks()).to_numpy()
-    change = np.log(later / draw["latency_ms"].to_numpy())
+    change = exact.log(later / draw["latency_ms"].to_numpy())
     return [round(float(value), 6) for value in np.sort(change[np.isfinite(change)])]
 
 

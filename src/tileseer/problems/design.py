@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tileseer.core import exact
 from tileseer.core.errors import UserError
 from tileseer.problems.kinds import GROUPINGS, grouping
 from tileseer.problems.layers import Layer
@@ -75,7 +76,7 @@ def coordinates(dims: np.ndarray) -> np.ndarray:
     """Return log2 of the ``DESIGN_AXES`` of convolutions, float64 [n, 7]; ``dims`` is [n, 19] in ``DIMS``' order."""
     d = {name: dims[:, place].astype(np.float64) for place, name in enumerate(DIMS)}
     axes = (d["N"], d["C"] / d["G"], d["K"] / d["G"], d["G"], d["Hi"], d["Wi"] / d["Hi"], d["Di"])
-    return np.log2(np.stack(axes, axis=1))
+    return exact.log2(np.stack(axes, axis=1))
 
 
 def draw_design(
@@ -121,15 +122,15 @@ def _fill(
     points = coordinates(dims)
     points[:, 0] = 0.0
     low, high = np.percentile(points, EDGE_PERCENTILES, axis=0)
-    low[0], high[0] = np.log2(batches[[0, -1]])
+    low[0], high[0] = exact.log2(batches[[0, -1]])
     stream = int(hashlib.sha256(f"{seed}:{kind.name}".encode()).hexdigest()[:8], 16)
     # One more axis says how a point's channels are rounded.
     from scipy.stats import qmc  # Not above: it takes a second, and what draws no design needs none.
 
     sobol = qmc.Sobol(len(DESIGN_AXES) + 1, scramble=True, rng=np.random.default_rng(stream))
     problems: dict[str, Problem] = {}
-    for point in sobol.random(2 ** math.ceil(math.log2(count * TRIES))):
-        values = dict(zip(DESIGN_AXES, np.exp2(low + point[:-1] * (high - low)), strict=True))
+    for point in sobol.random(1 << (count * TRIES - 1).bit_length()):
+        values = dict(zip(DESIGN_AXES, exact.exp2(low + point[:-1] * (high - low)), strict=True))
         multiple = next(multiple for share, multiple in MULTIPLES if point[-1] <= share)
         problem = _problem(kind, values, multiple, operation)
         if problem is not None:

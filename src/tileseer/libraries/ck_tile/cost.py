@@ -6,7 +6,7 @@ Cycles of a k-step, of prologue and epilogue. Formulas and their basis: docs/int
 import numpy as np
 import pandas as pd
 
-from tileseer.core import content_hash
+from tileseer.core import content_hash, exact
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.operations import DTYPES
 from tileseer.libraries.ck_tile.kernel import SPECIALIZATIONS, STREAMK
@@ -128,7 +128,7 @@ def _ends(block: Blocks, variant: str) -> tuple[np.ndarray, np.ndarray]:
     law, pipeline = block.coefficients.block, block.pipeline
     elements = block.size["tile_m"] * block.size["tile_n"] * np.sqrt(block.element_bytes / 2.0)
     factor = pipeline["epilogue"] * block.coefficients.directions[variant].epilogue
-    factor = factor * (1.0 + law.narrow_store * np.log2(VECTOR_BYTES / (block.element_bytes * block.vectors[2])))
+    factor = factor * (1.0 + law.narrow_store * exact.log2(VECTOR_BYTES / (block.element_bytes * block.vectors[2])))
     factor = factor * np.where((block.candidates["epilogue"] == "cshuffle").to_numpy(), 1.0, law.without_cshuffle)
     prologue = law.fixed_latency * (1.0 + law.stage_latency * (pipeline["stages"] - 1.0))
     latency = prologue + law.element_latency * elements * factor

@@ -8,7 +8,7 @@ is drawn so: a resumed or extended run then repeats the rows of an undisturbed o
 import numpy as np
 import pandas as pd
 
-from tileseer.core import content_hash
+from tileseer.core import content_hash, exact
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries.costs.coefficients import Noise
 from tileseer.libraries.rules import codes
@@ -50,25 +50,25 @@ def noisy_us(
     """
     draw = content_hash.mix(bits + np.uint64((seed * _SEED_STRIDE + _PAIR_STREAM) % 2**64))
     session = content_hash.mix(draw ^ _SESSION_STREAM)
-    between_launches = np.hypot(np.float32(law.launch_relative), np.float32(law.launch_us) / time_us)
-    between_runs = np.hypot(np.float32(law.run_relative), np.float32(law.run_us) / time_us)
-    spread = np.hypot(between_runs, between_launches * np.float32(1 / np.sqrt(launches)))
+    between_launches = _hypotenuse(np.float32(law.launch_relative), np.float32(law.launch_us) / time_us)
+    between_runs = _hypotenuse(np.float32(law.run_relative), np.float32(law.run_us) / time_us)
+    spread = _hypotenuse(between_runs, between_launches * np.float32(1 / np.sqrt(launches)))
     change = spread * content_hash.normal(draw)
     change += _outliers(time_us, content_hash.uniform(draw), launches, law)
     drift = _drift(content_hash.uniform(session), seed, law)
     change += drift
     tick = law.tick_us / launches
-    ticks = np.maximum(np.round((time_us * np.exp(change)).astype(np.float64) / tick), round(law.least_us / tick))
+    ticks = np.maximum(np.round((time_us * exact.exp(change)).astype(np.float64) / tick), round(law.least_us / tick))
     cv = between_launches * _sample_scatter(content_hash.normal(session), launches)
     begin = _drift(np.zeros(1, np.float32), seed, law)
-    return ticks * tick, cv, np.exp((drift - begin).astype(np.float64))
+    return ticks * tick, cv, exact.exp((drift - begin).astype(np.float64))
 
 
 def _outliers(time_us: np.ndarray, chance: np.ndarray, launches: int, law: Noise) -> np.ndarray:
     """Draw slow runs: now and then an exponential log slowdown with a relative and an absolute part."""
     slow = chance < law.outlier_rate
     change = np.zeros_like(time_us)
-    size = -np.log(np.maximum(chance[slow] / np.float32(law.outlier_rate), np.float32(1e-6)))
+    size = -exact.log(np.maximum(chance[slow] / np.float32(law.outlier_rate), np.float32(1e-6)))
     delay = law.outlier_us * np.sqrt(10.0 / launches) / np.maximum(time_us[slow], np.float32(law.outlier_from_us))
     change[slow] = size * (np.float32(law.outlier_relative) + delay.astype(np.float32))
     return change
@@ -78,8 +78,8 @@ def _drift(position: np.ndarray, seed: int, law: Noise) -> np.ndarray:
     """Return the slow wave of the clock and the warm-up at ``position`` (0 to 1) in the session, as a log change."""
     pairs = position * np.float32(law.session_pairs)
     phase = np.float32(seed % 628 * 0.01)
-    wave = np.sin(pairs * np.float32(2 * np.pi / law.drift_period) + phase)
-    warm = 1 - np.exp(pairs * np.float32(-1 / law.warm_up_pairs))
+    wave = exact.sin(pairs * np.float32(2 * np.pi / law.drift_period) + phase)
+    warm = 1 - exact.exp(pairs * np.float32(-1 / law.warm_up_pairs))
     return np.float32(law.clock_drift) * wave + np.float32(law.warm_up) * warm
 
 
@@ -88,4 +88,10 @@ def _sample_scatter(normal: np.ndarray, launches: int) -> np.ndarray:
     if launches < 2:
         return np.full(len(normal), np.nan)
     width = 2.0 / (9.0 * (launches - 1))
-    return np.sqrt(np.maximum(1.0 - width + normal.astype(np.float64) * np.sqrt(width), 0.0) ** 3)
+    root = np.maximum(1.0 - width + normal.astype(np.float64) * np.sqrt(width), 0.0)
+    return np.sqrt(root * root * root)
+
+
+def _hypotenuse(a: np.floating | np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the root of the sum of two squares; NumPy's own has other bits on other processors."""
+    return np.sqrt(a * a + b * b)

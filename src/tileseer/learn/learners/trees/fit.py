@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from tileseer.core import exact
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.data.dataset import Dataset
@@ -170,7 +171,7 @@ def weight(problem: np.ndarray, efficiency: np.ndarray) -> np.ndarray:
 
 def target(efficiency: np.ndarray) -> np.ndarray:
     """Return what is learnt of n efficiencies (0..1), float64 [n]."""
-    return np.log(np.maximum(efficiency, LEAST_EFFICIENCY))
+    return exact.log(np.maximum(efficiency, LEAST_EFFICIENCY))
 
 
 def slope(dataset: Dataset, scores: np.ndarray) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, RootModel
 
-from tileseer.core import documents
+from tileseer.core import documents, exact
 from tileseer.core.atomic import write_text
 from tileseer.core.code_digest import version_of
 from tileseer.core.documents import Document, Scalar
@@ -181,7 +181,7 @@ class TreeScorer(Scorer):
             whole = self.formula.model_copy(update={"weight": 1.0})
             says = Formula(problems, candidates, self.features.gpu, whole).score(rows, columns)
             names.append(FORMULA)
-            matrix = np.column_stack([matrix, np.exp(-says)])
+            matrix = np.column_stack([matrix, exact.exp(-says)])
             shap = np.column_stack([shap, self.formula.weight * says])
         difference = shap[:count] - shap[count:]
         order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :FEATURES_OF_A_PICK]
