@@ -1,10 +1,6 @@
-"""Elementary functions, and a small run made of them, have the same bits on every processor."""
+"""Elementary functions have the same bits on every processor; tests/workflow/test_same_everywhere.py runs them."""
 
-import hashlib
-import os
 import re
-import subprocess
-import sys
 from decimal import Decimal, localcontext
 from pathlib import Path
 
@@ -12,9 +8,6 @@ import numpy as np
 import pytest
 
 from tileseer.core import exact
-from tileseer.facts.operations import VARIANTS
-from tileseer.problems import design, layers
-from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
 UNITS = 3
@@ -77,24 +70,6 @@ def test_ends_and_types_are_those_of_numpy():
     assert exact.exp(np.float32(1)).dtype == np.float32 and exact.exp(np.ones(2, np.float32)).dtype == np.float32
 
 
-def digest() -> str:
-    """Run the stages of a very small workflow in an empty folder; return the hash of what they made.
-
-    And of problems that are drawn, which the stages read from a file.
-    """
-    import stages_by_hand
-
-    stages_by_hand.lay_out(Path())
-    for stage in stages_by_hand.STAGES:
-        stage.run()
-    train = [layer for layer in layers.read_layers(ROOT / "config/problems/layers.csv") if layer.split == "train"]
-    drawn = [design.draw_design(train, Operation(variant, "bf16"), [2, 3], 200, 1) for variant in VARIANTS]
-    made = hashlib.sha256("\n".join(problem.key for problems in drawn for problem in problems).encode())
-    for path in sorted([*Path("made").rglob("*"), *Path("journals").rglob("*.parquet")]):
-        made.update(path.name.encode() + (path.read_bytes() if path.is_file() else b""))
-    return made.hexdigest()
-
-
 COUNTED = (
     "problems/*.py", "libraries/costs/*.py", "libraries/*/cost.py", "measure/simulated_device.py", "measure/again.py",
     "learn/*.py", "learn/learners/trees/*.py", "judge/[!p]*.py",
@@ -107,39 +82,3 @@ def test_what_files_rest_on_uses_no_other_functions():
     modules = [path for pattern in COUNTED for path in (ROOT / "src/tileseer").glob(pattern)]
     assert len(modules) > 40
     assert not {path.name: found for path in modules if (found := NOT_THERE.findall(path.read_text()))}
-
-
-WITHOUT_AVX512 = "X86_V4 AVX512_ICL AVX512_SPR"
-PROCESSORS = {
-    "as it is": ({}, ()),
-    "without AVX-512": ({"NPY_DISABLE_CPU_FEATURES": WITHOUT_AVX512}, ("X86_V4",)),
-    "without AVX2 and FMA": (
-        {
-            "NPY_DISABLE_CPU_FEATURES": f"X86_V3 {WITHOUT_AVX512}",
-            "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2,-AVX512F,-AVX",
-            "OPENBLAS_CORETYPE": "Nehalem",
-            "OMP_NUM_THREADS": "2",
-        },
-        ("X86_V4", "X86_V3"),
-    ),
-}
-
-
-def test_a_run_has_the_same_bytes_on_all_processors(tmp_path):
-    found = {}
-    for name, (variables, off) in PROCESSORS.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        environment = {**os.environ, "PYTHONPATH": ":".join(sys.path), **variables}
-        call = [sys.executable, __file__, *off]
-        run = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True)
-        assert run.returncode == 0, run.stdout + run.stderr
-        found[name] = run.stdout.splitlines()[-1]
-    assert len(set(found.values())) == 1, found
-
-
-if __name__ == "__main__":
-    # NumPy ignores a feature that it does not know: ask it which are on.
-    on = np._core._multiarray_umath.__cpu_features__
-    assert not any(on[feature] for feature in sys.argv[1:]), sys.argv
-    print(digest())
