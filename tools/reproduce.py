@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.learn.model_files import PROVENANCE, read_index
@@ -17,6 +18,8 @@ PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyprojec
 OVERLAY = Path("config/reproduce.yaml")
 MANIFEST = ROOT / "config/reproduce.json"
 MODELS = "results/models/gfx950"
+STAGES = ("problems", "configs", "headers", "build", "support", "datasets", "training", "serving", "evaluation")
+"""Folders of results, in the order in which the stages make them."""
 
 
 @reports_user_errors
@@ -37,14 +40,16 @@ def main() -> int:
     for line in differ:
         print(line)
     if differ:
+        first = [stage for stage in STAGES if expected.get("stages", {}).get(stage) != found["stages"][stage]]
+        print(f"first stage with other results: {first[0] if first else 'publish'}")
         print("not reproduced; if the change is meant, write the manifest anew with make reproduce-update")
     else:
         print(f"reproduced: {len(found['models'])} files of {MODELS} have the committed hashes")
     return int(bool(differ))
 
 
-def made() -> dict[str, object]:
-    """Content of the manifest: hashes of the inputs and of the models."""
+def made() -> dict[str, Any]:
+    """Content of the manifest: hashes of the inputs, of what the stages made, and of the models."""
     with tempfile.TemporaryDirectory(prefix="tileseer-reproduce-") as name:
         folder = Path(name)
         for part in PARTS:
@@ -62,9 +67,11 @@ def made() -> dict[str, object]:
         models = read_index(folder / MODELS).sha256
         # It names the commit and the packages, which may be others.
         models.pop(PROVENANCE)
+        stages = {stage: digest_of_folder(folder / "results" / stage) for stage in STAGES}
     return {
         "config": {name: digest(ROOT / name) for name in ("config/config.yaml", OVERLAY.as_posix())},
         "environment": digest(ROOT / "envs/requirements.lock"),
+        "stages": stages,
         "models": models,
     }
 
@@ -79,6 +86,13 @@ def differences(expected: dict[str, object], found: dict[str, object], where: st
         elif ours != theirs:
             lines.append(f"{where}{name}: {ours or 'absent'}, but {theirs or 'absent'} is committed")
     return lines
+
+
+def digest_of_folder(folder: Path) -> str:
+    """SHA-256 of the names and contents of the files below a folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    lines = [f"{path.relative_to(folder).as_posix()} {digest(path)}\n" for path in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def digest(path: Path) -> str:
