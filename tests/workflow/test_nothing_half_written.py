@@ -6,6 +6,7 @@
 import json
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -251,9 +252,18 @@ SHAPES = {
 }
 
 
+@pytest.fixture(params=["as it is", "raised"])
+def recursion(request):
+    """Run with Python's limit of recursion, and with a higher one: packages that a program imports may raise it."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(before if request.param == "as it is" else 10_000)
+    yield
+    sys.setrecursionlimit(before)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("command", "name"), [pytest.param(c, n, id=f"{c} {n}") for c in COMMANDS for n in INPUTS[c]])
-def test_a_command_and_an_input_of_an_impossible_shape(command, name, shape, world, capfd):
+def test_a_command_and_an_input_of_an_impossible_shape(command, name, shape, world, capfd, recursion):
     path = world / name
     if path.suffix in (".csv", ".txt") and shape != "a folder":
         return

@@ -15,6 +15,8 @@ from tileseer.core.reading import read_utf8
 from tileseer.core.strict_tables import StrictModel, validate_table
 
 Content = TypeVar("Content", bound=BaseModel)
+DEEPEST = 100
+"""Levels of lists and objects in one another; a program may have raised the limit of Python's own reader."""
 Scalar = str | int | float | bool | None
 """A value of a free-form table, such as a setting."""
 
@@ -67,11 +69,24 @@ def parse_json(text: str, where: str) -> Any:
         if "\\ud" in text.lower():
             # An escape of half a character, which JSON lets through and no table takes.
             json.dumps(content, ensure_ascii=False).encode()
+        if _is_deeper(content, DEEPEST):
+            raise RecursionError
         return content
     except RecursionError as error:
         raise UserError(f"{where}: nested too deeply; flatten it") from error
     except ValueError as error:
         raise UserError(f"{where}: is not JSON that can be read ({error}); correct it or make it again") from error
+
+
+def _is_deeper(content: Any, levels: int) -> bool:
+    """Return whether lists and objects stand in one another on more levels."""
+    values = [content]
+    for _ in range(levels):
+        inner = [each.values() if isinstance(each, dict) else each for each in values if isinstance(each, dict | list)]
+        values = [value for each in inner for value in each]
+        if not values:
+            return False
+    return True
 
 
 def json_text(content: Any) -> str:
