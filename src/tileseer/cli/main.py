@@ -19,7 +19,7 @@ COMMANDS = {
     "export": "write a model's choices in the form that another program reads",
     "import": "make a recording of times that others measured",
     "init": "create a folder that runs the workflow of this package",
-    "provenance": "show the origin of a published model, or the figures of each publication",
+    "provenance": "show the origin of a published model",
     "run": "run the workflow and show what it does",
     "score": "score any kernels on any problems with a published model",
     "select": "rank the kernels of a published model for one convolution",
