@@ -28,6 +28,7 @@ _CHUNK = 1 << 14
 """Pairs evaluated together; small enough for the caches, without influence on the results."""
 CODE_OF_TIMES = (
     "tileseer/core/content_hash.py",
+    "tileseer/core/exact.py",
     "tileseer/libraries/costs",
     *(f"tileseer/libraries/*/{module}.py" for module in ("cost", "kernel", "pipelines", "resources")),
     "tileseer/measure/simulated_device.py",
