@@ -19,7 +19,6 @@ VALUES = [
     "\ufeff1", '"; inline const int evil = system(0); //', "*/\n#include <evil>", "x\\", "??/\n", "\u2028",
     [], {}, [[]], {"": {}}, {"a": {"b": [1, None]}}, [1] * 100,
 ]  # fmt: skip
-CHANGES = ("value", "values", "null", "drop", "rename", "rows", "twice")
 HOSTILE = st.sampled_from(VALUES) | st.text(max_size=6) | st.integers() | st.floats()
 
 

@@ -126,9 +126,9 @@ def _digest(lines: Iterable[str]) -> str:
 
 @cache
 def _syntax_of_file(path: Path) -> str:
-    syntax: list[str] = []
     if path.suffix != ".py":
         return _digest([path.read_text(encoding="utf-8")])
+    syntax: list[str] = []
     _write_syntax(ast.parse(path.read_bytes(), filename=str(path)), syntax.append)
     return _digest(syntax)
 

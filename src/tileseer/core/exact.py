@@ -17,8 +17,6 @@ HALF_PI_PARTS = 1.57079632673412561417e00, 6.07710050630396597660e-11, 2.0222662
 SQRT_HALF = 0.7071067811865476
 EXPONENTS = -1080.0, 1030.0
 """Powers of two beyond which every result is 0 or infinite."""
-LARGEST_ANGLE = 1e5
-"""Of ``sin`` and ``cos``, radians: beyond it pi/2 would need more parts."""
 
 
 def log(x: ArrayLike) -> np.ndarray:
@@ -48,12 +46,12 @@ def exp2(x: ArrayLike) -> np.ndarray:
 
 
 def sin(x: ArrayLike) -> np.ndarray:
-    """Return the sine of angles of at most ``LARGEST_ANGLE``."""
+    """Return the sine of angles of at most 100,000 radians: beyond that pi/2 would need more parts."""
     return _typed(_wave(x, 0), x)
 
 
 def cos(x: ArrayLike) -> np.ndarray:
-    """Return the cosine of angles of at most ``LARGEST_ANGLE``."""
+    """Return the cosine of angles of at most 100,000 radians, as ``sin``."""
     return _typed(_wave(x, 1), x)
 
 
@@ -67,8 +65,7 @@ def _log_parts(x: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     square, tail = ratio * ratio, np.zeros_like(ratio)
     for odd in range(23, 1, -2):
         tail = square * (1 / odd + tail)
-    ends = np.select([wide == 0, wide == np.inf], [-np.inf, np.inf], 2 * (ratio + ratio * tail))
-    return ends, exponent
+    return np.select([wide == 0, wide == np.inf], [-np.inf, np.inf], 2 * (ratio + ratio * tail)), exponent
 
 
 def _scaled(rest: np.ndarray, power: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The door to the library (``kernels.library.Library`` says what the parts are)."""
+"""The door to the library (``libraries.library.Library`` says what the parts are)."""
 
 from tileseer.libraries.ck_tile import api, cost, features, names, resources
 from tileseer.libraries.ck_tile.emit import CkTileEmitter

@@ -31,7 +31,7 @@ NODES = {
 
 
 def plan_of_kernel(kernel: str) -> tuple[str, int, str]:
-    """Return data type, dimensionality and cuDNN's name of a plan, of its name as a kernel (``kernels.cudnn``)."""
+    """Return data type, dimensionality and cuDNN's name of a plan, of its name as a kernel (``libraries.cudnn``)."""
     shape, _, plan = kernel.partition("d_eng")
     _, dtype, ndim = shape.rsplit("_", 2)
     return dtype, int(ndim), f"eng{plan}"

@@ -1,4 +1,4 @@
-"""The door to the library (``kernels.library.Library`` says what the parts are)."""
+"""The door to the library (``libraries.library.Library`` says what the parts are)."""
 
 import importlib.util
 from pathlib import Path

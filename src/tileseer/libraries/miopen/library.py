@@ -1,4 +1,4 @@
-"""The door to the library (``kernels.library.Library`` says what the parts are)."""
+"""The door to the library (``libraries.library.Library`` says what the parts are)."""
 
 from tileseer.libraries.library import Library
 from tileseer.libraries.miopen import features
