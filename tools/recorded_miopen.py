@@ -15,7 +15,7 @@ SOURCE = (
     "ROCm/MIOpen#3343, src/kernels/gfx942130.HIP.fdb.txt.bz2, from the fork shahamed/MIOpen, commit "
     "6c8809dea13054c1523f8c8e09a4e3a7e4bdc48c, MIT licence"
 )
-TAKEN = Taken(library="MIOpen, merged as ROCm/MIOpen#3343, version unknown", date="2024-11-03 or before")
+TAKEN = Taken(library="MIOpen 3.3.0, merged as ROCm/MIOpen#3343", date="2024-11-03 or before")
 
 
 @reports_user_errors
@@ -35,7 +35,7 @@ def main() -> int:
         "left_out": f"54,455 lines of layers that others keep to judge models; refused here {refused}",
     }
     recording.write_solver_recording(args.output, found, ARCH, DEVICE, told, TAKEN)
-    problems = len({problem for problem, _ in found.times})
+    problems = found.times["problem"].nunique()
     print(f"{args.output}: {len(found.times):,} times of {problems:,} problems; refused {refused}")
     return 0
 

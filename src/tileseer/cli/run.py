@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Sequence
@@ -13,11 +14,14 @@ from tileseer.core import places
 from tileseer.core.errors import UserError, shown
 from tileseer.facts.config import check_config_file
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
+from tileseer.libraries.library import INSTALLED, Installed
+from tileseer.libraries.registry import examples, installed_words
 
 EXAMPLES = (
     "tileseer run",
     "tileseer run --arch gfx950_mi355x",
     "tileseer run results/models/sm_90 --cores 4",
+    *examples("run"),
     "tileseer run -n",
 )
 TAKES_MORE = True
@@ -27,7 +31,10 @@ TAKES_MORE = True
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = "tileseer run [--arch ARCH] [words of snakemake]"
-    parser.add_argument("--arch", help="make the models and the report of this arch (default: that of the config)")
+    words = " or ".join(installed_words())
+    meaning = f"make the models and the report of this arch (default: that of the config); {words}: of the times that "
+    parser.add_argument("--arch", help=f"{meaning}are installed on this machine, of every GPU")
+    parser.add_argument("--gpu", default="", help=f"with --arch {words}, only this GPU, such as gfx942")
     parser.epilog = (
         "Every other word is Snakemake's: files to make, -n to list the jobs, --cores 4, --configfile FILE. "
         "The profile of the folder (profiles/default) has the rest."
@@ -35,12 +42,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
+HARDWARE = Path("config/hardware.yaml")
 _MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
 
 
 def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     """Raise a ``UserError`` for words that Snakemake answers with a traceback, or with nothing that helps."""
-    if arch is not None and not re.fullmatch(ARCH_PATTERN, arch):
+    if arch is not None and arch not in installed_words() and not re.fullmatch(ARCH_PATTERN, arch):
         raise UserError(f"--arch: {shown(arch)} is no arch; {arch_hint(arch)}")
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
     if not named and not any(Path(name).exists() for name in SNAKEFILES):
@@ -61,13 +69,30 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
             raise UserError(f"{option}: there is no such option; is it --arch?")
 
 
+def _with_configuration(words: Sequence[str], path: Path) -> list[str]:
+    """Return the words with a configuration before those that they name, which override it."""
+    own = [word.removeprefix("--configfile=") for word in words if word.startswith("--configfile=")]
+    rest = [word for word in words if not word.startswith("--configfile=")]
+    if "--configfile" in rest:
+        place = rest.index("--configfile") + 1
+        return [*rest[:place], str(path), *own, *rest[place:]]
+    return [*rest, "--configfile", str(path), *own]
+
+
 def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     """Become Snakemake, with its view ``tileseer``."""
     if importlib.util.find_spec("snakemake") is None:
         raise UserError(f"the packages of the workflow are missing: {places.install('workflow')}")
     _refuse_mistakes(args.arch, words)
     models = [match[1] for word in words if (match := _MODELS.fullmatch(word))]
-    archs = dict.fromkeys([*([args.arch] if args.arch else []), *models])
+    own = [args.arch] if args.arch else []
+    if library := installed_words().get(args.arch):
+        found: Installed = pkgutil.resolve_name(library.installed)(INSTALLED / library.name, args.gpu, HARDWARE)
+        print(*found.said, sep="\n", file=sys.stderr, flush=True)
+        own, words = list(found.archs), _with_configuration(words, found.config)
+    elif args.gpu:
+        raise UserError(f"--gpu: is for --arch {' or '.join(installed_words())}; an arch names its GPU")
+    archs = dict.fromkeys([*own, *models])
     # Each run ends with a report: who asks for models gets it too.
     targets = [path for arch in archs for path in (f"results/models/{arch}", f"results/reports/{arch}.html")]
     words = [word for word in words if not _MODELS.fullmatch(word)]

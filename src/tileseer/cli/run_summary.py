@@ -9,6 +9,7 @@ from tileseer.core.errors import UserError, plain_output
 from tileseer.judge.evaluation import Evaluation
 from tileseer.judge.verdict import meaning_of_times, next_step, verdict_words
 from tileseer.learn import model_files
+from tileseer.libraries.library import INSTALLED, WAYS
 from tileseer.serve.model_page import figures_of, read_evaluations
 
 COLUMNS = ("mean", "P10", "best of 2", "by time")
@@ -45,6 +46,9 @@ def lines_of(arch: str, call: str) -> Iterator[str]:
     text, command = next_step(arch, evaluations.values(), call)
     yield f"next:     {text}:"
     yield f"          {command}"
+    for path in INSTALLED.glob(f"*/{arch}/{WAYS}"):
+        yield "          on this machine, for the version that is installed:"
+        yield from (f"          {line}" for line in path.read_text(encoding="utf-8").splitlines())
 
 
 def _figures(one: Evaluation) -> dict[str, str]:

@@ -1,10 +1,12 @@
 """GPU products: facts of a device for the simulator, the features and the support rules."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import Field, field_validator
 
 from tileseer.core import strict_tables
@@ -106,6 +108,13 @@ def _alike(one: str, other: str) -> int:
     return next(
         (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
     )
+
+
+def table_with(path: str | Path, products: Iterable[Hardware]) -> str:
+    """Return the text of the table ``path`` with more products."""
+    more = {one.name: one.model_dump(exclude={"name"}) for one in products}
+    text = yaml.safe_dump(more, sort_keys=False, default_flow_style=None)
+    return Path(path).read_text(encoding="utf-8").rstrip() + "\n" + indent(text, "  ")
 
 
 def product_of_arch(path: str | Path, arch: str) -> Hardware:

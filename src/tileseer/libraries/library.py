@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -22,6 +22,23 @@ from tileseer.libraries.rules import Rules
 from tileseer.libraries.source_tree import SourceTree
 
 Part = TypeVar("Part")
+
+
+INSTALLED = Path("results/installed")
+"""Below it are a folder for each library that has times where it is installed, and in that one for each arch."""
+WAYS = "next.txt"
+"""Commands that bring such models into programs on this machine, a line each, in the folder of an arch."""
+
+
+class Installed(NamedTuple):
+    """What an installation of a library brings."""
+
+    archs: tuple[str, ...]
+    """Names of the models that its times make, one for each GPU."""
+    config: Path
+    """The configuration that replays the times."""
+    said: tuple[str, ...]
+    """What was read and left out, in lines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +87,10 @@ class Library:
     ``configure`` and ``run``, as those of ``cli``."""
     exporters: Mapping[str, str] = field(default_factory=dict)
     """Formats of choices for other programs: ``tileseer export WORD`` is such a module."""
+
+    installed: str = ""
+    """(folder, GPU or empty, table of products) to ``Installed``: recordings of the times that its installation on this
+    machine has, for ``tileseer run --arch installed_NAME``."""
 
     # Kernels that are made here.
     sweep: type[Sweep] | None = None

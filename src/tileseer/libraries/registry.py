@@ -47,6 +47,11 @@ def library_of_name(name: str) -> Library:
     raise UserError(f"there is no library {shown(name)}, only {', '.join(one.name for one in installed())}")
 
 
+def installed_words() -> dict[str, Library]:
+    """Return the libraries that have times where they are installed, by the word that stands for these archs."""
+    return {f"installed_{library.name}": library for library in installed() if library.installed}
+
+
 def vendor_arch(arch: str) -> str | None:
     """Return the arch of the same GPU whose models have a candidate for every problem; None if there is no other."""
     vendor = library_of_arch(arch).vendor

@@ -17,7 +17,7 @@ from tileseer.libraries.miopen.find_db import FileName, Key
 from tileseer.libraries.miopen.solvers import SOLVERS
 from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve.selector import Selector
 
 LIKE = "gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt"
@@ -103,11 +103,12 @@ def test_records_are_read_back_by_the_import_and_by_a_reader_of_the_format(expor
     assert check(lines) == told["entries"] + 1 > 6
     keys = [key for key, _ in records(lines)]
     assert keys[1].endswith("-5-1x1-1x1-1x1-0-NCHW-FP32-F") and keys[3].endswith("-0-NHWC-NHWC-NHWC-FP32-F")
-    times = recording.read_find_dbs([path]).times
-    assert len(times) == told["entries"] + 1
+    found = recording.read_find_dbs([path])
+    assert len(found.times) == told["entries"] + 1
     problem = Problem.from_dims("forward", "fp32", N=5, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
     ranked = [row["kernel"].partition("_2d_")[2] for row in Selector.read(solvers, "forward_fp32").rank(problem)]
-    written = [solver for one, solver in times if one == problem]
+    own = problems_of_frame(found.problems).index(problem)
+    written = found.times.loc[found.times["problem"] == own, "solver"].tolist()
     assert written == [solver for solver in ranked if solver in written][:4]
 
 

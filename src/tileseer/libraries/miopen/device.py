@@ -24,6 +24,7 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.libraries.miopen.driver_lines import driver_line
+from tileseer.libraries.miopen.find_db import USER_DB, user_db
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.measure.harness.supervisor import printable
@@ -33,7 +34,6 @@ ITERATIONS = 100
 """Launches that the driver averages."""
 LONGEST_RUN_SECONDS = 300.0
 """Of one solver, its compilation and the check of its result included."""
-USER_DB, DEFAULT_USER_DB = "MIOPEN_USER_DB_PATH", "~/.config/miopen"
 LAST_CHARACTERS = 200
 """Of what a run printed, in the message of one that failed."""
 _NAMES = {"forward": "Forward", "bwd_data": "Backward Data", "bwd_weight": "Backward Weights"}
@@ -106,7 +106,7 @@ class SolverDevice:
         words = shlex.split(driver_line(problem))[1:]
         call = [self._program, *words, "-t", "1", "-i", str(ITERATIONS), "-V", "1", "-s", "0"]
         with TemporaryDirectory(prefix="tileseer-miopen-") as folder:
-            _copy_parameters(Path(self._environment.get(USER_DB) or DEFAULT_USER_DB).expanduser(), Path(folder))
+            _copy_parameters(user_db(self._environment), Path(folder))
             try:
                 done = self._run(call, self._environment | _only(solver) | {USER_DB: folder}, LONGEST_RUN_SECONDS)
             except subprocess.TimeoutExpired:

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from tileseer.core.errors import UserError
 from tileseer.libraries.miopen.solvers import algorithm_prefix
-from tileseer.problems.problem import LAYOUTS, Problem
+from tileseer.problems.problem import LAYOUTS, Problem, ndim_of
 
 LONGEST_LINE, LARGEST = 2**20, 2**28
 """Bytes of a line and of a database, unpacked; MIOpen's largest database has a fifth of that."""
@@ -43,6 +43,20 @@ FORM = re.compile(
 
 class UnusableError(Exception):
     """The reason for which a part of a find-db cannot be used."""
+
+
+class Layer(NamedTuple):
+    """A key in the words of problems."""
+
+    variant: str
+    dtype: str
+    ndim: int
+    layout: str
+    """Empty for the first of ``LAYOUTS``."""
+    dims: tuple[int, ...]
+    """The 19 dimensions."""
+    output: tuple[int, ...]
+    """Depth, height and width of the output."""
 
 
 @dataclass(frozen=True)
@@ -101,36 +115,46 @@ class Key:
         text = "-".join([*map(str, numbers), *self.layouts, self.dtype, self.direction])
         return f"{text}_g{self.groups}" if self.groups > 1 else text
 
-    def problem(self) -> Problem:
-        """Return the problem, whose key is this one; ``UnusableError`` if the key is of none that we have."""
-        layouts = "-".join(self.layouts)
+    def layer(self) -> Layer:
+        """Return what the key says, in the words of problems; ``UnusableError`` if it is of none that we have.
+
+        Whether it is a convolution is not checked.
+        """
         if self.layouts not in LAYOUT_OF_WORDS:
-            raise UnusableError(
-                f"layout {layouts}: problems here are {', '.join('-'.join(one) for one in LAYOUT_OF_WORDS)}"
-            )
+            known = ", ".join("-".join(one) for one in LAYOUT_OF_WORDS)
+            raise UnusableError(f"layout {'-'.join(self.layouts)}: problems here are {known}")
         if self.dtype not in DTYPE_OF_WORD:
             raise UnusableError(f"data type {self.dtype}: problems here are {', '.join(DTYPE_OF_WORD)}")
         ndim, layout = LAYOUT_OF_WORDS[self.layouts]
         if len(self.filter) != ndim or self.bias:
             raise UnusableError("the key has another form")
         first, second = (self.first, self.second) if self.direction == "F" else (self.second, self.first)
-        dims = {"N": self.batch, "C": first[0], "K": second[0], "G": self.groups}
-        dims |= dict(zip(("Di", "Hi", "Wi")[-ndim:], first[1:], strict=True))
-        dims |= dict(zip(("Z", "Y", "X")[-ndim:], self.filter, strict=True))
-        for name, values in zip(_STEP_FIELDS, (self.pads, self.strides, self.dilations), strict=True):
-            dims |= {f"{name}_{axis}": value for axis, value in zip("dhw"[-ndim:], values, strict=True)}
+        flat, no_pad = (1,) * (3 - ndim), (0,) * (3 - ndim)
+        dims = (
+            self.batch, first[0], second[0], self.groups, *flat, *first[1:], *flat, *self.filter,
+            *flat, *self.strides, *no_pad, *self.pads, *flat, *self.dilations,
+        )  # fmt: skip
         variant, dtype = DIRECTION_OF_LETTER[self.direction], DTYPE_OF_WORD[self.dtype]
+        return Layer(variant, dtype, ndim, layout if layout == LAST else "", dims, (*flat, *second[1:]))
+
+    def problem(self) -> Problem:
+        """Return the problem, whose key is this one; ``UnusableError`` if the key is of none that we have."""
+        layer = self.layer()
+        values: tuple[Any, ...] = (layer.variant, layer.dtype, layer.ndim, *layer.dims, layer.layout)
         try:
-            problem = Problem.from_dims(variant, dtype, **dims).with_layout(layout if layout == LAST else "")
+            problem = Problem(*values)
         except UserError as error:
-            raise UnusableError("no convolution, or too large a one") from error
-        if problem.ndim != ndim:
-            raise UnusableError("a 3D problem without depth, which is a 2D one here")
-        if problem.output[-ndim:] != second[1:]:
-            raise UnusableError("the output's size does not follow from the input's")
+            raise UnusableError(NO_CONVOLUTION) from error
+        if ndim_of(vars(problem)) != layer.ndim:
+            raise UnusableError(FLAT)
+        if problem.output != layer.output:
+            raise UnusableError(OTHER_OUTPUT)
         return problem
 
 
+NO_CONVOLUTION = "no convolution, or too large a one"
+FLAT = "a 3D problem without depth, which is a 2D one here"
+OTHER_OUTPUT = "the output's size does not follow from the input's"
 _STEP_FIELDS = ("pad", "stride", "dilation")
 
 
@@ -184,13 +208,14 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 MOST_UNITS_IN_DECIMAL = 64
-"""Units up to which file names have their number in decimal, behind an underscore; above, it is hexadecimal."""
-TWO_CU_UNITS = re.compile(r"gfx1(?!25)")
-"""Archs of which MIOpen counts workgroup processors, of two compute units each (RDNA)."""
+"""Units up to which a file that MIOpen names has their number in decimal, behind an underscore; above, it is
+hexadecimal. Files of an installation of RDNA GPUs have it in hexadecimal always."""
+RDNA = re.compile(r"gfx1(?!25)")
+"""Archs of which MIOpen counts workgroup processors, of two compute units each, except in hexadecimal names."""
 
 
 class FileGpu(NamedTuple):
-    """The GPU that the name of a database begins with: ``gfx942130``, ``gfx1201_32``."""
+    """The GPU that the name of a database begins with: ``gfx942130``, ``gfx1201_32``, ``gfx110136``."""
 
     arch: str
     features: str
@@ -200,11 +225,17 @@ class FileGpu(NamedTuple):
     def of(cls, name: str) -> Self | None:
         """Return the GPU of a file's name; None if it begins with none."""
         match = _GPU_NAME.fullmatch(name.partition(".")[0])
-        units = match and (int(match["decimal"]) if match["decimal"] else int(match["hex"], 16))
-        if not match or not units or (units <= MOST_UNITS_IN_DECIMAL) != bool(match["decimal"]):
+        if not match:
             return None
-        each = 2 if TWO_CU_UNITS.match(match["arch"]) else 1
-        return cls(match["arch"], match["features"], units * each)
+        arch, is_rdna = match["arch"], bool(RDNA.match(match["arch"]))
+        if match["decimal"]:
+            units = int(match["decimal"])
+            is_one = units <= MOST_UNITS_IN_DECIMAL
+            units *= 2 if is_rdna else 1
+        else:
+            units = int(match["hex"], 16)
+            is_one = is_rdna or units > MOST_UNITS_IN_DECIMAL
+        return cls(arch, match["features"], units) if is_one else None
 
 
 _GPU_NAME = re.compile(
@@ -212,6 +243,19 @@ _GPU_NAME = re.compile(
     r"(?:_(?P<decimal>[1-9][0-9]*)|(?P<hex>[1-9a-f][0-9a-f]*))",
     re.ASCII,
 )
+USER_DB = "MIOPEN_USER_DB_PATH"
+"""Variable of the folder to which MIOpen's find step writes."""
+
+
+def user_db(environment: Mapping[str, str]) -> Path:
+    """Return the folder to which MIOpen's find step writes."""
+    return Path(environment.get(USER_DB) or "~/.config/miopen").expanduser()
+
+
+def release_of(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version of MIOpen, such as 3_2_0_36bb7fd4a or ``MIOpen 3.3``; none if it has none."""
+    match = re.search(r"(?<![0-9A-Za-z_.])[0-9]+(?:[._][0-9]+){1,2}(?![0-9A-Za-z])", text)
+    return tuple(map(int, re.split("[._]", match[0]))) if match else ()
 
 
 class FileName(NamedTuple):
@@ -219,6 +263,12 @@ class FileName(NamedTuple):
 
     gpu: FileGpu
     build: str
+
+    @classmethod
+    def is_one(cls, path: Path) -> bool:
+        """Return whether a file has the name of a user find-db of convolutions."""
+        match = _UFDB_NAME.fullmatch(path.name)
+        return bool(match and not match["more"] and FileGpu.of(path.name))
 
     @classmethod
     def parse(cls, path: Path) -> Self:
@@ -233,7 +283,7 @@ class FileName(NamedTuple):
 
 
 _UFDB_NAME = re.compile(
-    r"[a-z0-9_]+\.HIP\.(?P<build>[0-9]+_[0-9]+_[0-9]+(?:_[^.]*)?)(?:\.[A-Za-z0-9_]+)?\.ufdb\.txt", re.ASCII
+    r"[a-z0-9_]+\.HIP\.(?P<build>[0-9]+_[0-9]+_[0-9]+(?:_[^.]*)?)(?P<more>\.[A-Za-z0-9_]+)?\.ufdb\.txt", re.ASCII
 )
 """Some builds have no hash, some not even the underscore before it; other databases than that of convolutions have a
 word behind it."""

@@ -4,8 +4,6 @@ import argparse
 import re
 from pathlib import Path
 
-import yaml
-
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
@@ -46,13 +44,13 @@ def run(args: argparse.Namespace) -> int:
     written = recording.write_solver_recording(args.output, database, arch, product.name, source)
     is_new = product.name not in products
     if is_new:
-        write_text(args.output / TABLE, _with_product(table, product))
+        write_text(args.output / TABLE, hardware.table_with(table, [product]))
     content = {
         "recording": args.output,
         "arch": arch,
         "device": product.name,
         "operations": written.operations,
-        "problems": len({problem for problem, _ in database.times}),
+        "problems": database.times["problem"].nunique(),
         "times": len(database.times),
         "refused": database.reasons(),
     }
@@ -113,10 +111,3 @@ def _arch(args: argparse.Namespace, product: Hardware) -> str:
     if not re.fullmatch(ARCH_PATTERN, asked) or library_of_arch(asked) is not MIOPEN:
         raise UserError(f"--arch {asked}: give a target, such as {gpu}, or a name such as {gpu}_mine_{MIOPEN.name}")
     return asked
-
-
-def _with_product(table: Path, product: Hardware) -> str:
-    """Return the text of a table of products with one more."""
-    fields = product.model_dump(exclude={"name"})
-    more = yaml.safe_dump({product.name: fields}, sort_keys=False, default_flow_style=None)
-    return table.read_text(encoding="utf-8").rstrip() + "\n" + "".join(f"  {line}\n" for line in more.splitlines())

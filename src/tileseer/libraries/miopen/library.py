@@ -19,8 +19,10 @@ MIOPEN = Library(
     program=MIOPEN_DRIVER.name,
     device="tileseer.libraries.miopen.device:SolverDevice",
     importers={"find-db": "tileseer.libraries.miopen.importer"},
+    installed="tileseer.libraries.miopen.installed:import_installed",
     exporters={"miopen": "tileseer.libraries.miopen.exporter"},
     examples={
+        "run": "--arch installed_miopen --gpu gfx942",
         "tune": "results/models/gfx942_miopen --problems training.log --driver /opt/rocm/bin/MIOpenDriver",
     },
     use="nothing to compile; `tileseer export miopen` writes the picks into MIOpen's own database (docs/amd.md)",

@@ -5,7 +5,7 @@ Source: the files themselves, which are part of every ROCm installation.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,14 +21,27 @@ from tileseer.core.errors import UserError
 from tileseer.core.seal import file_digest
 from tileseer.data.dataset_files import FILE
 from tileseer.data.provenance import Recording, Taken
-from tileseer.libraries.miopen.find_db import FileGpu, Key, UnusableError, parse_entry, read_lines
+from tileseer.libraries.miopen.find_db import (
+    FLAT,
+    NO_CONVOLUTION,
+    OTHER_OUTPUT,
+    FileGpu,
+    Key,
+    Layer,
+    UnusableError,
+    parse_entry,
+    read_lines,
+)
 from tileseer.libraries.miopen.solvers import SOLVER_NAME
+from tileseer.libraries.program import DEPTH_DIMS
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import are_times
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, wrong_rows
+from tileseer.problems.shapes import output_extents
 
-MOST_ENTRIES = 1_000_000
-"""Read or refused, twice as many as MIOpen's largest database has."""
+MOST_ENTRIES = 2_000_000
+"""Read or refused, four times as many as MIOpen's largest database has."""
+OPERATION_COLUMNS = ["variant", "dtype", "ndim", "layout"]
 
 
 class Refused(NamedTuple):
@@ -40,12 +53,14 @@ class Refused(NamedTuple):
     text: str
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Database:
     """What was read of some files."""
 
-    times: dict[tuple[Problem, str], float] = field(default_factory=dict)
-    """Milliseconds, by problem and solver, in the order of the files."""
+    problems: pd.DataFrame
+    """A row for each problem: ``OPERATION_COLUMNS`` and the 19 dimensions."""
+    times: pd.DataFrame
+    """``problem`` (row), ``solver`` and ``milliseconds``, in the order of the files."""
     refused: list[Refused] = field(default_factory=list)
 
     def reasons(self) -> dict[str, int]:
@@ -76,58 +91,142 @@ def gpu_of_files(paths: Sequence[Path], gpu: str) -> FileGpu | None:
     return first
 
 
-def read_find_dbs(paths: Sequence[Path]) -> Database:
+def read_find_dbs(paths: Sequence[Path], unusable: list[str] | None = None) -> Database:
     """Read the times in find-dbs of one GPU; everything else is refused, a record as a whole if a part is unreadable.
 
-    ``UserError``: a file that is damaged, or without any time.
+    ``UserError``: a file that is damaged, or without any time. With ``unusable``, it is left out with a line there.
     """
-    database = Database()
+    files = list[_Lines]()
     for path in paths:
-        before = len(database.times)
-        for number, line in enumerate(read_lines(path), start=1):
-            _add(database, path.name, number, line)
-            if len(database.times) + len(database.refused) > MOST_ENTRIES:
-                raise UserError(f"{path}, line {number}: there are more than {MOST_ENTRIES:,} entries; split the file")
-        if len(database.times) == before:
-            why = next((f"; line {one.line}: {one.reason}" for one in database.refused if one.file == path.name), "")
-            raise UserError(f"{path}: it contains no measured time{why}; give a find-db (*.fdb.txt, *.ufdb.txt)")
-    return database
-
-
-def _add(database: Database, file: str, number: int, line: str) -> None:
-    """Add what one line says."""
-    key, equals, values = line.partition("=")
-    if not line.strip():
-        return
-    try:
-        if not equals:
-            raise UnusableError("no KEY=VALUES")
-        problem = Key.parse(key.strip()).problem()
-    except UnusableError as error:
-        database.refused.append(Refused(file, number, str(error), line))
-        return
-    texts = [text for text in values.strip().split(";") if text]
-    try:
-        entries = [parse_entry(text) for text in texts]
-        if not all(re.fullmatch(SOLVER_NAME, one.solver) for one in entries):
-            raise UnusableError("a solver's name has another form")
-    except UnusableError as error:
-        # The entry may be the fastest one: without it another would be taken for that.
-        database.refused.append(Refused(file, number, str(error), line))
-        return
-    for text, entry in zip(texts, entries, strict=True):
         try:
+            files.append(_Lines(path))
+        except UserError as error:
+            if unusable is None:
+                raise
+            unusable.append(str(error))
+    every = pd.concat([_NO_PROBLEMS, *(one.problems for one in files)], ignore_index=True)
+    first = np.cumsum([0, *(len(one.problems) for one in files)])
+    times = (one.times.assign(row=one.times["row"] + at, file=one.name) for one, at in zip(files, first, strict=False))
+    found = pd.concat([_NO_TIMES, *times], ignore_index=True)
+    # Every column of a problem in one number.
+    number = every.groupby([*OPERATION_COLUMNS, *DIMS], sort=False).ngroup().to_numpy(np.int64)
+    found["problem"] = number[found["row"].to_numpy(np.int64)]
+    again = found.duplicated(["problem", "solver"])
+    refused = [one for file in files for one in file.refused]
+    refused += [
+        Refused(file, number, "this problem and solver already have a time", text)
+        for file, number, text in found.loc[again, ["file", "number", "text"]].itertuples(index=False, name=None)
+    ]
+    place = {one.name: place for place, one in enumerate(files)}
+    return Database(
+        every.iloc[np.unique(number, return_index=True)[1]].reset_index(drop=True),
+        found.loc[~again, ["problem", "solver", "milliseconds"]].reset_index(drop=True),
+        sorted(refused, key=lambda one: (place[one.file], one.line)),
+    )
+
+
+class _Lines:
+    """The lines of one file: each is read once, and all are checked together."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self.refused: list[Refused] = []
+        lines = list[tuple[int, str, str]](), list[Layer]()
+        for number, line in enumerate(read_lines(path), start=1):
+            key, equals, values = line.partition("=")
+            if not line.strip():
+                continue
             try:
-                milliseconds = float(entry.time)
-            except ValueError:
-                raise UnusableError("the time is no number") from None
-            if not are_times(np.array(milliseconds)):
-                raise UnusableError("the time is not between 1 ns and an hour")
-            if (problem, entry.solver) in database.times:
-                raise UnusableError("this problem and solver already have a time")
-            database.times[problem, entry.solver] = milliseconds
-        except UnusableError as error:
-            database.refused.append(Refused(file, number, str(error), text))
+                if not equals:
+                    raise UnusableError("no KEY=VALUES")
+                lines[1].append(Key.parse(key.strip()).layer())
+                lines[0].append((number, line, values))
+            except UnusableError as error:
+                self.refused.append(Refused(self.name, number, str(error), line))
+            if len(lines[0]) + len(self.refused) > MOST_ENTRIES:
+                self._refuse_size(path, number)
+        kept, layers = self._convolutions(*lines)
+        rows = [(*layer[:4], *layer.dims) for layer in layers]
+        self.problems = pd.DataFrame(rows, columns=[*OPERATION_COLUMNS, *DIMS])
+        self.times = self._times(path, kept)
+        if self.times.empty:
+            why = f"; line {self.refused[0].line}: {self.refused[0].reason}" if self.refused else ""
+            raise UserError(f"{path}: it contains no measured time{why}; give a find-db (*.fdb.txt, *.ufdb.txt)")
+
+    def _refuse_size(self, path: Path, number: int) -> None:
+        raise UserError(f"{path}, line {number}: there are more than {MOST_ENTRIES:,} entries; split the file")
+
+    def _convolutions(
+        self, lines: list[tuple[int, str, str]], layers: list[Layer]
+    ) -> tuple[list[tuple[int, str, str]], list[Layer]]:
+        """Return the lines whose keys are convolutions, with these; the others are refused."""
+        if not layers:
+            return lines, layers
+        values = np.array([layer.dims for layer in layers])
+        wrong = wrong_rows(values)
+        checked = dict(zip(DIMS, np.where(wrong[:, None], 1, values).T, strict=True))
+        flat = np.all([checked[name] == (name != "pad_d") for name in DEPTH_DIMS], axis=0)
+        output = np.stack(np.broadcast_arrays(*output_extents(checked)), axis=1)
+        reasons = np.select(
+            [
+                wrong,
+                flat & np.array([layer.ndim == 3 for layer in layers]),
+                (output != np.array([layer.output for layer in layers])).any(axis=1),
+            ],
+            [1, 2, 3],
+        )
+        texts = ("", NO_CONVOLUTION, FLAT, OTHER_OUTPUT)
+        self.refused += [
+            Refused(self.name, lines[row][0], texts[reasons[row]], lines[row][1]) for row in np.flatnonzero(reasons)
+        ]
+        kept = np.flatnonzero(reasons == 0)
+        return [lines[row] for row in kept], [layers[row] for row in kept]
+
+    def _times(self, path: Path, lines: list[tuple[int, str, str]]) -> pd.DataFrame:
+        """Return the columns of ``_NO_TIMES`` of each time, without the file.
+
+        A line is refused as a whole if one entry cannot be read: that may be the fastest one, and without it another
+        would be taken for that.
+        """
+        rows = list[tuple[int, int, str, str, float]]()
+        solvers: dict[str, str] = {}
+        for place, (number, line, values) in enumerate(lines):
+            before = len(rows)
+            try:
+                for text in filter(None, values.strip().split(";")):
+                    entry = parse_entry(text)
+                    if entry.solver not in solvers and not re.fullmatch(SOLVER_NAME, entry.solver):
+                        raise UnusableError("a solver's name has another form")
+                    solver = solvers.setdefault(entry.solver, entry.solver)
+                    rows.append((place, number, solver, text, _number(entry.time)))
+            except UnusableError as error:
+                del rows[before:]
+                self.refused.append(Refused(self.name, number, str(error), line))
+            if len(rows) + len(self.refused) > MOST_ENTRIES:
+                self._refuse_size(path, number)
+        table = pd.DataFrame(rows, columns=["row", "number", "solver", "text", "milliseconds"])
+        times = table["milliseconds"].to_numpy(np.float64)
+        usable = are_times(times)
+        for number, text, milliseconds in table.loc[~usable, ["number", "text", "milliseconds"]].to_numpy(object):
+            is_number = milliseconds != NO_NUMBER
+            reason = "the time is not between 1 ns and an hour" if is_number else "the time is no number"
+            self.refused.append(Refused(self.name, number, reason, text))
+        return table[usable]
+
+
+_NO_PROBLEMS = pd.DataFrame(columns=[*OPERATION_COLUMNS, *DIMS]).astype(dict.fromkeys(("ndim", *DIMS), np.int64))
+_NO_TIMES = pd.DataFrame(columns=["row", "number", "solver", "text", "milliseconds", "file"]).astype(
+    {"row": np.int64, "number": np.int64, "milliseconds": np.float64}
+)
+NO_NUMBER = -np.inf
+"""What stands for a time that is no number."""
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return NO_NUMBER
 
 
 REFUSED = "refused.tsv"
@@ -158,28 +257,31 @@ def write_solver_recording(
     device: str,
     provenance: Mapping[str, str],
     taken: Taken | None = None,
+    *,
+    leave_out: Collection[str] = (),
+    replace: bool = False,
 ) -> Recording:
-    """Write a recording of ``arch`` (gfx942_miopen) into a new folder, whole or not at all.
+    """Write a recording of ``arch`` (gfx942_miopen) into a folder, whole or not at all; a new one unless ``replace``.
 
-    ``device``: product of config/hardware.yaml; ``provenance``: what the times depend on, in words.
+    ``device``: product of config/hardware.yaml; ``provenance``: what the times depend on, in words; ``leave_out``:
+    operations that are not written.
     """
-    if folder.exists():
+    if folder.exists() and not replace:
         raise UserError(f"{folder}: exists already; name a new folder, or remove it first")
-    of_operation: dict[str, dict[tuple[Problem, str], float]] = {}
-    for (problem, solver), milliseconds in database.times.items():
-        times = of_operation.setdefault(f"{problem.variant}_{problem.dtype}", {})
-        times[problem, solver] = milliseconds
+    operations = (database.problems["variant"] + "_" + database.problems["dtype"]).to_numpy(object)
     recording = Recording(
         arch=arch,
         device=device,
-        operations=sorted(of_operation),
+        operations=sorted(set(operations[database.times["problem"]]).difference(leave_out)),
         taken=taken,
         latency=LATENCY,
         provenance=dict(provenance),
     )
     with building(folder) as made:
-        for operation, times in of_operation.items():
-            _write_operation(made / operation, times, arch)
+        for operation in recording.operations:
+            rows = np.flatnonzero(operations == operation)
+            times = database.times[np.isin(database.times["problem"], rows)]
+            _write_operation(made / operation, database.problems, times, arch)
         if database.refused:
             lines = ["file\tline\treason\ttext", *("\t".join(map(str, one)) for one in database.refused)]
             (made / REFUSED).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -187,33 +289,39 @@ def write_solver_recording(
     return recording
 
 
-def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], arch: str) -> None:
+def _write_operation(folder: Path, problems: pd.DataFrame, times: pd.DataFrame, arch: str) -> None:
     """Write the tables of one operation; the same times in any order give the same bytes."""
     kind = library_of_arch(arch).kernel
-    solvers = {pair: kind(pair[0].variant, pair[0].dtype, pair[0].ndim, pair[1]).name for pair in times}
-    names = sorted(set(solvers.values()))
-    problems = sorted({problem for problem, _ in times}, key=lambda p: (*p.dims, p.layout))
-    problem_of, kernel_of = ({key: i for i, key in enumerate(keys)} for keys in (problems, names))
-    rows = pd.DataFrame(
+    rows, problem = np.unique(times["problem"], return_inverse=True)
+    listed = problems.iloc[rows]
+    # The place of each problem among the sorted ones.
+    order = np.lexsort([listed[name].to_numpy() for name in ("layout", *DIMS[::-1])])
+    problem, listed = np.argsort(order)[problem], listed.iloc[order]
+    solvers = times["solver"].astype("category")
+    pairs = solvers.cat.codes.to_numpy() * 4 + listed["ndim"].to_numpy()[problem]
+    distinct, kernel = np.unique(pairs, return_inverse=True)
+    made = [
+        kind(*listed[["variant", "dtype"]].iloc[0], int(pair % 4), solvers.cat.categories[pair // 4]).name
+        for pair in distinct
+    ]
+    names, place = np.unique(made, return_inverse=True)
+    table = pd.DataFrame(
         {
-            "problem": [problem_of[problem] for problem, _ in times],
-            "kernel": [kernel_of[solvers[pair]] for pair in times],
+            "problem": problem,
+            "kernel": place[kernel],
             "split_k": 1,
             "status": "ok",
             "samples": 1,
-            "median_us": 1000 * np.fromiter(times.values(), np.float64),
+            "median_us": 1000 * times["milliseconds"].to_numpy(),
             "cv": np.nan,  # how far times scatter is not known
         }
     ).sort_values(["problem", "kernel"])
     folder.mkdir()
-    dims = {name: [getattr(problem, name) for problem in problems] for name in DIMS}
-    listed = pa.table(dims, PROBLEM_COLUMNS)
-    if any(problem.layout for problem in problems):
-        listed = listed.append_column(LAYOUT, pa.array([problem.layout for problem in problems]))
+    columns = PROBLEM_COLUMNS.append(LAYOUT) if listed["layout"].any() else PROBLEM_COLUMNS
     tables = {
-        "problems": listed,
+        "problems": pa.Table.from_pandas(listed, columns, preserve_index=False).replace_schema_metadata(None),
         "kernels": pa.table({"kernel": names}, KERNEL_COLUMNS),
-        "pairs": pa.Table.from_pandas(rows, PAIR_COLUMNS, preserve_index=False).replace_schema_metadata(None),
+        "pairs": pa.Table.from_pandas(table, PAIR_COLUMNS, preserve_index=False).replace_schema_metadata(None),
     }
-    for name, table in tables.items():
-        pq.write_table(table, folder / f"{name}.parquet", compression="zstd", compression_level=19)
+    for name, content in tables.items():
+        pq.write_table(content, folder / f"{name}.parquet", compression="zstd", compression_level=19)
