@@ -16,6 +16,7 @@ from pathlib import Path
 from tileseer.build.source_trees import HeaderTree
 from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_bytes
 from tileseer.facts.compile import CompileSettings
 from tileseer.libraries.source_tree import brought, folders, rocm_folders
 
@@ -72,7 +73,7 @@ class Compiler:
 
     def script(self) -> bytes:
         """Return the compiler's text if it is a script around one: that prints the same version, and may do more."""
-        return self.path.read_bytes() if self.path.stat().st_size <= LARGEST_SCRIPT else b""
+        return read_bytes(self.path) if self.path.stat().st_size <= LARGEST_SCRIPT else b""
 
     def run(self, arguments: Sequence[str | Path], folder: Path, timeout: float, memory_mib: int) -> Run:
         """Run it in ``folder``. ``UserError``: it cannot be started, or the disk is full.

@@ -11,6 +11,7 @@ from tileseer.build.base import CompileUnit
 from tileseer.build.batches import BatchToolchain
 from tileseer.build.machine_code import KernelCode
 from tileseer.core.errors import UserError
+from tileseer.core.reading import LARGEST_OBJECT, read_bytes, read_utf8
 from tileseer.libraries.registry import emitter_of
 
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
@@ -105,9 +106,9 @@ def _kernels(folder: Path, units: Sequence[CompileUnit]) -> list[KernelCode]:
     """Return the code and instructions of each probe of a compiled unit; ``ValueError`` if one is not there."""
     if not (folder / "unit.co").exists():
         raise ValueError("there is no code object")
-    listings = instructions.listings((folder / "unit.s").read_text())
+    listings = instructions.listings(read_utf8(folder / "unit.s", LARGEST_OBJECT))
     codes = {}
-    for symbol, code in machine_code.amd_kernels((folder / "unit.co").read_bytes()).items():
+    for symbol, code in machine_code.amd_kernels(read_bytes(folder / "unit.co", LARGEST_OBJECT)).items():
         # The probe's type in the mangled name: its length, then its name.
         match = re.search(r"\d+probe_(\d+)5Probe", symbol)
         if match and symbol in listings:

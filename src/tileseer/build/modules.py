@@ -14,6 +14,7 @@ from tileseer.build.base import CompileUnit
 from tileseer.build.compiler import NATIVE_SOURCES, Builder, arch_options, flags_of
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
+from tileseer.core.reading import LARGEST_OBJECT, read_bytes
 from tileseer.facts.hardware import target as gpu_target
 from tileseer.libraries.registry import emitter_of
 
@@ -36,7 +37,7 @@ def _source(units: Sequence[CompileUnit]) -> bytes:
 def whole_object(folder: Path, units: Sequence[CompileUnit]) -> bytes:
     """Return the content of a folder's ``OBJECT``; ``ValueError`` unless it is whole and names all kernels."""
     path = folder / OBJECT
-    content = path.read_bytes() if path.exists() else b""
+    content = read_bytes(path, LARGEST_OBJECT) if path.exists() else b""
     if fault := machine_code.fault(content, [unit.kernel.name for unit in units]):
         raise ValueError(f"{OBJECT}: {fault}")
     return content
@@ -117,7 +118,7 @@ class Libraries(Builder):
             with compiler.workspace({}) as folder:
                 sources, output = [self.native / name for name in names], folder / "driver.so"
                 run_command(library_command(backend, str(self.compiler.path), arch, sources, output, self.native))
-                content = output.read_bytes() if output.exists() else b""
+                content = read_bytes(output, LARGEST_OBJECT) if output.exists() else b""
             if fault := machine_code.fault(content):
                 how = f"{fault}; {self.compiler.vendor.how}"
                 raise UserError(f"{self.compiler.path}: the measuring driver that it made cannot be used: {how}")
@@ -143,7 +144,7 @@ class Libraries(Builder):
             run = self.call(command, folder)
             if run.outcome != "ok":
                 raise UserError(f"{self.compiler.path}: {run.outcome} in linking a module:\n{run.log[-2000:]}")
-            return (folder / "module.so").read_bytes()
+            return read_bytes(folder / "module.so", LARGEST_OBJECT)
 
 
 def library_command(
@@ -166,7 +167,7 @@ def sources_digest(include: Path = NATIVE_SOURCES) -> str:
     """Return the digest (16 hex digits) of the driver's sources: a part of its version, on which times depend."""
     digest = hashlib.sha256()
     for path in sorted(include.glob("*.[ch]pp")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        digest.update(path.name.encode() + b"\0" + read_bytes(path))
     return digest.hexdigest()[:16]
 
 

@@ -8,6 +8,7 @@ from tileseer.build import compiler, machine_code, modules
 from tileseer.build.base import CompileUnit
 from tileseer.build.batches import BatchToolchain
 from tileseer.build.machine_code import KernelCode
+from tileseer.core.reading import LARGEST_OBJECT, read_bytes
 
 VERBOSE = ("--keep", "-Xptxas", "--verbose")
 """Keeps the cubin, and has the assembler print what each kernel takes: neither changes the code."""
@@ -53,7 +54,7 @@ class NvccToolchain(BatchToolchain):
                 return run, []
             try:
                 content = modules.whole_object(folder, units)
-                (cubin,) = (path.read_bytes() for path in folder.glob("*.cubin"))
+                (cubin,) = (read_bytes(path, LARGEST_OBJECT) for path in folder.glob("*.cubin"))
                 kernels = _kernels(units, content, cubin, run.log)
             except (ValueError, KeyError) as error:
                 return replace(run, outcome="broken", log=f"object and cubin do not contain the kernels: {error}"), []

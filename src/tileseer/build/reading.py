@@ -15,6 +15,7 @@ from pathlib import Path
 from tileseer.build import compiler
 from tileseer.build import source_trees as trees
 from tileseer.build.compiler import Builder
+from tileseer.core.reading import LARGEST_OBJECT, read_bytes, read_utf8
 
 _CLANG = ("-dependency-file", "headers", "-sys-header-deps", "-MT", "unit")
 _LISTED = {
@@ -59,7 +60,7 @@ def _digest(builder: Builder, text: bytes, arguments: tuple[str | Path, ...]) ->
             for path in map(Path, sorted({word for word in words if word.endswith(_BITCODE)})):
                 lines.append(f"{path.name} {_content(path)}")
             # The files that the rule for make depends on; a header of the tree has its folder there, others have none.
-            names = _FILE_IN_RULE.findall(rule.read_text().replace("\\\n", " ").partition(":")[2])
+            names = _FILE_IN_RULE.findall(read_utf8(rule).replace("\\\n", " ").partition(":")[2])
             headers = [path for name in names if (path := folder / re.sub(r"\\(.)", r"\1", name)).parent != folder]
             lines += sorted(
                 f"{path.relative_to(include) if path.is_relative_to(include) else path.name} "
@@ -72,4 +73,4 @@ def _digest(builder: Builder, text: bytes, arguments: tuple[str | Path, ...]) ->
 
 @cache
 def _content(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
+    return hashlib.sha256(read_bytes(path, LARGEST_OBJECT)).hexdigest() if path.is_file() else "missing"

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from tileseer.core.checkout import source_of
+from tileseer.core.reading import read_bytes, read_utf8
 from tileseer.facts.compile import CkSettings
 from tileseer.libraries.registry import tree_of_toolchain
 
@@ -34,7 +35,7 @@ class HeaderTree:
 @cache
 def content_digest(path: Path) -> str:
     """Return the SHA-256 of a header without comments and white space: what a compiler makes something of."""
-    bare = _COMMENT_OR_LITERAL.sub(lambda match: b" " if match[0].startswith(b"/") else match[0], path.read_bytes())
+    bare = _COMMENT_OR_LITERAL.sub(lambda match: b" " if match[0].startswith(b"/") else match[0], read_bytes(path))
     lines = (b" ".join(line.split()) for line in bare.splitlines())
     return hashlib.sha256(b"\n".join(line for line in lines if line)).hexdigest()
 
@@ -58,5 +59,5 @@ def tree_commit(root: Path) -> str | None:
     if (root / ".git").exists():
         return source_of(root).commit
     header = root / "include/ck/version.h"
-    match = re.search(r"#define CK_COMMIT_ID\s+(\w+)", header.read_text()) if header.is_file() else None
+    match = re.search(r"#define CK_COMMIT_ID\s+(\w+)", read_utf8(header)) if header.is_file() else None
     return match[1] if match else None

@@ -7,6 +7,7 @@ from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.places import install, workflow_folder
+from tileseer.core.reading import read_utf8
 
 COPIED = ("config/config.yaml", "profiles/default/config.yaml")
 """What a study changes. Other tables come from the package; one of the same path in the study goes before it."""
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write a config, a Snakefile and a profile; files that exist already are an error."""
     files = {"Snakefile": SNAKEFILE}
-    files |= {name: (workflow_folder() / name).read_text(encoding="utf-8") for name in COPIED}
+    files |= {name: read_utf8(workflow_folder() / name) for name in COPIED}
     taken = next((path for name in files if (path := args.folder / name).exists()), None)
     if taken:
         raise UserError(f"{taken}: exists already; name a new folder")

@@ -4,9 +4,11 @@ import io
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO, cast
 
 from tileseer.core.atomic import replacing
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, printed
+from tileseer.core.reading import LARGEST_TABLE, opened
 
 
 def write_bundle(path: str | Path, files: Mapping[str, bytes | str]) -> None:
@@ -24,10 +26,17 @@ def write_bundle(path: str | Path, files: Mapping[str, bytes | str]) -> None:
 
 
 def read_bundle(path: str | Path) -> dict[str, bytes]:
-    """Return the files of a bundle, sorted by name; a damaged or foreign archive is a ``UserError``."""
+    """Return the files of a bundle, sorted by name.
+
+    A damaged or foreign archive is a ``UserError``; so is one with a link or with a path that leaves its folder.
+    """
     try:
-        with tarfile.open(path, "r:") as archive:
-            streams = {entry.name: archive.extractfile(entry) for entry in archive if entry.isreg()}
-            return {name: stream.read() for name, stream in sorted(streams.items()) if stream}
+        with opened(Path(path), LARGEST_TABLE) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+            found = {}
+            for entry in archive:
+                if not entry.isreg() or entry.issparse() or tarfile.data_filter(entry, ".").name != entry.name:
+                    raise tarfile.TarError(f"{printed(entry.name)} is no file below its folder")
+                found[entry.name] = cast(IO[bytes], archive.extractfile(entry)).read()
+            return dict(sorted(found.items()))
     except (tarfile.TarError, EOFError) as error:
         raise UserError(f"{path}: this is no readable bundle ({error}); delete it and run again") from error

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tileseer.core.atomic import LEFT_S, write_bytes
+from tileseer.core.reading import regular_file
 
 KEY = re.compile(r"[0-9a-f]{64}")
 _PARTIAL = re.compile(r"\.[0-9a-f]{64}\.\w+\.tmp")
@@ -77,7 +78,7 @@ class Cache:
         if not self._max_bytes:
             return None
         try:
-            with path.open("rb") as stream:
+            with regular_file(path) as stream:
                 first, content = stream.readline(_LONGEST_LINE), stream.read()
         except FileNotFoundError:
             return None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tileseer.core.places import PACKAGE, workflow_folder
+from tileseer.core.reading import read_bytes, read_utf8
 
 
 class Stage(NamedTuple):
@@ -127,9 +128,9 @@ def _digest(lines: Iterable[str]) -> str:
 @cache
 def _syntax_of_file(path: Path) -> str:
     if path.suffix != ".py":
-        return _digest([path.read_text(encoding="utf-8")])
+        return _digest([read_utf8(path)])
     syntax: list[str] = []
-    _write_syntax(ast.parse(path.read_bytes(), filename=str(path)), syntax.append)
+    _write_syntax(ast.parse(read_bytes(path), filename=str(path)), syntax.append)
     return _digest(syntax)
 
 

@@ -4,6 +4,7 @@ A file that crosses rooms has one declared type, used by its writer and its read
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,8 +65,13 @@ def parse_json(text: str, where: str) -> Any:
             found[key] = value
         return found
 
+    def number(word: str) -> float:
+        if not math.isfinite(value := float(word)):
+            raise ValueError(f"{word} is no number that a file may hold")
+        return value
+
     try:
-        content = json.loads(text, object_pairs_hook=members)
+        content = json.loads(text, object_pairs_hook=members, parse_float=number, parse_constant=number)
         if "\\ud" in text.lower():
             # An escape of half a character, which JSON lets through and no table takes.
             json.dumps(content, ensure_ascii=False).encode()

@@ -7,6 +7,7 @@ from typing import Any
 
 from tileseer.core.errors import UserError
 from tileseer.core.places import PACKAGE
+from tileseer.core.reading import read_utf8
 
 
 def load_entry_points(group: str) -> dict[str, Any]:
@@ -15,7 +16,7 @@ def load_entry_points(group: str) -> dict[str, Any]:
     # A checkout need not be installed: what its metadata would say, its own file says.
     checkout = PACKAGE.parents[1] / "pyproject.toml"
     if checkout.is_file():
-        project = tomllib.loads(checkout.read_text(encoding="utf-8")).get("project", {})
+        project = tomllib.loads(read_utf8(checkout)).get("project", {})
         own = project.get("entry-points", {}).get(group, {})
         points |= {name: EntryPoint(name, value, group) for name, value in own.items()}
     return {name: _load(points[name]) for name in sorted(points)}

@@ -22,6 +22,7 @@ from filelock import lock_descriptor
 
 from tileseer.core.atomic import naming
 from tileseer.core.errors import UserError, printed
+from tileseer.core.reading import regular_file
 
 VAR_LOCK = Path("/var/lock")
 """For root alone, or a group, on some systems."""
@@ -124,7 +125,7 @@ def _lock(handle: int, path: Path, blocking: bool) -> bool:
 
 def _note(path: Path) -> str:
     """Return what the holder of a lock wrote of itself."""
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError), regular_file(path) as file:
         return printed(file.read(LONGEST_NOTE).decode("ascii", "replace").strip().replace("\n", " "))
     return ""
 

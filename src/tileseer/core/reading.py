@@ -9,29 +9,35 @@ from typing import BinaryIO
 
 from tileseer.core.errors import UserError
 
-LARGEST_TABLE, LARGEST_TEXT = 2**28, 2**24
-"""Bytes of a table (CSV, a list of problems) and of a text whose parts become objects (YAML, JSON)."""
+LARGEST_TABLE, LARGEST_TEXT, LARGEST_OBJECT = 2**28, 2**24, 2**32
+"""Bytes of a table (CSV, a list of problems), of a text whose parts become objects (YAML, JSON), of machine code."""
 
 
-@contextmanager
-def opened(path: Path, most: int) -> Iterator[BinaryIO]:
-    """Yield a regular file of at most ``most`` bytes; ``UserError`` for a pipe, a device, a folder, a larger file."""
+def regular_file(path: Path) -> BinaryIO:
+    """Open a file of any size for reading; ``UserError`` for a pipe, a device, a folder, else an ``OSError``."""
     try:
         # A pipe without a writer would block the plain open for ever.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError as error:
         raise UserError(f"{path}: this is no name of a file: {error}") from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    state = os.fstat(handle)
-    if not stat.S_ISREG(state.st_mode):
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
         os.close(handle)
         folder, other = "a folder; give a file", "a pipe or a device; give a file with its content"
-        advice = folder if stat.S_ISDIR(state.st_mode) else other
-        raise UserError(f"{path}: is {advice}")
-    with os.fdopen(handle, "rb") as stream:
-        if state.st_size > most:
-            raise UserError(f"{path}: has {state.st_size:,} bytes, of which at most {most:,} are read; split it")
+        raise UserError(f"{path}: is {folder if stat.S_ISDIR(mode) else other}")
+    return os.fdopen(handle, "rb")
+
+
+@contextmanager
+def opened(path: Path, most: int) -> Iterator[BinaryIO]:
+    """Yield a regular file of at most ``most`` bytes; ``UserError`` for what is none, missing or larger."""
+    try:
+        stream = regular_file(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    with stream:
+        if (size := os.fstat(stream.fileno()).st_size) > most:
+            raise UserError(f"{path}: has {size:,} bytes, of which at most {most:,} are read; split it")
         yield stream
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_bytes, regular_file
 
 
 def seal_path(path: Path) -> Path:
@@ -22,15 +23,13 @@ def write_seal(path: Path) -> None:
 
 def check_seal(path: Path) -> None:
     """Raise a ``UserError`` if a file is not what was sealed; one without a seal is not checked."""
-    try:
-        expected = seal_path(path).read_text(errors="replace").strip()
-    except FileNotFoundError:
+    if not seal_path(path).exists():
         return
-    if file_digest(path) != expected:
+    if file_digest(path) != read_bytes(seal_path(path)).strip().decode(errors="replace"):
         raise UserError(f"{path}: its SHA-256 is not that of {seal_path(path).name} beside it")
 
 
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    with path.open("rb") as stream:
+    with regular_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

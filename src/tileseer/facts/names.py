@@ -47,6 +47,8 @@ Product = Annotated[
     expected("a key of config/hardware.yaml, such as gfx942_mi300x"),
 ]
 """A key of ``config/hardware.yaml``."""
+KernelName = Annotated[str, StringConstraints(pattern=r"^[!-~]+$", max_length=1000)]
+"""Of a kernel or candidate, of whatever library: visible ASCII characters."""
 OperationName = Annotated[str, StringConstraints(pattern=f"^{OPERATION_PATTERN}$")]
 Library = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+( [A-Za-z0-9_.+-]+)?$", max_length=100)]
 """A library and its version, as programs tell it: ``cudnn 91900``."""

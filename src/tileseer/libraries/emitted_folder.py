@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tileseer.core.atomic import naming
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_utf8, regular_file
 from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.gemm_kernel import Kernel
 
@@ -44,7 +45,7 @@ def _write_changed(folder: Path, path: str, text: str) -> bool:
     """Write a text unless the file has it already; return whether it was written. A file appears whole."""
     target = f"{folder}/{path}"
     content = text.encode()
-    with suppress(FileNotFoundError), open(target, "rb") as stream:
+    with suppress(FileNotFoundError), regular_file(Path(target)) as stream:
         if stream.read() == content:
             return False
     with naming(Path(target)):
@@ -56,10 +57,9 @@ def _write_changed(folder: Path, path: str, text: str) -> bool:
 
 def _listed(folder: Path) -> set[str]:
     """Return the paths of the manifest; a folder without one has none."""
-    try:
-        paths = set((folder / MANIFEST_FILE).read_text(encoding="utf-8").splitlines())
-    except FileNotFoundError:
+    if not (folder / MANIFEST_FILE).exists():
         return set()
+    paths = set(read_utf8(folder / MANIFEST_FILE).splitlines())
     for path in paths:
         if path.startswith("/") or ".." in Path(path).parts:
             raise UserError(f"{folder / MANIFEST_FILE}: {path!r} is no path below this folder; delete the folder")

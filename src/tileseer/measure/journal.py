@@ -32,6 +32,7 @@ from tileseer.core import parquet, seal
 from tileseer.core.atomic import flush, write_text
 from tileseer.core.errors import UserError, printed
 from tileseer.core.locks import hold_first_free
+from tileseer.core.reading import regular_file
 from tileseer.measure.device import STATUSES, are_speeds, are_times
 from tileseer.problems.problem import DIMS
 
@@ -193,7 +194,7 @@ def _named(folder: Path, begin: str = "") -> Iterator[tuple[Path, int, Path]]:
 
 def check_header(path: Path) -> None:
     """Raise a ``UserError`` if the header is not that of a journal, since nothing in the file can be trusted then."""
-    with path.open("rb") as stream:
+    with regular_file(path) as stream:
         header = stream.readline(len(HEADER) + 2).decode(errors="replace").rstrip("\r\n")
     if header != HEADER:
         raise UserError(
@@ -248,7 +249,7 @@ def _read_file(file: Path, columns: Sequence[str]) -> Iterator[tuple[pa.Table, p
 def _parsed_blocks(path: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield measurements of a CSV in file order, and its malformed lines, a block at a time."""
     check_header(path)
-    with path.open("rb") as stream:
+    with regular_file(path) as stream:
         stream.readline()
         first = 2
         for lines in _lines(stream):

@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from tileseer.core import parquet
 from tileseer.core.documents import Document
+from tileseer.facts.names import KernelName
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.problems.problem import DIMS
 
@@ -31,8 +32,8 @@ class NoEstimates(Document):
 class KernelEntry(Document):
     """A kernel as a dispatcher finds it."""
 
-    kernel: str
-    aliases: list[str] | None = None
+    kernel: KernelName
+    aliases: list[KernelName] | None = None
     """Kernels with the same machine code, of which this one was measured and is offered."""
     header: str | None = None
     wrapper: str | None = None
@@ -51,5 +52,5 @@ class Kernels(Origin):
     pruned_size: int
     oracle_within_pruned: dict[str, Summary]
     """By split of the problems."""
-    pruned: list[str]
+    pruned: list[KernelName]
     kernels: list[KernelEntry]

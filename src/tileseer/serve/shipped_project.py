@@ -13,6 +13,7 @@ from typing import Any
 from tileseer.build import compiler
 from tileseer.core import places
 from tileseer.core.atomic import write_text
+from tileseer.core.reading import read_utf8
 from tileseer.core.templates import fill_cpp_template, fill_template
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import target
@@ -159,7 +160,7 @@ def _copies(launcher: str, vendor: compiler.Vendor) -> dict[str, str]:
     if vendor is compiler.HIPCC:
         sources |= {f"emulated/{name}": measuring / name for name in EMULATED_FILES}
         sources["emulated/emulated_program.cpp"] = own / "emulated_program.cpp"
-    return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
+    return {path: read_utf8(source) for path, source in sources.items()}
 
 
 def _operation(name: str, model: Model, sure: Mapping[str, int]) -> dict[str, Any]:

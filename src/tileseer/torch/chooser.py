@@ -15,6 +15,7 @@ import torch
 
 from tileseer.core import cache
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_bytes
 from tileseer.facts.operations import VARIANTS
 from tileseer.learn import model_files
 from tileseer.libraries.cudnn.engines import RUN_WORKSPACE_BYTES
@@ -61,7 +62,7 @@ class Chooser:
             arch = self.index.arch
             raise UserError(f"{model}: its models are of {arch}, not of cuDNN's plans, such as sm_90_cudnn")
         self.version = f"cudnn {extension.version()}"
-        digest = cache.key((model / model_files.INDEX).read_bytes())[:16]
+        digest = cache.key(read_bytes(model / model_files.INDEX))[:16]
         identity = f"model {digest}, verify {verify}, {self.version}, torch {torch.__version__}"
         self.choices = Choices(path, identity, self.index.operations)
         self.identity = identity, self.choices.path

@@ -15,6 +15,7 @@ import torch
 
 from tileseer.core import cache, locks
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_utf8
 
 SOURCES = Path(__file__).with_name("native")
 CUDNN = SOURCES / "cudnn"
@@ -78,7 +79,7 @@ def _import(name: str, path: Path) -> Any:
 def _digest(plans: Path) -> str:
     """Sixteen digits for all that the compiled kernels depend on."""
     parts = [torch.__version__, str(torch.version.cuda), sys.version, str(torch.backends.cudnn.version())]
-    parts += [path.read_text(encoding="utf-8") for path in (*sorted(SOURCES.glob("*.?pp")), plans / "plans.hpp")]
+    parts += [read_utf8(path) for path in (*sorted(SOURCES.glob("*.?pp")), plans / "plans.hpp")]
     return cache.key(*parts)[:16]
 
 

@@ -16,6 +16,7 @@ from tileseer.core import content_hash
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
 from tileseer.core.progress import Progress
+from tileseer.core.reading import read_utf8
 from tileseer.facts import hardware
 from tileseer.facts.compile import CkSettings
 from tileseer.facts.hardware import Hardware
@@ -93,7 +94,7 @@ def verify(args: argparse.Namespace) -> int:
 
 def _list(path: Path) -> list[str]:
     try:
-        names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        names = [line.strip() for line in read_utf8(path).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: no list of kernel names: {error}; write one name a line") from error
     if not names:

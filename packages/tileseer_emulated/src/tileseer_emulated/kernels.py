@@ -12,6 +12,7 @@ from tileseer.build.modules import Libraries
 from tileseer.core import cache as caches
 from tileseer.core.code_digest import digest_of_code, identity_of_package
 from tileseer.core.errors import UserError
+from tileseer.core.reading import LARGEST_OBJECT, read_bytes
 from tileseer.facts.benchmark import Timing
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries.gemm_kernel import GemmKernel
@@ -96,7 +97,9 @@ class Emulation:
         settings = [self.gpu.model_dump_json(), str(self.few), *(f"{dims_text(pair)} {pair.shows}" for pair in pairs)]
         code = [identity_of_package(name) for name in ("amdgpu_emulator", "tileseer_emulated")]
         code.append(digest_of_code("tileseer/build/instructions.py"))
-        key = caches.key(_VERDICT_FORMAT, *code, driver.read_bytes(), self.libraries.object_key([unit]), *settings)
+        key = caches.key(
+            _VERDICT_FORMAT, *code, read_bytes(driver, LARGEST_OBJECT), self.libraries.object_key([unit]), *settings
+        )
 
         def execute() -> bytes:
             return json.dumps(asdict(execute_kernel(kernel, driver, module, pairs, self.gpu, self.few))).encode()

@@ -1,7 +1,6 @@
 """The table of C++ names that the templates fill in: what the kernel table's words are called in CK Tile."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -9,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_bytes
 from tileseer.core.strict_tables import StrictModel, validate_table
 from tileseer.core.yaml_files import read_yaml
 from tileseer.facts.operations import DTYPES, VARIANTS, Variant
@@ -282,9 +282,9 @@ def detect_level(table: str | Path, root: Path | None) -> str:
         return NEWEST
     for level in LEVELS:
         mark = read_api(table, level).detect
-        with suppress(OSError):
-            if mark.contains in (root / "include" / mark.header).read_text(encoding="utf-8", errors="replace"):
-                return level
+        header = root / "include" / mark.header
+        if header.is_file() and mark.contains.encode() in read_bytes(header):
+            return level
     missing = read_api(table, LEVELS[-1]).detect.header
     raise UserError(
         f"{root}: this is no Composable Kernel tree of a known level: include/{missing} is missing or of another API; "

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 from tileseer.core.errors import UserError
+from tileseer.core.reading import regular_file
 from tileseer.libraries.miopen.solvers import algorithm_prefix
 from tileseer.problems.problem import LAYOUTS, Problem, ndim_of
 
@@ -190,7 +191,7 @@ def parse_entry(text: str) -> Entry:
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file, unpacked; ``UserError`` where it is damaged."""
     size = 0
-    with path.open("rb") as file:
+    with regular_file(path) as file:
         packed = file.read(3) == b"BZh"
         file.seek(0)
         with bz2.open(file) if packed else file as stream:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tileseer.core.errors import UserError
 from tileseer.core.places import install
+from tileseer.core.reading import regular_file
 from tileseer.facts.hardware import target
 
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
@@ -166,7 +167,8 @@ def amd_boards(smi: Any = None) -> list[Board]:
     parts: Counter[str] = Counter()
     for path in sorted(KFD_NODES.glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
-            text = (path / "properties").read_text()
+            with regular_file(path / "properties") as stream:
+                text = stream.read().decode()
         except OSError:
             continue
         rows = {name: int(value) for name, value in (line.split() for line in text.splitlines() if " " in line)}

@@ -23,6 +23,7 @@ from tileseer.core.atomic import write_text
 from tileseer.core.code_digest import version_of
 from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
+from tileseer.core.reading import LARGEST_TABLE, read_utf8
 from tileseer.learn import model_files
 from tileseer.learn.features import Features, feature_set
 from tileseer.learn.formula import Formula, FormulaPrior
@@ -259,7 +260,7 @@ def _spread(problem: np.ndarray, missing: np.ndarray) -> float:
 def read_trees(path: Path, spec: FeatureSpec) -> str:
     """Read the text of a model file; ``UserError`` if it is damaged or its features are not those of ``spec``."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_utf8(path, LARGEST_TABLE)
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is no such file; is this the right directory?") from error
     except UnicodeDecodeError as error:

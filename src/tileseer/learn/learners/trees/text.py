@@ -6,6 +6,7 @@ added.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ OF_THREADS = {"num_threads": "0", "force_col_wise": "1", "force_row_wise": "0"}
 _LINE_OF_THREADS = re.compile(rf"^\[({'|'.join(OF_THREADS)}): \d+\]$", re.MULTILINE)
 _UNREAD = re.compile(r"^(?:tree_sizes|leaf_weight|internal_value|internal_weight)=.*\n", re.MULTILINE)
 """Lines that no reader of ours needs; the first counts the bytes of the others."""
+LARGEST_LEAF = 1000
+"""A score is a logarithm of a share of the best speed: e to the 1000th is no number."""
 _CATEGORICAL = 1
 
 
@@ -74,6 +77,8 @@ def fault_of(text: str, features: int) -> str:
             return f"tree {number}: its lines are not NAME=VALUES, each name once, of a tree without linear leaves"
         try:
             tree = _tree(fields)
+            if not math.isfinite(float(fields.get("shrinkage", "1"))):
+                raise ValueError("shrinkage")
             counts = int(fields["num_leaves"]), int(fields["num_cat"])
             fits = counts == (len(tree.leaf), len(tree.bounds) - 1)
             fault = _fault_of_tree(tree, features) if fits else "num_leaves or num_cat does not fit its lines"
@@ -86,6 +91,8 @@ def fault_of(text: str, features: int) -> str:
 
 def _fault_of_tree(tree: Tree, features: int) -> str:
     count = len(tree.feature)
+    if not (np.isfinite(tree.threshold).all() and (np.abs(tree.leaf) <= LARGEST_LEAF).all()):
+        return f"a threshold is no number, or a leaf is not within {LARGEST_LEAF}"
     if {len(part) for part in (tree.threshold, tree.decision, tree.left, tree.right, tree.leaf[1:])} != {count}:
         return "the numbers of nodes and leaves do not fit each other"
     if count and not 0 <= tree.feature.min() <= tree.feature.max() < features:

@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_utf8
 from tileseer.core.strict_tables import StrictModel
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import Variant
@@ -91,16 +92,12 @@ class BuilderRules(StrictModel):
 
 def read_lines(path: Path, rules: BuilderRules) -> Iterator[Line]:
     """Yield the instances of a file in order; a missing file and a foreign line are a ``UserError``."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
+    if not path.exists():
         raise UserError(
             f"{path}: there is no such instance file; the rule sets profiler and tests are read from a Composable "
             "Kernel checkout: give its top folder as ck.root (--ck-root DIR), of a state that has this file"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as text: {error}") from error
-    for number, line in enumerate(text.splitlines(), start=1):
+        )
+    for number, line in enumerate(read_utf8(path).splitlines(), start=1):
         if line.strip() and not any(sign in line for sign in rules.comment_signs):
             yield Line(line.strip(), f"{path}:{number}", rules)
 
