@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError, plain_output
+from tileseer.core.reading import read_utf8
 from tileseer.judge.evaluation import Evaluation
 from tileseer.judge.verdict import meaning_of_times, next_step, verdict_words
 from tileseer.learn import model_files
@@ -48,7 +49,7 @@ def lines_of(arch: str, call: str) -> Iterator[str]:
     yield f"          {command}"
     for path in INSTALLED.glob(f"*/{arch}/{WAYS}"):
         yield "          on this machine, for the version that is installed:"
-        yield from (f"          {line}" for line in path.read_text(encoding="utf-8").splitlines())
+        yield from (f"          {line}" for line in read_utf8(path).splitlines())
 
 
 def _figures(one: Evaluation) -> dict[str, str]:

@@ -19,6 +19,7 @@ from tileseer.core import documents
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, shown
 from tileseer.core.places import find_file
+from tileseer.core.reading import read_bytes, read_utf8
 from tileseer.data.dataset_files import FILE
 from tileseer.data.provenance import Recording, Taken
 from tileseer.facts import hardware
@@ -124,7 +125,7 @@ def _version(root: Path, users: Sequence[Path]) -> str:
     """Return the version of the installation: of its header, else the newest of the users' files; empty if neither."""
     header = root / VERSION_HEADER
     if header.is_file():
-        text = header.read_text(encoding="utf-8", errors="replace")
+        text = read_bytes(header).decode(errors="replace")
         parts = (re.search(rf"MIOPEN_VERSION_{name}\s+([0-9]+)", text) for name in ("MAJOR", "MINOR", "PATCH"))
         if all(numbers := [part and part[1] for part in parts]):
             return ".".join(map(str, numbers))
@@ -193,6 +194,6 @@ def _ways(arch: str, files: Found, root: Path) -> Iterator[str]:
 
 def _write_if_new(path: Path, text: str) -> None:
     """Write a file, unless it has this content."""
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+    if not path.is_file() or read_utf8(path) != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
