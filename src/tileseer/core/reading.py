@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +14,7 @@ LARGEST_TABLE, LARGEST_TEXT, LARGEST_OBJECT = 2**28, 2**24, 2**32
 """Bytes of a table (CSV, a list of problems), of a text whose parts become objects (YAML, JSON), of machine code."""
 
 
-def regular_file(path: Path) -> BinaryIO:
+def regular_file(path: Path) -> BufferedReader:
     """Open a file of any size for reading; ``UserError`` for a pipe, a device, a folder, else an ``OSError``."""
     try:
         # A pipe without a writer would block the plain open for ever.
