@@ -2,7 +2,6 @@
 
 import ast
 import io
-import json
 import os
 import tarfile
 from pathlib import Path
@@ -15,7 +14,6 @@ from tileseer.core.errors import UserError
 from tileseer.core.reading import read_utf8, regular_file
 from tileseer.learn.learners.trees import text
 from tileseer.measure.journal import check_header
-from tileseer.measure.receipt import Receipt
 
 ROOT = Path(__file__).parents[2]
 UNBOUNDED = {"read_text", "read_bytes", "open"}
@@ -125,12 +123,3 @@ def test_trees_have_finite_numbers_alone(old, number):
     assert text.fault_of(TREE, 1) == ""
     finite = number == "1e308" and not old.startswith("leaf")
     assert bool(text.fault_of(TREE.replace(old, f"{old.split('=')[0]}={number}"), 1)) is not finite
-
-
-@pytest.mark.parametrize("journal", ["../../x.csv", "/etc/passwd", "results/../../x.csv"])
-def test_a_receipt_names_a_journal_below_the_folder_of_the_run(tmp_path, journal):
-    names = ("arch", "operation", "device", "device_kind", "measurement_id", "rows_sha256")
-    content = dict.fromkeys(names, "x") | {"journal": journal, "chunk": 0, "pairs": 0, "by_status": {}}
-    (tmp_path / "0.json").write_text(json.dumps(content | {"malformed_lines": 0}))
-    with pytest.raises(UserError, match="journal"):
-        Receipt.read(tmp_path / "0.json")

@@ -17,7 +17,6 @@ from pydantic import Field
 
 from tileseer.core.documents import Document, read_json
 from tileseer.core.strict_tables import validate_table
-from tileseer.facts.section import RelativePath
 from tileseer.measure.journal import IDENTITY, MeasuredBy, pair_text
 
 PASSING = ("throttled", "contended")
@@ -33,7 +32,7 @@ class Receipt(Document):
     device: str
     device_kind: str
     measurement_id: str
-    journal: RelativePath
+    journal: str
     pairs: int
     by_status: dict[str, int]
     malformed_lines: int
