@@ -62,7 +62,7 @@ def test_the_layout_is_learnt_and_no_rule_refuses_what_ran(published):
 def test_doors_say_with_what_the_times_were_taken(published, capsys):
     _, models, _ = published
     selector = Selector.read(models, OPERATION)
-    said = f"library MIOpen, commit {RELEASE}, date 2024-10-24 or before, driver not known"
+    said = f"library MIOpen 3.3.0, commit {RELEASE}, date 2024-10-24 or before, driver not known"
     assert str(selector.spec.taken) == said
     assert f'times_taken = "{said}"' in (selector.folder / "selector.hpp").read_text()
     problem = ["--dtype", "fp32", "--problem", "N=8,C=64,K=64,Hi=56,Wi=56"]

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from tileseer.core import strict_tables
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_utf8
 from tileseer.facts.names import Arch, Product
 
 _Count = Annotated[int, Field(ge=1)]
@@ -114,7 +115,7 @@ def table_with(path: str | Path, products: Iterable[Hardware]) -> str:
     """Return the text of the table ``path`` with more products."""
     more = {one.name: one.model_dump(exclude={"name"}) for one in products}
     text = yaml.safe_dump(more, sort_keys=False, default_flow_style=None)
-    return Path(path).read_text(encoding="utf-8").rstrip() + "\n" + indent(text, "  ")
+    return read_utf8(Path(path)).rstrip() + "\n" + indent(text, "  ")
 
 
 def product_of_arch(path: str | Path, arch: str) -> Hardware:
