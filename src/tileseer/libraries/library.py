@@ -75,7 +75,8 @@ class Library:
     program: str = ""
     """Its own program that times its kernels (``tune --driver``), instead of our measuring driver."""
     device: str = ""
-    """(product, program, environment, open lock of the GPU) to the ``Device`` that times by that program."""
+    """(product, program, environment, open lock of the GPU, folder of the journal) to the ``Device`` that times by that
+    program; it may put into the folder what the program says of its runs."""
     read_times: Callable[[Sequence[Path]], pd.DataFrame] | None = None
     """(``times_files`` and ``problems.parquet``) to the microseconds of what this library chooses, by problem key."""
     times_files: tuple[str, ...] = ()

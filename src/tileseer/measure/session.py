@@ -111,7 +111,8 @@ class Session:
             return SimulatedDevice(self.hardware, coefficients, settings.seed)
         if self.program:
             timed_by = pkgutil.resolve_name(library_of_arch(self.arch).device)
-            device: Device = timed_by(self.hardware.name, self.program, board.environment, lock)
+            folder = self.journal and self.journal.parent
+            device: Device = timed_by(self.hardware.name, self.program, board.environment, lock, folder)
             return device
         if self.driver is None:
             raise UserError(

@@ -212,10 +212,19 @@ class Selector:
 
     def rank(self, problem: Problem) -> list[Ranked]:
         """Return the candidates that support a problem, best first."""
-        self._check_operation(problem)
-        problems = self.frame(self.dims_of(problem))
-        rows = np.flatnonzero(self.model.supported(problems)[0])
-        return self._ranked(rows, self._scores(problems, rows))
+        (scores,) = self.scores([problem])
+        rows = np.flatnonzero(np.isfinite(scores))
+        return self._ranked(rows, scores[rows])
+
+    def scores(self, problems: Sequence[Problem]) -> np.ndarray:
+        """Return the scores of all candidates on P problems, float64 [P, Q]; -inf where one does not support it.
+
+        Of equal scores the earlier candidate goes first. ``UserError`` for a problem of another operation or layout.
+        """
+        for problem in problems:
+            self._check_operation(problem)
+        table = self.frame(np.concatenate([self.dims_of(problem) for problem in problems]))
+        return self.model.scorer.score(table, self.model.pool, self.model.supported(table))
 
     def shortlist(
         self, problem: Problem, count: int, offered: Sequence[str] = (), library: str = "", *, use_known: bool = True

@@ -17,7 +17,7 @@ from tileseer.serve.tuned import tuned_path
 OPERATION = "forward_fp32"
 LINE = "MIOpenDriver conv -n {} -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1"
 LAST = " -I NHWC -f NHWC -O NHWC"
-UFDB = "gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt"
+UFDB = "gfx90a68.HIP.3_5_2_36bb7fd4a.ufdb.txt"
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_the_fastest_of_the_first_solvers_is_remembered_and_exported(models, tmp
     monkeypatch.setenv("MIOPEN_USER_DB_PATH", str(home))
     first = solvers(models, layer(5))
     times = {solver: 0.5 - 0.1 * place for place, solver in enumerate(first)}
-    driver, runs = write_driver(tmp_path, times)
+    driver, runs = write_driver(tmp_path, times, build="3_5_2_36bb7fd4a")
     status, told = tune([LINE.format(5), LINE.format(6) + LAST], driver)
     assert (status, told["tuned"], told["device_kind"]) == (0, 2, "measured")
     (chosen,) = [row for row in told["problems"] if row["problem"].startswith("N=5")]
@@ -89,8 +89,34 @@ def test_the_fastest_of_the_first_solvers_is_remembered_and_exported(models, tmp
     assert main.main(["export", "miopen", str(models), *files, "--tuned", "--json"]) == 0
     capsys.readouterr()
     (line,) = (tmp_path / "db" / UFDB).read_text().splitlines()[1:]
-    assert line.startswith("64-56-56-3x3-64-56-56-5-") and f"={first[-1]}:{times[first[-1]]:.6g}," in line
-    assert ";" not in line
+    assert line.startswith("64-56-56-3x3-64-56-56-5-")
+    # Time of the driver, workspace and algorithm of the record that MIOpen wrote.
+    assert line.endswith(f"={first[-1]}:{times[first[-1]]:.6g},512,miopenConvolutionFwdAlgoDirect")
+
+
+def test_what_was_timed_with_another_version_is_no_record_of_this_one(models, tmp_path, capsys, tune):
+    """The models' times are of 3.3.0: for another version only what was timed with it is written."""
+    user = tmp_path / UFDB
+    user.write_text(
+        "64-56-56-3x3-64-56-56-3-1x1-1x1-1x1-0-NCHW-FP32-F=GemmFwdRest:0.5,0,miopenConvolutionFwdAlgoGEMM\n"
+    )
+    tune([LINE.format(5)], write_driver(tmp_path, build="3_4_0_36bb7fd4a")[0])
+
+    def export(folder, *options):
+        files = ["--problems", str(tmp_path / "problems.log"), "--user", str(user), "--output", str(tmp_path / folder)]
+        status = main.main(["export", "miopen", str(models), *files, *options, "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    status, told = export("a", "--tuned")
+    assert status == 1 and "not timed with MIOpen 3.5.2" in next(iter(told["left_out"]))
+    status, told = export("b")
+    assert status == 1 and told["written"] == 0
+    assert "are of MIOpen 3.3.0, commit 2d1fd997a6fc, but --user is of MIOpen 3.5.2" in told["notes"][0]
+    assert "tileseer run --arch installed_miopen" in told["notes"][0]
+    tuned_path(models, OPERATION).unlink()
+    tune([LINE.format(5)], write_driver(tmp_path, build="3_5_2_36bb7fd4a")[0])
+    status, told = export("c")
+    assert status == 0 and told["written"] == told["entries"] == 1
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from learning_samples import CONFIG
 
 from tileseer.cli import main
+from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
+from tileseer.data.provenance import Recording
 from tileseer.facts import hardware
 from tileseer.facts.model import ModelSettings
 from tileseer.facts.operations import DTYPES, VARIANTS
@@ -257,6 +259,20 @@ def test_the_gpu_is_that_of_the_files_name(tmp_path, capsys, name, asked, arch, 
     assert (product.compute_units, product.arch) == (units, hardware.target(asked))
     assert is_new == (device not in hardware.read_products(CONFIG / "hardware.yaml"))
     assert Dataset.read(folder / "forward_fp16").device == device
+    taken = documents.read_document(folder / "recording.json", Recording).taken
+    assert taken.library == "MIOpen (version not known)"
+
+
+def test_a_recording_names_the_version_that_was_measured(tmp_path, capsys):
+    first, other = (tmp_path / f"gfx942130.HIP.{build}.ufdb.txt" for build in ("3_5_2_abc", "3_4_0_abc"))
+    for path in (first, other):
+        path.write_text(NEW)
+    assert run(first, "--arch", "gfx942", "--output", tmp_path / "a") == 0
+    assert "times taken with: library MIOpen 3.5.2" in capsys.readouterr().out
+    assert run(first, other, "--arch", "gfx942", "--output", tmp_path / "b") == 2
+    assert "3.4.0, 3.5.2: give the one version of MIOpen that measured" in capsys.readouterr().err
+    assert run(first, other, "--arch", "gfx942", "--release", "3.6", "--output", tmp_path / "b") == 0
+    assert documents.read_document(tmp_path / "b/recording.json", Recording).taken.library == "MIOpen 3.6"
 
 
 def test_files_of_two_gpus_and_names_of_other_kernels_are_refused(tmp_path, capsys):

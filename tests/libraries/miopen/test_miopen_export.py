@@ -13,14 +13,15 @@ from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.libraries.miopen import exporter, recording
-from tileseer.libraries.miopen.find_db import FileName, Key
-from tileseer.libraries.miopen.solvers import SOLVERS
+from tileseer.libraries.miopen.find_db import FileName, Key, Measured
+from tileseer.libraries.miopen.solvers import SOLVERS, algorithm_word
+from tileseer.libraries.miopen.workspace import holds, workspace
 from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
 from tileseer.serve.selector import Selector
 
-LIKE = "gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt"
+LIKE = "gfx90a68.HIP.3_3_0_36bb7fd4a.ufdb.txt"
 OWN = "64-56-56-3x3-64-56-56-3-1x1-1x1-1x1-0-NCHW-FP32-F=GemmFwdRest:0.5,7225344,miopenConvolutionFwdAlgoGEMM\n"
 LINE = (
     "MIOpenDriver conv -n {n} -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F {f} -t 1"
@@ -88,8 +89,8 @@ def check(lines):
         direction = re.search(r"-([FBW])(_g\d+)?$", key)[1]
         times = [time for _, time, _, _ in entries]
         assert times[0] > 0 and all(a < b for a, b in itertools.pairwise(times))
-        for solver, _, workspace, algorithm in entries:
-            assert workspace >= 0 and algorithm.startswith(PREFIX[direction])
+        for solver, _, size, algorithm in entries:
+            assert size >= 0 and algorithm.startswith(PREFIX[direction])
             assert direction in SOLVERS[solver].directions
         count += len(entries)
     return count
@@ -130,15 +131,41 @@ def test_what_is_measured_stays_unless_it_is_requested(export, solvers, tmp_path
     csv += "forward,fp32,NCHW,11,64,64,1,1,56,56,1,3,3,1,1,1,0,1,1,1,1,1\n"
     system = tmp_path / "gfx90a68.HIP.fdb.txt"
     other = "64-56-56-3x3-64-56-56-11-1x1-1x1-1x1-0-NCHW-FP32-F"
-    system.write_text(f"{other}=GemmFwdRest:0.5,777,miopenConvolutionFwdAlgoGEMM\n")
+    names = [name for name in SOLVERS if "F" in SOLVERS[name].directions]
+    every = ";".join(f"{name}:1,0,{algorithm_word(name, 'F')}" for name in names)
+    own = "GemmFwdRest:0.5,9000000,miopenConvolutionFwdAlgoGEMM"
+    system.write_text(f"{other}={own}\n{other.replace('-11-', '-12-')}={every}\n")
     told, lines, _ = export(csv, "--system", system, name="p.csv", status=1)
     assert told["written"] == 0 and sorted(told["left_out"].values()) == [1, 1] and len(lines) == 1
     (tmp_path / "db" / LIKE).unlink()
     told, lines, _ = export(csv, "--system", system, "--measured", "--top", 40, name="p.csv")
     made = dict(records(lines))
     assert told["written"] == 2 and check(lines)
-    assert ("GemmFwdRest", 777) in [(solver, size) for solver, _, size, _ in made[other]]
+    assert ("GemmFwdRest", 9000000) in [(solver, size) for solver, _, size, _ in made[other]]
     assert made[str(Key.of(known))][0][0] == selector.fastest_measured(known).partition("_2d_")[2]
+    # The larger one of a record's workspace and of the formula's; a solver that the files never name is none of theirs.
+    system.write_text(f"{other}={own.replace('9000000', '777')}\n")
+    (tmp_path / "db" / LIKE).unlink()
+    told, lines, _ = export(csv, "--system", system, "--measured", "--top", 40, name="p.csv")
+    assert [one[::2] for one in dict(records(lines[1:]))[other]] == [("GemmFwdRest", 7225344)]
+
+
+def test_a_formula_of_workspaces_is_for_the_releases_that_it_was_checked_on(tmp_path):
+    key = "{}-56-56-3x3-64-56-56-8-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-BF16-B"
+    problem = Key.parse(key.format(64)).problem()
+    solver, algorithm = "ConvHipImplicitGemmGroupBwdXdlops", "miopenConvolutionBwdDataAlgoImplicitGEMM"
+    assert holds(solver, (3, 3, 0)) and not holds(solver, (3, 5, 2)) and workspace(solver, problem) == 0
+
+    def system(sizes):
+        path = tmp_path / "gfx942130.HIP.fdb.txt"
+        lines = (f"{key.format(64 + 8 * at)}={solver}:1,{size},{algorithm}\n" for at, size in enumerate(sizes))
+        path.write_text("".join(lines))
+        return Measured.read([path])
+
+    assert system([0] * 10).confirms(solver, problem)
+    assert not system([0] * 9).confirms(solver, problem)
+    assert not system([0] * 20 + [4096]).confirms(solver, problem)
+    assert not system([0] * 20).confirms(solver, problem.with_layout("NCHW"))
 
 
 USUAL = "5,64,64,1,1,56,56,1,3,3,1,1,1,0,1,1,1,1,1"
@@ -191,7 +218,7 @@ def test_the_example_of_the_help_text_writes_a_file(solvers, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     assert main.main(example) == 0
     assert f"MIOPEN_USER_DB_PATH={tmp_path}/miopen-db" in capsys.readouterr().out
-    assert check((tmp_path / "miopen-db" / LIKE).read_text().splitlines()) > 2
+    assert check((tmp_path / "miopen-db" / LIKE).read_text().splitlines()) == 2
 
 
 def test_models_of_other_kernels_are_refused(tmp_path, capsys, monkeypatch):
@@ -229,7 +256,7 @@ def test_a_file_of_another_gpu_or_of_no_build_is_refused(export, tmp_path, name,
 
 def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp_path):
     line = LINE.format(n=5, f=1)
-    assert "is of build 3_2_0_36bb7fd4a of MIOpen, not of 3.3.0.1" in export(line, "--build", "3.3.0.1", status=2)
+    assert "is of build 3_3_0_36bb7fd4a of MIOpen, not of 3.3.0.1" in export(line, "--build", "3.3.0.1", status=2)
     old = tmp_path / LIKE
     assert "there is no such file; run one convolution" in export(line, "--user", old, status=2)
     old.write_text(
@@ -239,7 +266,7 @@ def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp
     assert "is of gfx942, but --user of gfx90a" in export(
         line, "--system", tmp_path / "gfx942130.HIP.fdb.txt", status=2
     )
-    assert export(line, "--build", "3.2.0.36bb7fd4a")[0]["written"] == 1
+    assert export(line, "--build", "3.3.0.36bb7fd4a")[0]["written"] == 1
     with pytest.raises(AssertionError):
         export(line)  # the file is there
 

@@ -2,8 +2,9 @@
 
 The driver finds with one solver alone (``MIOPEN_DEBUG_FIND_ONLY_SOLVER``), checks the result by the naive solver on
 the GPU, and prints the time of a launch, averaged over iterations. What the find step writes goes into a folder of its
-own: a record of one solver would be the user's from then on. Tuned parameters (``*.udb.txt``) are copied there.
-Written after MIOpen's documentation and sources (3.3 to 3.6); it was never run on an AMD GPU.
+own, as a record of one solver would be the user's from then on. From there it is kept beside the tuned choices: it has
+MIOpen's version, workspace and algorithm. Tuned parameters (``*.udb.txt``) are copied there. Written after MIOpen's
+documentation and sources (3.3 to 3.6); it was never run on an AMD GPU.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.libraries.miopen.driver_lines import driver_line
-from tileseer.libraries.miopen.find_db import USER_DB, user_db
+from tileseer.libraries.miopen.find_db import USER_DB, FileName, Key, Measured, add_records, user_db
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.measure.harness.supervisor import printable
@@ -59,13 +60,16 @@ class SolverDevice:
     differs = False
     """Not enough to time a pair twice: each time is an average already."""
 
-    def __init__(self, name: str, program: str, environment: Mapping[str, str], lock: int) -> None:
+    def __init__(
+        self, name: str, program: str, environment: Mapping[str, str], lock: int, folder: Path | None = None
+    ) -> None:
         """Ask the program for its version; ``UserError`` if it is none that runs.
 
         ``name``: product of the GPU; ``environment``: what makes the GPU the visible one; ``lock``: open file of its
-        lock, which every run inherits.
+        lock, which every run inherits; ``folder``: for the records that MIOpen writes of what it timed, below the names
+        of its own files, which have its version.
         """
-        self.name, self._program, self._lock = name, program, lock
+        self.name, self._program, self._lock, self._folder = name, program, lock, folder
         self._environment = {**os.environ, **environment}
         try:
             told = self._run([program, "--version"], self._environment, 60.0)
@@ -111,7 +115,10 @@ class SolverDevice:
                 done = self._run(call, self._environment | _only(solver) | {USER_DB: folder}, LONGEST_RUN_SECONDS)
             except subprocess.TimeoutExpired:
                 return _Outcome("run_timeout", f"the driver took more than {LONGEST_RUN_SECONDS:g} s")
-        return _read(done, solver, _NAMES[problem.variant])
+            outcome = _read(done, solver, _NAMES[problem.variant])
+            if outcome.status == "ok" and self._folder is not None:
+                _keep_records(Path(folder), self._folder, str(Key.of(problem)), solver)
+        return outcome
 
     def _run(
         self, call: Sequence[str], environment: Mapping[str, str], seconds: float
@@ -136,6 +143,13 @@ def _only(solver: str) -> dict[str, str]:
 def _copy_parameters(source: Path, folder: Path) -> None:
     for path in source.glob("*.udb.txt"):
         shutil.copy(path, folder)
+
+
+def _keep_records(made: Path, folder: Path, key: str, solver: str) -> None:
+    """Add the record that MIOpen wrote of one run to the file of its name in ``folder``."""
+    for path in filter(FileName.is_one, made.glob("*.ufdb.txt")):
+        if entry := Measured.read([path]).entry(key, solver):
+            add_records(folder, path.name, {key: [entry]})
 
 
 def _read(done: subprocess.CompletedProcess[str], solver: str, direction: str) -> _Outcome:

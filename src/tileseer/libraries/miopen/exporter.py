@@ -1,6 +1,7 @@
 """``tileseer export miopen``: a user find-db of MIOpen with the predictions of a model.
 
-MIOpen takes its entries without timing anything. A wrong entry is an error in the user's program, or a buffer that is
+MIOpen takes its entries without timing anything, so a record is for the version whose times a model learnt: for another
+one, only what was timed with that one is written. A wrong entry is an error in the user's program, or a buffer that is
 too small. So only those solvers are written whose workspace is sure (``libraries.miopen.workspace``, or a line of
 MIOpen itself for the same key) and small enough, with the algorithm that MIOpen writes for the solver in this
 direction. A record also stops MIOpen from searching, so a problem gets one only where problems like it were measured
@@ -24,16 +25,27 @@ from tileseer.facts.hardware import Hardware, target
 from tileseer.learn import model_files
 from tileseer.learn.evidence import NEAR_PROBLEMS
 from tileseer.learn.model import Model
-from tileseer.libraries.miopen.find_db import DIRECTION_OF_LETTER, Entry, FileGpu, FileName, Key, Measured, read_lines
+from tileseer.libraries.miopen.find_db import (
+    DIRECTION_OF_LETTER,
+    Entry,
+    FileGpu,
+    FileName,
+    Key,
+    Measured,
+    read_lines,
+    release_of,
+    timed_files,
+)
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.miopen.solvers import algorithm_word
-from tileseer.libraries.miopen.workspace import workspace
+from tileseer.libraries.miopen.workspace import holds, workspace
 from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import LAYOUTS, Problem
-from tileseer.serve.selector import Ranked, Selector
+from tileseer.serve.selector import Selector
+from tileseer.serve.tuned import tuned_path
 
 LETTER_OF_DIRECTION = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
 OLDEST_RELEASE = 3
@@ -48,7 +60,13 @@ measured problems nearby: a record stops MIOpen from searching, without one it f
 OUTSIDE = "outside of what was measured (docs/internals/learning.md, Evidence): without a record MIOpen decides"
 SLOW_FIRST = "the naive solver comes first, which was not the fastest of the measured problems nearby"
 NO_ENTRY = "no solver that is about as fast as the pick has an algorithm and a workspace that are sure and small enough"
-NOT_TUNED = "not tuned on this GPU (tileseer tune --driver MIOpenDriver)"
+NOT_TUNED = "not timed with MIOpen {} on this GPU (tileseer tune --driver MIOpenDriver)"
+OTHER_VERSION = (
+    "the times of these models are of {measured}, but --user is of MIOpen {installed}: only what was timed with it "
+    "(tileseer tune --driver MIOpenDriver) is written; tileseer run --arch installed_miopen makes models of it"
+)
+PROBLEMS_AT_A_TIME = 4096
+"""That are ranked together."""
 SLOWEST_FIRST = 105.0
 """Predicted time of the first solver of a record, in percent of the pick's, which may be one that cannot be written."""
 
@@ -86,6 +104,8 @@ class Export:
     left_out: Counter[str] = field(default_factory=Counter)
     taken: dict[str, Taken | None] = field(default_factory=dict)
     """With what the times of each operation were taken."""
+    notes: dict[str, None] = field(default_factory=dict)
+    """What the user has to know of them."""
 
 
 def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
@@ -123,6 +143,7 @@ def export_models(models: Path, problems: Sequence[Problem], settings: Settings)
     first = models / next(iter(index.operations.values())).folder
     check_files(settings, index.arch, Model.read(first).hardware)
     own, system = Measured.read([settings.user], newest_form=True), Measured.read(settings.system)
+    timed = Measured.read(timed_files(tuned_path(models, next(iter(index.operations))).parent, settings.user))
     lines = [line for line in read_lines(settings.user) if line.strip()]
     export = Export(lines, len(lines))
     of_operation: dict[Operation, list[Problem]] = {}
@@ -134,7 +155,7 @@ def export_models(models: Path, problems: Sequence[Problem], settings: Settings)
             continue
         selector = Selector.read(models, str(operation))
         export.taken[str(operation)] = selector.spec.taken
-        _Writer(selector, own, system, settings).write(listed, export)
+        _Writer(selector, own, system, timed, settings).write(listed, export)
     return export
 
 
@@ -151,44 +172,66 @@ def write_export(folder: Path, name: str, export: Export) -> Path:
 class _Writer:
     """Writes the problems of one operation."""
 
-    def __init__(self, selector: Selector, own: Measured, system: Measured, settings: Settings) -> None:
-        self._selector, self._own, self._system, self._settings = selector, own, system, settings
+    def __init__(
+        self, selector: Selector, own: Measured, system: Measured, timed: Measured, settings: Settings
+    ) -> None:
+        self._selector, self._own, self._system, self._timed, self._settings = selector, own, system, timed, settings
         self._letter = LETTER_OF_DIRECTION[Operation.parse(selector.spec.operation).variant]
         self._flops_per_ms = selector.known["tflops"].to_numpy() * 1e9
-        self._fastest = selector.known["candidate"].to_pylist()
+        self._fastest = selector.known["row"].to_numpy()
+        self._solvers = [str(Solver.parse(kernel).solver) for kernel in selector.kernels]
+        self._release = release_of(FileName.parse(settings.user).build)
+        taken = selector.spec.taken
+        self._measured_with = (taken and taken.library) or "a MIOpen whose version is not known"
+        measured = release_of(self._measured_with)
+        self._is_measured = bool(measured) and measured == self._release[: len(measured)]
+        self._only_tuned = settings.tuned or not self._is_measured
+        # Names that the installation's files never have are not those of its solvers.
+        self._named = own.solvers | system.solvers if settings.system else None
 
     def write(self, problems: Sequence[Problem], export: Export) -> None:
         """Add the lines of problems."""
-        selector = self._selector
+        if not self._is_measured and not self._settings.tuned:
+            installed = ".".join(map(str, self._release))
+            export.notes[OTHER_VERSION.format(measured=self._measured_with, installed=installed)] = None
         listed = self._to_rank(problems, export)
-        if self._settings.tuned:
+        if self._only_tuned:
             self._write_tuned(listed, export)
             return
-        if not listed:
+        with Progress(self._selector.spec.operation, len(listed), "problems") as progress:
+            for start in range(0, len(listed), PROBLEMS_AT_A_TIME):
+                self._write_ranked(listed[start : start + PROBLEMS_AT_A_TIME], export)
+                progress.add(min(PROBLEMS_AT_A_TIME, len(listed) - start))
+
+    def _write_ranked(self, listed: Sequence[Problem], export: Export) -> None:
+        """Add the lines of problems that are ranked together."""
+        classes = self._selector.evidence_of(listed)
+        outside = classes.count("outside")
+        export.left_out.update({OUTSIDE: outside} if outside else {})
+        asked = [problem for problem, evidence in zip(listed, classes, strict=True) if evidence != "outside"]
+        if not asked:
             return
-        nearest, _ = selector.evidence.nearest(selector.evidence_columns(listed), NEAR_PROBLEMS)
-        classes = selector.evidence_of(listed)
-        with Progress(selector.spec.operation, len(listed), "problems") as progress:
-            for problem, evidence, near in zip(listed, classes, nearest.tolist(), strict=True):
-                progress.add()
-                if evidence == "outside":
-                    export.left_out[OUTSIDE] += 1
-                    continue
-                ranked = self._ranked(problem)
-                if ranked and _is_fallback(ranked[0]) and not all(self._was_fastest(ranked[0], row) for row in near):
-                    export.left_out[SLOW_FIRST] += 1
-                    continue
-                self._add(problem, self._entries(problem, ranked, near), export)
+        nearest, _ = self._selector.evidence.nearest(self._selector.evidence_columns(asked), NEAR_PROBLEMS)
+        for problem, scores, near in zip(asked, self._selector.scores(asked), nearest, strict=True):
+            ranked = self._ranked(problem, scores)
+            if ranked and self._is_fallback(ranked[0][0]) and not self._were_fastest(near, ranked[0][0]):
+                export.left_out[SLOW_FIRST] += 1
+                continue
+            self._add(problem, self._entries(problem, ranked, near[near >= 0]), export)
 
     def _write_tuned(self, problems: Sequence[Problem], export: Export) -> None:
-        """Add a line of the tuned choice of each problem."""
+        """Add a line of the tuned choice of each problem that was timed with the version of ``user``."""
+        reason = NOT_TUNED.format(".".join(map(str, self._release)))
         for problem in problems:
             choice = self._selector.tuned(problem)
-            if choice is None or choice.device_kind != "measured":
-                export.left_out[NOT_TUNED] += 1
+            entry = None
+            if choice is not None and choice.device_kind == "measured":
+                entry = self._timed.entry(str(Key.of(problem)), Solver.parse(choice.candidate).solver)
+            if choice is None or entry is None:
+                export.left_out[reason] += 1
                 continue
-            entry = self._entry(problem, Solver.parse(choice.candidate).solver, choice.time_ms)
-            self._add(problem, [entry] if entry else [], export)
+            fits = int(entry.workspace) <= self._settings.workspace
+            self._add(problem, [entry._replace(time=_digits(choice.time_ms))] if fits else [], export)
 
     def _add(self, problem: Problem, entries: Sequence[Entry], export: Export) -> None:
         if not entries:
@@ -196,9 +239,6 @@ class _Writer:
             return
         export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
         export.entries += len(entries)
-
-    def _was_fastest(self, row: Ranked, known: int) -> bool:
-        return known >= 0 and self._fastest[known] == row["candidate"]
 
     def _to_rank(self, problems: Sequence[Problem], export: Export) -> list[Problem]:
         """Return the distinct problems of one layout each that get a line."""
@@ -216,7 +256,7 @@ class _Writer:
                     export.left_out.update([reason] * bool(problem.layout))
                 elif key in self._own.records:
                     export.left_out["measured in the file of --user, which keeps its record"] += 1
-                elif self._settings.tuned:
+                elif self._only_tuned:
                     kept[key] = one
                 elif not self._settings.measured and key in self._system.records:
                     export.left_out["measured in the system's database"] += 1
@@ -226,56 +266,74 @@ class _Writer:
                     kept[key] = one
         return list(kept.values())
 
-    def _entries(self, problem: Problem, ranked: Sequence[Ranked], near: Sequence[int]) -> list[Entry]:
+    def _entries(self, problem: Problem, ranked: Sequence[tuple[int, float]], near: np.ndarray) -> list[Entry]:
         """Return the entries of a problem, fastest first; ``near``: the known problems that are nearest to it.
 
         The fastest is promised their median speed.
         """
-        fastest = problem.flop / np.median(self._flops_per_ms[[row for row in near if row >= 0]])
+        fastest = problem.flop / np.median(self._flops_per_ms[near])
         entries, before = list[Entry](), 0.0
-        for place, row in enumerate(ranked):
-            if len(entries) == self._settings.top or (place and _is_fallback(row)):
+        for place, (row, share) in enumerate(ranked):
+            if len(entries) == self._settings.top or (place and self._is_fallback(row)):
                 continue
-            time = max(fastest * row["predicted_time"] / 100, before * LEAST_RATIO_OF_TIMES)
-            if (entry := self._entry(problem, _solver(row), time)) is None:
+            time = max(fastest * share / 100, before * LEAST_RATIO_OF_TIMES)
+            if (entry := self._entry(problem, self._solvers[row], time)) is None:
                 continue
-            if not entries and row["predicted_time"] > SLOWEST_FIRST:
+            if not entries and share > SLOWEST_FIRST:
                 break
             entries.append(entry)
             before = time
         return entries
 
     def _entry(self, problem: Problem, solver: str, milliseconds: float) -> Entry | None:
-        """Return the entry of a solver; None without an algorithm and a workspace that are sure and small enough."""
+        """Return the entry of a solver; None without an algorithm and a workspace that are sure and small enough.
+
+        The workspace is the larger one of the formula's and of what MIOpen wrote for the same key.
+        """
+        if self._named is not None and solver not in self._named:
+            return None
         known, key = (solver, self._letter), str(Key.of(problem))
         algorithm = self._own.algorithms.get(known) or self._system.algorithms.get(known) or algorithm_word(*known)
-        size = self._system.workspace(key, solver)
-        size = workspace(solver, problem) if size is None else size
-        if algorithm is None or size is None or size > self._settings.workspace:
+        formula = workspace(solver, problem)
+        if formula is not None and not (holds(solver, self._release) or self._system.confirms(solver, problem)):
+            formula = None
+        sizes = [size for size in (formula, self._system.workspace(key, solver)) if size is not None]
+        if algorithm is None or not sizes or max(sizes) > self._settings.workspace:
             return None
-        return Entry(solver, f"{milliseconds:.{DIGITS_OF_A_TIME}g}", str(size), algorithm)
+        return Entry(solver, _digits(milliseconds), str(max(sizes)), algorithm)
 
-    def _ranked(self, problem: Problem) -> list[Ranked]:
-        """Return the ranking, behind the candidate that was the fastest when exactly this problem was measured."""
-        ranked = self._selector.rank(problem)
+    def _ranked(self, problem: Problem, scores: np.ndarray) -> list[tuple[int, float]]:
+        """Return the candidates by their scores, best first, with their times in percent of the first one's.
+
+        The candidate that was the fastest when exactly this problem was measured goes before them.
+        """
+        order = np.argsort(-scores, kind="stable")
+        order = order[np.isfinite(scores[order])]
+        times = 100 * np.exp(scores.max() - scores[order])
+        ranked = list(zip(order.tolist(), times.tolist(), strict=True))
         measured = self._selector.fastest_measured(problem)
-        ahead = [row | {"predicted_time": 100.0} for row in ranked if row["candidate"] == measured]
-        return ahead + [row for row in ranked if row["candidate"] != measured]
+        if measured is None:
+            return ranked
+        first = self._selector.candidates.index(measured)
+        ahead = [(row, 100.0) for row, _ in ranked if row == first]
+        return ahead + [one for one in ranked if one[0] != first]
+
+    def _were_fastest(self, near: np.ndarray, row: int) -> bool:
+        """Return whether a candidate was the fastest on all of the known problems that are nearest."""
+        return bool(((near >= 0) & (self._fastest[near] == row)).all())
+
+    def _is_fallback(self, row: int) -> bool:
+        return self._solvers[row].startswith(FALLBACK_SOLVERS)
 
 
-def _solver(row: Ranked) -> str:
-    """Return MIOpen's name of a ranked candidate."""
-    return str(Solver.parse(row["kernel"]).solver)
-
-
-def _is_fallback(row: Ranked) -> bool:
-    return _solver(row).startswith(FALLBACK_SOLVERS)
+def _digits(milliseconds: float) -> str:
+    return f"{milliseconds:.{DIGITS_OF_A_TIME}g}"
 
 
 SUMMARY = "a user find-db, which MIOpen reads: for PyTorch on ROCm without code"
 EXAMPLES = (
     "tileseer export miopen results/models/gfx90a_miopen --problems training.log \\\n"
-    "      --user gfx90a68.HIP.3_2_0_36bb7fd4a.ufdb.txt --system gfx90a68.HIP.fdb.txt --output miopen-db",
+    "      --user gfx90a68.HIP.3_3_0_36bb7fd4a.ufdb.txt --system gfx90a68.HIP.fdb.txt --output miopen-db",
 )
 
 
@@ -318,7 +376,7 @@ def run(args: argparse.Namespace) -> int:
     )
     export = export_models(args.models, list(listed.problems), settings)
     path = write_export(args.output, args.user.name, export)
-    notes = listed.notes
+    notes = [*export.notes, *listed.notes]
     if not args.system:
         notes.append("without --system, predictions also replace what only the installation has measured")
     content = {

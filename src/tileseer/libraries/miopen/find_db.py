@@ -10,16 +10,21 @@ K, OH and OW. The layout is one word if all tensors are NCHW (NCDHW), else three
 """
 
 import bz2
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
+from tileseer.core import locks
+from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.reading import regular_file
 from tileseer.libraries.miopen.solvers import algorithm_prefix
+from tileseer.libraries.miopen.workspace import workspace
 from tileseer.problems.problem import LAYOUTS, Problem, ndim_of
 
 LONGEST_LINE, LARGEST = 2**20, 2**28
@@ -290,6 +295,10 @@ _UFDB_NAME = re.compile(
 word behind it."""
 
 
+FEWEST_CONFIRMING = 10
+"""Rows of a kind of problems that make a formula of workspaces sure, if each of them keeps it."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """What MIOpen itself wrote into some files."""
@@ -298,12 +307,15 @@ class Measured:
     """The entries of each key, as one text."""
     algorithms: Mapping[tuple[str, str], str]
     """By solver and direction letter."""
+    solvers: frozenset[str]
+    """Names."""
 
     @classmethod
     def read(cls, paths: Sequence[Path], newest_form: bool = False) -> Self:
         """Read find-dbs. ``newest_form``: ``UserError`` for lines of the older form."""
         records: dict[str, str] = {}
         algorithms: dict[tuple[str, str], str] = {}
+        solvers = set[str]()
         for path in paths:
             for number, line in enumerate(read_lines(path), start=1):
                 key, _, values = line.partition("=")
@@ -315,14 +327,75 @@ class Measured:
                 records.setdefault(key, values)
                 direction = _DIRECTION.search(key)
                 for entry in _entries(values) if direction else ():
+                    solvers.add(entry.solver)
                     if direction and entry.algorithm.startswith(algorithm_prefix(direction[1])):
                         algorithms.setdefault((entry.solver, direction[1]), entry.algorithm)
-        return cls(records, algorithms)
+        return cls(records, algorithms, frozenset(solvers))
+
+    def entry(self, key: str, solver: str) -> Entry | None:
+        """Return what the record of a key has of a solver, if its workspace is a number of bytes."""
+        entries = (one for one in _entries(self.records.get(key, "")) if one.solver == solver)
+        return next((one for one in entries if re.fullmatch("[0-9]{1,18}", one.workspace)), None)
 
     def workspace(self, key: str, solver: str) -> int | None:
         """Return the bytes of workspace that the record of a key has for a solver."""
-        sizes = (one.workspace for one in _entries(self.records.get(key, "")) if one.solver == solver)
-        return next((int(size) for size in sizes if re.fullmatch("[0-9]{1,18}", size)), None)
+        entry = self.entry(key, solver)
+        return entry and int(entry.workspace)
+
+    def confirms(self, solver: str, problem: Problem) -> bool:
+        """Return whether rows of problems of the same kind are enough to trust the formula of a solver's workspace.
+
+        Each of them has to need no more than the formula says.
+        """
+        return self._confirmed.get((solver, *_workspace_kind(problem)), 0) >= FEWEST_CONFIRMING
+
+    @cached_property
+    def _confirmed(self) -> dict[tuple[Any, ...], float]:
+        """How many rows keep the formula, by solver and kind; -inf where one does not."""
+        counts: dict[tuple[Any, ...], float] = {}
+        for key, values in self.records.items():
+            try:
+                problem = Key.parse(key).problem()
+            except UnusableError:
+                continue
+            kind = _workspace_kind(problem)
+            for entry in _entries(values):
+                size = workspace(entry.solver, problem)
+                if size is not None and re.fullmatch("[0-9]{1,18}", entry.workspace):
+                    kept = 1 if int(entry.workspace) <= size else -math.inf
+                    counts[entry.solver, *kind] = counts.get((entry.solver, *kind), 0) + kept
+        return counts
+
+
+def _workspace_kind(problem: Problem) -> tuple[Any, ...]:
+    """Return what a formula of workspaces may depend on, beside sizes."""
+    strided = problem.stride_h > 1 or problem.stride_w > 1
+    return problem.variant, problem.dtype, problem.ndim, problem.layout, problem.G > 1, strided
+
+
+def timed_files(folder: Path, user: Path) -> list[Path]:
+    """Return the files of a folder of tuned choices whose records are of the GPU and the version of ``user``."""
+    own = FileName.parse(user)
+    return [
+        path
+        for path in (sorted(folder.glob("*.ufdb.txt")) if folder.is_dir() else ())
+        if FileName.is_one(path)
+        and FileGpu.of(path.name) == own.gpu
+        and release_of(FileName.parse(path).build) == release_of(own.build)
+    ]
+
+
+def add_records(folder: Path, name: str, records: Mapping[str, Sequence[Entry]]) -> None:
+    """Add entries to a find-db of a folder; those of other solvers of the same keys stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with locks.hold_folder(folder):
+        path = folder / name
+        before = Measured.read([path] if path.is_file() else [])
+        lines = dict(before.records)
+        for key, entries in records.items():
+            others = [one for one in _entries(lines.get(key, "")) if one.solver not in {own.solver for own in entries}]
+            lines[key] = ";".join(map(str, [*others, *entries]))
+        write_text(path, "".join(f"{key}={values}\n" for key, values in lines.items()))
 
 
 _DIRECTION = re.compile(r"-([FBW])(?:_g[0-9]+)?$")

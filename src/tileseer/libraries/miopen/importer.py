@@ -6,14 +6,15 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.core.places import find_file
+from tileseer.data.provenance import Taken
 from tileseer.facts import hardware
 from tileseer.facts.config import Config
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.libraries.miopen import recording
-from tileseer.libraries.miopen.find_db import FileGpu
+from tileseer.libraries.miopen.find_db import FileGpu, FileName, release_of
 from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.registry import library_of_arch
 
@@ -30,6 +31,10 @@ def configure(own: argparse.ArgumentParser) -> None:
     own.add_argument("--output", required=True, type=Path, metavar="DIR", help="new folder for the recording")
     meaning = "product of config/hardware.yaml (default: that of the compute units in the files' names)"
     own.add_argument("--device", help=meaning)
+    meaning = (
+        "MIOpen's version, such as 3.5.2 (default: of the names of a user's files; export writes for this one alone)"
+    )
+    own.add_argument("--release", default="", metavar="VERSION", help=meaning)
     options.add_tables(own)
 
 
@@ -41,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     arch = _arch(args, product)
     database = recording.read_find_dbs(args.files)
     source = {"source": f"MIOpen find-db: {recording.digests(args.files)}"}
-    written = recording.write_solver_recording(args.output, database, arch, product.name, source)
+    taken = _taken(args)
+    written = recording.write_solver_recording(args.output, database, arch, product.name, source, taken)
     is_new = product.name not in products
     if is_new:
         write_text(args.output / TABLE, hardware.table_with(table, [product]))
@@ -57,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     lines = [
         f"{args.output}: {len(database.times):,} times of {content['problems']:,} problems, "
         f"{len(written.operations)} models, on {product.name} ({product.compute_units} compute units)",
+        *options.taken_lines(taken),
         *(f"refused {count:,}: {reason}" for reason, count in database.reasons().items()),
         f"every refused entry is in {args.output / recording.REFUSED}; to train, write into the config:",
         f"  arch: {arch}",
@@ -66,6 +73,17 @@ def run(args: argparse.Namespace) -> int:
         f"and run: snakemake --cores all results/models/{arch}",
     ]
     return options.answer(args, content, lines)
+
+
+def _taken(args: argparse.Namespace) -> Taken:
+    """Return MIOpen's version, as far as ``--release`` or the files' names have it; ``UserError`` if these differ."""
+    builds = [FileName.parse(path).build for path in args.files if FileName.is_one(path)]
+    releases = {release_of(text) for text in ([args.release] if args.release else builds)}
+    if len(releases) > 1 or (args.release and releases == {()}):
+        versions = ", ".join(sorted(".".join(map(str, one)) for one in releases)) or shown(args.release)
+        raise UserError(f"--release: {versions}: give the one version of MIOpen that measured, such as 3.5.2")
+    version = ".".join(map(str, releases.pop())) if releases else "(version not known)"
+    return Taken(library=f"{MIOPEN.title} {version}")
 
 
 def _product(args: argparse.Namespace, products: dict[str, Hardware], named: FileGpu | None) -> Hardware:

@@ -33,6 +33,18 @@ WITHOUT_WORKSPACE = (
 NONE_IN_FP32 = ("ConvHipImplicitGemmBwdDataV1R1", "ConvMlirIgemmWrWXdlops")
 
 
+CHECKED = (3, 0), (3, 3)
+"""First and last release on whose databases, or sources, the formulas were checked."""
+LATER: dict[str, tuple[int, int]] = {}
+"""Last release of the formulas that were checked on newer sources."""
+
+
+def holds(solver: str, release: tuple[int, ...]) -> bool:
+    """Return whether the formula of a solver was checked for a release of MIOpen, such as (3, 5, 2)."""
+    first, last = CHECKED
+    return first <= release[:2] <= LATER.get(solver, last)
+
+
 def workspace(solver: str, problem: Problem) -> int | None:
     """Return the bytes that a solver needs for a problem; None if there is no formula, or it cannot run."""
     if solver in WITHOUT_WORKSPACE or (solver in NONE_IN_FP32 and problem.dtype == "fp32"):
