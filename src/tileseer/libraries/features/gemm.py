@@ -20,6 +20,8 @@ from tileseer.problems.shapes import element_bytes
 
 LEAST_OCCUPANCY = np.float32(0.1)
 """Resident blocks of a kernel of which the estimate says that none fits, or says nothing."""
+LARGEST_VECTOR = 8
+"""Elements of 16 bits that an instruction loads at most."""
 
 PROBLEM = (
     *raw(
@@ -57,6 +59,14 @@ PROBLEM = (
     ),
 )  # fmt: skip
 """Of problems. Trees need neither two features of one order nor what the features of pairs imply (N, useful FLOP)."""
+
+ALIGNED = raw(
+    "elements",
+    aligned_c="gcd of 8 and the input channels of a group: the widest vector of them",
+    aligned_k="gcd of 8 and the output channels of a group",
+)
+"""Of problems, for kernels with vectors of a fixed width. Trees do not see what divides a number: without these they
+take kernels of narrow vectors, which are the fastest ones of odd channels, for other channels too."""
 
 TILES = (
     *raw(
@@ -162,6 +172,8 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
     gemm = shapes.gemm_columns(dims, operation.variant, ELEMENT_BYTES[operation.dtype])
     columns = {name: dims[name].astype(np.float64) for name in DIMS}
     columns |= {name: values.astype(np.float64) for name, values in gemm.items()}
+    for name in "CK":
+        columns[f"aligned_{name.lower()}"] = np.gcd(dims[name] // dims["G"], LARGEST_VECTOR).astype(np.float64)
     peak = hardware.peak_tflops(operation.dtype)
     constants = {"balance": peak / hardware.hbm_tb_per_s, "compute_units": hardware.compute_units}
     columns |= {name: np.ones_like(columns["N"]) * float(value) for name, value in constants.items()}
@@ -202,4 +214,4 @@ def feature_set(
     candidate: tuple[Feature, ...], candidate_columns: Callable[[pd.DataFrame, Hardware], dict[str, np.ndarray]]
 ) -> FeatureSet:
     """Return the shared features of problems and pairs with a library's features of candidates."""
-    return FeatureSet(PROBLEM, candidate, PAIR, problem_columns, candidate_columns, _add_pair_columns)
+    return FeatureSet((*PROBLEM, *ALIGNED), candidate, PAIR, problem_columns, candidate_columns, _add_pair_columns)
