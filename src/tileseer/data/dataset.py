@@ -81,7 +81,7 @@ class Dataset:
 
         Problems are in the order of their keys, candidates of their names and split-K, pairs of both.
         """
-        folder = Path(folder)
+        folder = Path(folder).expanduser()
         tables = read_tables(folder)
         recording, operation = tables.recording, str(tables.operation)
         problems = tables.problems.sort_values("problem_key")
@@ -136,7 +136,16 @@ class Dataset:
         return replace(self, **kept)
 
     def followed_by(self, other: Dataset) -> Dataset:
-        """Return these and behind them the problems, candidates and pairs of another data type, as if of this one."""
+        """Return these and behind them the problems, candidates and pairs of another data type, as if of this one.
+
+        ``UserError`` where the other's arch, direction, device or kind of times is another.
+        """
+        for name in ("arch", "device", "device_kind", "direction"):
+            if getattr(self, name) != getattr(other, name):
+                raise UserError(
+                    f"{name} is {getattr(self, name)} of one dataset and {getattr(other, name)} of the other; "
+                    "join those of one device, that differ in the data type alone"
+                )
         problems = pd.concat([self.problems, other.problems], ignore_index=True)
         problems["dtype"] = self.problems["dtype"].iloc[0]
         # The same layer in both data types is one.
@@ -148,6 +157,11 @@ class Dataset:
             for name in _OF_PAIRS
         }
         return replace(self, problems=problems, candidates=candidates, **joined)
+
+    @property
+    def direction(self) -> str:
+        """The operation without its data type, such as ``bwd_data``."""
+        return self.operation.rpartition("_")[0]
 
     @cached_property
     def ok(self) -> np.ndarray:

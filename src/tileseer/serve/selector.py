@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -98,7 +99,7 @@ class Selector:
         ``arch``: the arch that the models have to be for; None: any. Choices that were tuned (``serve.tuned``) are
         read with it: those of ``device``, by the name that its driver reports, or of the model's own product.
         """
-        models = Path(models)
+        models = Path(models).expanduser()
         selector = model_files.of_one_version(
             models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
         )
@@ -167,15 +168,18 @@ class Selector:
         row = self._measured.get(tuple(self.dims_of(problem)[0].tolist()))
         return None if row is None else self.candidates[row]
 
-    def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Selection:
+    def select(
+        self, dims: np.ndarray | pd.DataFrame, *, use_known: bool = True, pruned_only: bool = False
+    ) -> Selection:
         """Return the pick of each of n problems; ``dims`` [n, 19] are integers in the order of ``problem.DIMS``.
 
         A model that was trained with layouts also takes [n, 20], whose last column is a place in ``problem.LAYOUTS``.
+        Of a table the columns of these names are read, in whatever order; it needs all 19.
         ``use_known``: a problem that was tuned gets that choice, one that was measured its fastest measured candidate.
         ``pruned_only``: candidates of the pruned kernel set only. Of equal scores the earlier candidate goes first.
         ``UserError`` names the first row that is no convolution.
         """
-        dims = self._with_layouts(dims)
+        dims = self._with_layouts(self._dims_of_table(dims) if isinstance(dims, pd.DataFrame) else dims)
         picked, score = np.full(len(dims), NO_CANDIDATE), np.full(len(dims), -np.inf)
         for at, key in enumerate(map(tuple, dims.tolist())) if use_known else ():
             tuned = self._tuned.get(key)
@@ -221,8 +225,6 @@ class Selector:
 
         Of equal scores the earlier candidate goes first. ``UserError`` for a problem of another operation or layout.
         """
-        for problem in problems:
-            self._check_operation(problem)
         table = self.frame(np.concatenate([self.dims_of(problem) for problem in problems]))
         return self.model.scorer.score(table, self.model.pool, self.model.supported(table))
 
@@ -237,8 +239,9 @@ class Selector:
         choice alone where it, or the version, is not the model's. Kernels with the same machine code are one candidate.
         The header's ``shortlist`` gives the same.
         """
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise UserError(f"shortlist: count is {shown(count)}; give a whole number from 1")
         if len(offered):
-            self._check_operation(problem)
             offers = self._offers(problem, offered, library)
             if 0 not in offers.values():
                 first = f"{self._prefix(problem.ndim)}{offered[0]}"
@@ -292,6 +295,10 @@ class Selector:
 
         None where the library is not the model's; without 0 the model does not know the own choice.
         """
+        if isinstance(offered, str) or not all(isinstance(name, str) for name in offered):
+            raise UserError(
+                f"offered is {shown(offered)}; give a list of names, as {library or 'the library'} has them"
+            )
         offers: dict[int, int] = {}
         if self._is_of(library):
             prefix = self._prefix(problem.ndim)
@@ -341,7 +348,11 @@ class Selector:
         return "".join(kernel.partition(f"_{ndim}d_")[:2])
 
     def dims_of(self, problem: Problem) -> np.ndarray:
-        """Return a problem as a row of ``Model.columns``, int64 [1, n]; ``UserError`` for a layout of another model."""
+        """Return a problem as a row of ``Model.columns``, int64 [1, n].
+
+        ``UserError`` for one of another operation, or of a layout that the model does not know.
+        """
+        self._check_operation(problem)
         layout = problem.layout or LAYOUTS[self._default_layout]
         if (problem.layout or len(self.model.columns) > len(DIMS)) and not self.knows(problem.ndim, layout):
             raise UserError(
@@ -369,6 +380,27 @@ class Selector:
             names = ", ".join(f"{code} in {ndim}D ({LAYOUTS[code]})" for ndim, code in allowed)
             raise UserError(f"problems, row {row}: {pairs[0, row]}D of layout {pairs[1, row]}; the model knows {names}")
         return values
+
+    def _dims_of_table(self, table: pd.DataFrame) -> np.ndarray:
+        """Return a table's columns of dimensions, and its layouts, as ``select`` takes them."""
+        for name in DIMS:
+            if name not in table:
+                near = get_close_matches(name, map(str, table), 1)
+                advice = f"is it {near[0]!r}? They are" if near else "a table of problems has"
+                raise UserError(f"problems: there is no column {name!r}; {advice} {', '.join(DIMS)}")
+        for name, own in (("variant", self.spec.variant), ("dtype", self.spec.dtype)):
+            if name in table and not (table[name] == own).all():
+                raise UserError(
+                    f"problems: column {name} has others than {own}; the model is for {self.spec.operation}"
+                )
+        dims = table[[*DIMS]].to_numpy()
+        if "layout" not in table or len(self.model.columns) == len(DIMS):
+            return dims
+        codes = table["layout"].map({name: code for code, name in enumerate(LAYOUTS)} | {"": self._default_layout})
+        if codes.isna().any():
+            wrong = shown(table["layout"][codes.isna()].iloc[0])
+            raise UserError(f"problems: layout is {wrong}; use {' or '.join(LAYOUTS)}")
+        return np.column_stack([dims, codes.to_numpy(np.int64)])
 
     def frame(self, dims: np.ndarray) -> pd.DataFrame:
         """Return the rows of ``Model.columns`` as the problems that features and rules read."""

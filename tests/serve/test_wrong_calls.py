@@ -1,0 +1,78 @@
+"""Calls of the Python API with wrong arguments: one line that names the argument, never another kernel in silence."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from published_models import LAYER
+
+from tileseer.core.errors import UserError
+from tileseer.data.dataset import Dataset
+from tileseer.problems.problem import DIMS, Problem, problem_frame
+from tileseer.serve.selector import Selector
+
+ROOT = Path(__file__).parents[2]
+FORWARD = Problem.from_dims("forward", "bf16", **LAYER)
+OTHER = Problem.from_dims("bwd_data", "bf16", **LAYER)
+
+
+def test_a_table_is_read_by_the_names_of_its_columns(selector):
+    problems = [FORWARD, replace(FORWARD, N=3, C=128, K=256)]
+    table = problem_frame(problems)
+    own = selector.select(np.array([problem.dims for problem in problems]))
+    for order in (table, table[[*table][::-1]], table.assign(note="x")[sorted([*table, "note"])]):
+        picked = selector.select(order)
+        assert np.array_equal(picked.candidate, own.candidate) and np.array_equal(picked.score, own.score)
+
+
+WRONG_CALLS = {
+    "no column": (lambda s: s.select(problem_frame([FORWARD]).rename(columns={"Hi": "Hin"})), "no column 'Hi'.*'Hin'"),
+    "another direction": (lambda s: s.select(problem_frame([OTHER])), "column variant has others than forward"),
+    "text in a table": (lambda s: s.select(problem_frame([FORWARD]).astype({"C": str})), "give integers"),
+    "an empty cell": (lambda s: s.select(problem_frame([FORWARD]).assign(C=np.nan)), "give integers"),
+    "too few columns": (lambda s: s.select(np.ones((1, 3), int)), "of shape"),
+    "floats": (lambda s: s.select(np.ones((1, len(DIMS)))), "give integers"),
+    "no convolution": (lambda s: s.select(np.zeros((1, len(DIMS)), int)), "row 0.*N is 0"),
+    "rank, operation": (lambda s: s.rank(OTHER), "bwd_data_bf16.*forward_bf16"),
+    "rank, words": (lambda s: s.rank("N=8,C=64"), "make one: Problem.from_dims"),
+    "answer, operation": (lambda s: s.answer(OTHER), "bwd_data_bf16"),
+    "tuned, operation": (lambda s: s.tuned(OTHER), "bwd_data_bf16"),
+    "fastest_measured, operation": (lambda s: s.fastest_measured(OTHER), "bwd_data_bf16"),
+    "evidence_of, operation": (lambda s: s.evidence_of([FORWARD, OTHER]), "bwd_data_bf16"),
+    "choose, operation": (lambda s: s.choose(OTHER, ["a"], "x 1"), "bwd_data_bf16|no library"),
+    "choose, one string": (lambda s: s.choose(FORWARD, "eng0", "cudnn 9"), "give a list of names"),
+    "choose, numbers": (lambda s: s.choose(FORWARD, [1, 2], "cudnn 9"), "give a list of names"),
+    "shortlist, none": (lambda s: s.shortlist(FORWARD, 0), "count is 0; give a whole number from 1"),
+    "shortlist, less": (lambda s: s.shortlist(FORWARD, -2), "count is -2"),
+    "shortlist, a share": (lambda s: s.shortlist(FORWARD, 2.5), "count is 2.5"),
+    "shortlist, a flag": (lambda s: s.shortlist(FORWARD, True), "count is True"),
+    "shortlist, operation": (lambda s: s.shortlist(OTHER, 2), "bwd_data_bf16"),
+    "read, operation": (lambda s: Selector.read(s.folder.parent, "forward"), "no model of operation 'forward'; it has"),
+    "read, arch": (lambda s: Selector.read(s.folder.parent, "forward_bf16", "gfx90a"), "not for gfx90a"),
+    "a layout": (lambda s: s.rank(FORWARD.with_layout("NHCW")), "layout is 'NHCW'"),
+    "a field": (lambda s: Problem.from_dims("forward", "bf16", n=8), "unknown field 'n'"),
+    "a size": (lambda s: Problem.from_dims("forward", "bf16", N="8"), "N is '8'; it must be an int"),
+    "a direction": (lambda s: Problem.from_dims("fwd", "bf16", N=8), "variant is 'fwd'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_a_wrong_argument_is_named(selector, name):
+    call, says = WRONG_CALLS[name]
+    with pytest.raises(UserError, match=says):
+        call(selector)
+
+
+def test_a_table_without_layouts_and_other_columns_is_enough(selector):
+    assert len(selector.select(pd.DataFrame([FORWARD.dims], columns=[*DIMS])).candidate) == 1
+
+
+@pytest.mark.parametrize("field", ["arch", "device", "device_kind", "operation"])
+def test_datasets_of_two_devices_or_directions_are_not_joined(field):
+    data = Dataset.read(ROOT / "config/recorded/sm_90/forward_bf16")
+    other = {"arch": "gfx950", "device": "x", "device_kind": "simulated", "operation": "bwd_data_bf16"}
+    with pytest.raises(UserError, match="join those of one device"):
+        data.followed_by(replace(data, **{field: other[field]}))
+    assert len(data.followed_by(replace(data, operation="forward_fp16")).problem) == 2 * len(data.problem)
