@@ -6,7 +6,6 @@ import subprocess
 import numpy as np
 
 from tileseer.core.errors import UserError
-from tileseer.learn.evidence import EVIDENCE_CLASSES
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem
 
 SHAPES = 500
@@ -41,7 +40,9 @@ int main()
             std::printf("\\n");
             continue;
         }
-        std::printf("%d ", static_cast<int>(model::Selector::evidence(problem)));
+        const model::Outlook outlook = model::Selector::outlook(problem);
+        std::printf("%d %a %a ", static_cast<int>(outlook.evidence), outlook.loss, outlook.own_loss);
+        std::printf("%a %d ", outlook.below_half, outlook.cases);
         const model::Pick pick = selector.select(problem, options);
         std::printf("%d %a %d\\n", pick.candidate ? pick.candidate->row : -1, pick.score, pick.known);
     }
@@ -71,11 +72,10 @@ def random_shapes(count, seed=0):
 
 
 def picks_of_cpp(folder, spec, shapes, known, pruned):
-    """Compile the published header with g++ and return its picks, scores, known flags, and classes of evidence."""
+    """Compile the published header with g++ and return its picks, scores, known flags, and what is expected of them."""
     lines = _answers(folder, spec, shapes, f"{known} {pruned} 0")
-    classes, rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
-    evidence = [EVIDENCE_CLASSES[int(place)] for place in classes]
-    return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags], evidence
+    *outlooks, rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
+    return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags], outlooks
 
 
 def shortlists_of_cpp(folder, spec, shapes, count, known):
@@ -99,14 +99,23 @@ def _answers(folder, spec, shapes, options):
 def assert_cpp_picks_alike(folder, selector, shapes, known=0, pruned=0):
     """Compare the picks of the published header with those of the selector, to the last bit; return them."""
     picks = selector.select(shapes, use_known=bool(known), pruned_only=bool(pruned))
-    rows, scores, flags, evidence = picks_of_cpp(folder, selector.spec, shapes, known, pruned)
+    rows, scores, flags, outlooks = picks_of_cpp(folder, selector.spec, shapes, known, pruned)
     assert rows == picks.candidate.tolist()
     assert scores == picks.score.tolist()
     assert flags == picks.known.tolist() and picks.known.any() == bool(known)
     assert len(set(rows)) > 3
-    assert evidence == selector.evidence_of([_problem(selector.spec, dims) for dims in shapes.tolist()])
+    assert_cpp_expects_alike(outlooks, selector.expected([_problem(selector.spec, dims) for dims in shapes.tolist()]))
     assert_cpp_lists_alike(folder, selector, shapes[::10], known)
     return picks
+
+
+def assert_cpp_expects_alike(outlooks, expected):
+    """Compare what the header expects of the picks with what Python does, to the last bit."""
+    classes, loss, own_loss, below_half, cases = outlooks
+    assert list(map(int, classes)) == expected.classes.tolist()
+    assert list(map(int, cases)) == expected.cases.tolist()
+    for texts, values in ((loss, expected.loss), (own_loss, expected.own_loss), (below_half, expected.below_half)):
+        assert np.array_equal(np.array(list(map(float.fromhex, texts))), values, equal_nan=True)
 
 
 def _problem(spec, dims):

@@ -1,5 +1,6 @@
 """Models of the small world of ``learning_samples``, trained, judged, served and published."""
 
+import dataclasses
 import json
 
 import dataset_files
@@ -129,6 +130,7 @@ def train_on_recording(path, product, operation, one_in, arch=None, **changed):
 def publish_recording(folder, product, operation, one_in, arch, models=None, **changed):
     """Publish a model of part of a recording in ``folder/models``, or in ``models``; return its dataset."""
     data, trained = train_on_recording(folder / "dataset", product, operation, one_in, arch, **changed)
+    trained = dataclasses.replace(trained, model=samples.with_known_kinds(trained.model))
     publication.publish_models(
         *([part] for part in parts(folder, data, trained)), models or folder / "models", page=PAGE
     )

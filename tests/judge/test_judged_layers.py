@@ -10,7 +10,7 @@ import pytest
 from tileseer.judge.figures import figures, groups, harm, interval_of_mean
 from tileseer.judge.layers import LAYERS, best_possible, judged_layers, noise_basis, read_layers, write_layers
 from tileseer.judge.ranking import score_ranking
-from tileseer.learn.evidence import NOWHERE
+from tileseer.learn.evidence import NOTHING_LEARNT
 from tileseer.measure.simulated_device import SimulatedDevice
 
 
@@ -44,7 +44,7 @@ def test_noise_lowers_what_is_possible_more_in_a_larger_pool_of_equals():
 def table(data, truth=None):
     """The judged layers of the small world, where nothing is told apart."""
     offered = data.grid(np.arange(len(data.problems))) > 0
-    scored = score_ranking(data, np.zeros(offered.shape), offered, bounds=NOWHERE)
+    scored = score_ranking(data, np.zeros(offered.shape), offered, learnt=NOTHING_LEARNT)
     uses = pd.DataFrame({"problem_key": [], "occurrences": []})
     return judged_layers(scored, samples.product(), uses, pd.DataFrame(), truth)
 

@@ -1,15 +1,18 @@
 """How a problem stands to what was measured: by its distance, its kind, and how many candidates ran there."""
 
+from dataclasses import replace
+
 import learning_samples as samples
 import numpy as np
 import pandas as pd
 import pytest
 
 from tileseer.learn import evidence
-from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, EvidenceBounds
+from tileseer.learn.evidence import EVIDENCE_CLASSES, Evidence, LearntEvidence
 from tileseer.problems.problem import Problem, columns_of_frame, problem_frame
 
-BOUNDS = EvidenceBounds(inside=0.5, edge=1.5)
+DISTANCES = LearntEvidence(inside=0.5, edge=1.5, kinds=[])
+KNOWN = samples.well_known(DISTANCES)
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 
 
@@ -19,9 +22,9 @@ def columns(*changed):
     return columns_of_frame(problem_frame([row.with_layout(layout) for row, layout in zip(rows, layouts, strict=True)]))
 
 
-def class_of(measured, compared, **problem):
-    found = Evidence.of(columns(*measured), np.array(compared), BOUNDS).classes(columns(problem))
-    return EVIDENCE_CLASSES[found[0]]
+def class_of(measured, compared, learnt=KNOWN, **problem):
+    found = Evidence.from_problems(columns(*measured), np.array(compared), learnt).of(columns(problem))
+    return EVIDENCE_CLASSES[found.classes[0]]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def test_a_problem_with_one_candidate_says_nothing_of_a_choice():
 
 
 def test_what_was_measured_is_listed_nearest_first():
-    known = Evidence.of(columns({"G": 2}, {"N": 32}, {}, {"N": 16}), np.full(4, 3), BOUNDS)
+    known = Evidence.from_problems(columns({"G": 2}, {"N": 32}, {}, {"N": 16}), np.full(4, 3), KNOWN)
     rows, away = known.nearest(columns({"N": 8}, {"G": 4}), 2)
     # Of the kind's three: doubling the batch doubles the largest tensor.
     steps = evidence.STEPS_OF_AN_OCTAVE
@@ -59,16 +62,76 @@ def test_what_was_measured_is_listed_nearest_first():
     assert away[1].tolist() == [3 * steps**2, evidence.FAR]
 
 
-def test_nine_of_ten_left_out_layers_are_inside():
-    data = samples.table_of(np.tile([[10, 9]], (200, 1)), "train", ndim=2)
-    sizes = np.random.default_rng(0).integers(8, 512, (200, 2))
-    table = data.problems.assign(C=sizes[:, 0], K=sizes[:, 1], G=1, layer_family=[f"f{i}" for i in range(200)])
+@pytest.mark.parametrize(
+    ("changed", "near", "far"),
+    [
+        ({}, "inside", "outside"),
+        ({"cases": 29, "others": 400}, "edge", "outside"),
+        ({"cases": 29, "others": 290}, "inside", "outside"),  # of few layers a common kind
+        ({"cases": 9}, "outside", "outside"),
+        ({"cases": None}, "outside", "outside"),  # no layer of the kind was ever left out
+        ({"loss": (1.06, 1.06, 1.06)}, "edge", "outside"),
+        ({"loss": (1.26, 1.3, 1.3)}, "outside", "outside"),
+    ],
+)
+def test_a_problem_nearby_is_inside_only_if_its_kind_is_known_and_loses_little(changed, near, far):
+    main, others = "dense 2D/3x3", changed.pop("others", 100)
+    kinds = []
+    for one in samples.well_known(DISTANCES, **{"cases": 100, **changed} | {"cases": others}).kinds:
+        cases = changed.get("cases", 100) if one.kind == main else others
+        kinds += [one.model_copy(update={"cases": cases})] if cases is not None else []
+    learnt = DISTANCES.model_copy(update={"kinds": kinds})
+    measured = ({}, {"C": 65}, {"K": 66})
+    assert class_of(measured, (2, 2, 2), learnt, N=9) == near
+    assert class_of(measured, (2, 2, 2), learnt, N=64) == far
+    assert class_of(measured, (2, 2, 2), learnt) == "inside"  # exactly this one was measured
+
+
+def drawn(count=200):
+    """Dense layers of many sizes, of which the first candidate is best."""
+    data = samples.table_of(np.tile([[10, 9]], (count, 1)), "train", ndim=2)
+    sizes = np.random.default_rng(0).integers(8, 512, (count, 2))
+    table = data.problems.assign(C=sizes[:, 0], K=sizes[:, 1], G=1, layer_family=[f"f{i}" for i in range(count)])
     data.problems[table.columns] = table
-    bounds = evidence.calibrated_bounds(data)
-    assert 0 < bounds.inside < bounds.edge
+    return data
+
+
+def judged(data, picked):
+    """Every problem as a left-out layer of its own; the fixed order loses a tenth."""
+    rows = np.arange(len(data.problems))
+    layers = np.array([f"layer {row}" for row in rows])
+    return evidence.Judged(rows, layers, picked, np.full(len(rows), 0.9), np.ones((len(rows), len(evidence.TIMED))))
+
+
+def test_nine_of_ten_left_out_layers_are_near():
+    data = drawn()
+    learnt = evidence.calibrated_distances(data)
+    assert 0 < learnt.inside < learnt.edge
     fold = np.arange(200) % 5
-    classes = evidence.held_out_classes(data, np.arange(200), fold, bounds)
+    learnt = evidence.with_losses(learnt, data, fold, judged(data, np.ones(200)))
+    classes = evidence.held_out(data, np.arange(200), fold, learnt).classes
     shares = pd.Series(classes).value_counts(normalize=True)
     assert 0.8 < shares[0] < 0.97 and shares[2] < 0.05
     alone = samples.table_of([[10, 9]], "train", ndim=2)
-    assert evidence.calibrated_bounds(alone) == evidence.NOWHERE
+    assert evidence.calibrated_distances(alone) == evidence.NOTHING_LEARNT
+
+
+def test_a_kind_has_the_losses_of_its_own_layers_and_a_thin_one_those_of_its_parent():
+    data, fold = drawn(), np.arange(200) % 5
+    strided = (data.problems["stride_h"] == 2).to_numpy()
+    # Strided layers are picked at a quarter of the speed.
+    picked = np.where(strided, 0.25, 1.0)
+    learnt = evidence.with_losses(evidence.calibrated_distances(data), data, fold, judged(data, picked))
+    found = {one.kind: one for one in learnt.kinds}
+    assert found[""].cases == 200 and 2.3 < found[""].loss[0] < 2.7 and found[""].own_loss[0] == round(1 / 0.9, 6)
+    many = [one for one in learnt.kinds if one.kind.endswith("many channels/strided")]
+    assert many and all(one.loss[0] > 3.5 and one.below_half[0] > 0.8 for one in many)
+    assert all(low <= high for one in learnt.kinds for low, high in zip(one.loss, one.loss[1:], strict=False))
+    few = [one for one in learnt.kinds if one.kind.endswith("few channels/strided")]
+    assert few and all(one.cases < 10 and 2 < one.loss[0] < 3.5 for one in few)
+    # Its layers are near, and it is outside all the same.
+    expected = evidence.held_out(data, np.arange(200), fold, learnt)
+    assert (expected.classes[strided] == evidence.OUTSIDE).all()
+    # A layer counts once, whatever the number of its sizes.
+    again = evidence.with_losses(learnt, data, fold, replace(judged(data, picked), layer=np.full(200, "one")))
+    assert again.kinds[0].cases == 1

@@ -8,7 +8,7 @@ import learning_samples as samples
 import lightgbm
 import numpy as np
 import pytest
-from cpp_selectors import SHAPES, assert_cpp_picks_alike, picks_of_cpp, random_shapes
+from cpp_selectors import SHAPES, assert_cpp_expects_alike, assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from published_models import TEMPLATE, publish
 
 from tileseer.core.documents import read_json
@@ -71,8 +71,29 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(folder, selector, mo
     shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
     picks = assert_cpp_picks_alike(folder, selector, shapes, known, pruned)
     assert (picks.candidate != NO_CANDIDATE).mean() > 0.3
-    classes = selector.evidence.classes(evidence_columns(shapes))
-    assert len(set(classes.tolist())) == 3 and (classes[SHAPES:] == 0).mean() > 0.5
+    classes = selector.evidence.of(evidence_columns(shapes)).classes
+    # Ten layers a kind say little: only what was measured itself is inside.
+    assert not (classes[:SHAPES] == 0).any() and (classes[SHAPES:] == 0).mean() > 0.5
+
+
+@pytest.mark.parametrize("folder", ["forward"], indirect=True)
+def test_the_header_expects_what_python_expects(folder, selector, model, tmp_path):
+    shapes = np.concatenate([random_shapes(SHAPES), near(samples.measured().problems[list(DIMS)].to_numpy(np.int64))])
+    known = samples.well_known(model.spec.evidence, loss=(1.01, 1.04, 1.3))
+    other = dataclasses.replace(model, spec=model.spec.model_copy(update={"evidence": known}))
+    asked = Selector(other, selector.pruned, selector.known)
+    made = tmp_path / "models" / selector.folder.name
+    made.mkdir(parents=True)
+    (made / model_files.SELECTOR).write_text(header.render_header(TEMPLATE, asked))
+    *_, outlooks = picks_of_cpp(tmp_path, model.spec, shapes, 0, 0)
+    expected = asked.evidence.of(evidence_columns(shapes))
+    assert_cpp_expects_alike(outlooks, expected)
+    assert set(expected.classes.tolist()) == {0, 1, 2} and len(set(expected.kind.tolist())) > 5
+
+
+def near(shapes):
+    """The same with other batches."""
+    return np.concatenate([shapes + np.eye(len(DIMS), dtype=int)[0] * more for more in (1, 3, 9, 30)])
 
 
 SHARED = """

@@ -77,7 +77,7 @@ def _reason_lines(explained: Explanation) -> Iterator[str]:
 
 
 def _nearest_lines(explained: Explanation) -> Iterator[str]:
-    yield options.evidence_line(explained.evidence, explained.evidence_efficiency)
+    yield from options.outlook_lines(explained.outlook, explained.library)
     rows = [
         {
             "octaves away": _cell(row["octaves"]),

@@ -1,13 +1,16 @@
 """Options and output that the subcommands share: one meaning for each option, one form of ``--json``."""
 
+from __future__ import annotations
+
 import argparse
+import math
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pydantic_core
 
@@ -17,7 +20,10 @@ from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries import program_lines
 from tileseer.problems.problem import DIMS, EXAMPLE, LAYOUTS, Problem
 
-JSON_FORMAT = 3
+if TYPE_CHECKING:
+    from tileseer.serve.selector import Outlook
+
+JSON_FORMAT = 4
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "dilation_d")
 _HELP_COLUMNS = 100
@@ -145,15 +151,27 @@ def number(read: Callable[[str], Number], fits: Callable[[Number], bool], form: 
 positive = number(int, lambda value: value >= 1, "whole number from 1")
 
 
-def evidence_line(evidence: str, efficiency: float | None) -> str:
-    """Return how a problem stands to what was measured, in a line, and the mean efficiency of picks of its class."""
+def outlook_lines(outlook: Outlook, library: str | None) -> Iterator[str]:
+    """Yield how a problem stands to what was measured and what is expected of the pick, in lines.
+
+    ``library`` offers the candidates and has a choice of its own; None: no library does.
+    """
     meaning = {
-        "inside": "as near to measured problems as nine in ten layers that were left out",
-        "edge": "as far from measured problems as one in ten layers that were left out",
-        "outside": "nothing like it was measured, so the order is a guess",
+        "inside": "layers like it were measured, and picks for them lose little",
+        "edge": "few layers like it were measured, or picks for them lose some time",
+        "outside": "a guess: next to nothing like it was measured, or picks for such layers lose much time",
     }
-    published = "none was evaluated" if efficiency is None else f"mean {efficiency:.1f} % on layers left out"
-    return f"evidence: {evidence} ({meaning[evidence]}; {published})"
+    yield f"evidence: {outlook.evidence} ({meaning[outlook.evidence]})"
+    if math.isnan(outlook.loss):
+        return
+    own = "the library's own choice" if library else "the first of a fixed order"
+    kind = outlook.kind.replace("/", ", ") or "all kinds"
+    yield (
+        f"expected: {outlook.loss:.2f} of the time of the fastest, by {outlook.cases:,} layers left out ({kind}); "
+        f"{own} {outlook.own_loss:.2f}"
+    )
+    if outlook.evidence != "inside" and outlook.own_loss <= outlook.loss:
+        yield f"advice: {own} is expected to be no slower here; time candidates (tileseer tune) before you replace it"
 
 
 def taken_lines(taken: Taken | None) -> list[str]:

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from tileseer.cli import options
@@ -49,7 +50,9 @@ def run(args: argparse.Namespace) -> int:
     content = {
         **origin,
         "problem": dims,
-        **{name: getattr(found, name) for name in ("evidence", "evidence_efficiency", "fastest_measured")},
+        "evidence": found.outlook.evidence,
+        "outlook": asdict(found.outlook),
+        "fastest_measured": found.fastest_measured,
         "candidates": shown,
         "tuned": found.tuned and {name: getattr(found.tuned, name) for name in TUNED},
     }
@@ -62,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         lines.append("tuned on {device} ({device_kind}), best of {timed}: {candidate}".format(**content["tuned"]))
     if found.fastest_measured is not None:
         lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {found.fastest_measured}")
-    lines.append(options.evidence_line(found.evidence, found.evidence_efficiency))
+    lines += options.outlook_lines(found.outlook, selector.library)
     lines += options.table_lines([{name: form.format(row[name]) for name, form in FORMS.items()} for row in shown])
     by_kernel = {row["kernel"]: row["aliases"] for row in shown if row["aliases"]}
     lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in by_kernel.items()]

@@ -26,19 +26,12 @@ def score_baselines(scored: Scored, gpu: Hardware) -> dict[str, np.ndarray]:
     """
     possible = np.where(scored.pool, scored.achieved, 0.0)
     every = np.arange(len(scored.rows))
-    first = np.full(len(every), own_choice.NONE)
-    fold_of, ndim_of = scored.fold[scored.rows], scored.problems["ndim"].to_numpy()
-    folds = np.unique(fold_of)
-    if len(folds) == 1 and not scored.dataset.trains.any():
+    if not scored.dataset.trains.any():
         raise UserError(
             f"{scored.dataset.operation}: the dataset has no problem with split train; the baselines are chosen on "
             "them, give the dataset that the model was trained on"
         )
-    for fold in folds:
-        orders = _fixed_order(scored.dataset, scored.offered, scored.fold != fold)
-        for row in np.flatnonzero(fold_of == fold):
-            order = orders.get(ndim_of[row], [])
-            first[row] = next((one for one in order if scored.pool[row, one]), own_choice.NONE)
+    first = own_choice.in_fixed_order(scored.dataset, scored.rows, scored.fold, scored.offered)
     table = {
         "fixed_order": np.where(first >= 0, possible[every, first], 0.0),
         "random_supported": possible.sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1),
@@ -48,21 +41,6 @@ def score_baselines(scored: Scored, gpu: Hardware) -> dict[str, np.ndarray]:
         rule = hand_rule(scored.dataset, scored.rows, gpu)
         table["hand_rule"] = possible[every, np.argmax(np.where(scored.pool, rule, -np.inf), axis=1)]
     return table if scored.own is None else table | {"own_choice": scored.achieved[every, scored.own]}
-
-
-def _fixed_order(dataset: Dataset, supported: np.ndarray, used: np.ndarray) -> dict[int, list[int]]:
-    """Return the candidate rows in order of preference, by ndim, chosen on the problems ``used`` (bool [P]) alone."""
-    training = np.flatnonzero(used & (dataset.best_tflops > 0))
-    achieved, able = dataset.grid(training), supported[training]
-    dimensions = dataset.problems["ndim"].to_numpy()[training]
-    orders: dict[int, list[int]] = {}
-    for ndim in sorted(set(dimensions.tolist())):
-        order = orders[ndim] = []
-        left = dimensions == ndim
-        while (total := np.where(able[left], achieved[left], 0.0).sum(axis=0)).any():
-            order.append(int(total.argmax()))
-            left = left & ~able[:, order[-1]]
-    return orders
 
 
 def hand_rule(dataset: Dataset, rows: np.ndarray, gpu: Hardware) -> np.ndarray:

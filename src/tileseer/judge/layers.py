@@ -91,7 +91,7 @@ def judged_layers(
     error = dataset.spread_out(scored.rows, dataset.relative_error, np.nan)
     best_us = (gemm["flops"] * 1e-6)[np.isin(rows, scored.rows)].to_numpy() / dataset.best_tflops[scored.rows]
     judgement: dict[str, np.ndarray] = {
-        "evidence": np.array(EVIDENCE_CLASSES)[scored.evidence],
+        "evidence": np.array(EVIDENCE_CLASSES)[scored.expected.classes],
         "pick": np.append(names, "")[scored.picks],
         "best": names[scored.best],
         "pipeline": dataset.candidates["pipeline"].astype(str).to_numpy()[scored.best],

@@ -5,7 +5,6 @@ that was not measured, failed or cannot run counts 0; nothing is left out becaus
 were set aside, layers are left out in turn, while the others train.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,21 +16,18 @@ from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import ModelSettings
 from tileseer.learn import own_choice
-from tileseer.learn.evidence import INSIDE, EvidenceBounds, calibrated_bounds, held_out_classes
+from tileseer.learn.evidence import Expected, LearntEvidence, calibrated_distances, held_out
 from tileseer.learn.learner import Recipe
+from tileseer.learn.left_out import judged_folds
 from tileseer.learn.model import Model
-from tileseer.learn.rows import LAYER_FOLDS, NO_FOLD, deal, training_pairs
+from tileseer.learn.rows import LAYER_FOLDS, NO_FOLD, training_pairs
 from tileseer.learn.training import Prepared, out_of_fold, prior_of
-from tileseer.problems.problem import DIMS, columns_of_frame
+from tileseer.problems.problem import columns_of_frame
 
 SET_ASIDE = "layers of networks that no model was trained on"
 SERVED, SCORED_WHOLE = "; picks of the served model", "; picks among all that the library offers"
 LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
 STARTED = "; the model that training starts from may have learnt from these layers on its own device"
-LEAST_JUDGED_FOLDS, ENOUGH_JUDGED_PROBLEMS = 2, 2500
-"""Folds of layers left out that are judged at least; no further one once so many picks are judged."""
-SIZES_OF_A_RUN = ("N", "Di", "Hi", "Wi")
-"""Dimensions that one layer has several of; times at neighbouring sizes would tell a model those of an unseen one."""
 Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
 """Scores of each of Q candidates on each of R problems, float64 [R, Q]: larger is faster, NaN is never picked."""
 Served = Callable[[np.ndarray], np.ndarray]
@@ -86,8 +82,8 @@ class Scored:
     """int [R], what the library that offers the candidates would run itself; None where none offers them."""
     without: np.ndarray
     """Row of ``dataset.problems`` of each judged problem that has no pick: nothing ran on it."""
-    evidence: np.ndarray
-    """int [R], place in ``EVIDENCE_CLASSES``, by the problems that trained for the pick."""
+    expected: Expected
+    """What is known of each by the problems that trained for the pick."""
     basis: str
     """What the layers are, and whose picks these are, in words."""
 
@@ -140,14 +136,14 @@ def score_ranking(
     offered: np.ndarray,
     fold: np.ndarray | None = None,
     picks: np.ndarray | None = None,
-    bounds: EvidenceBounds | None = None,
+    learnt: LearntEvidence | None = None,
     basis: str = SET_ASIDE,
 ) -> Scored:
     """Score a ranking on the problems on which anything ran, of those with split ``validation`` or with a ``fold``.
 
     ``scores`` (float64 [P, Q], higher is better) and ``offered`` (bool [P, Q]: the CPU support rules pass and the
     candidate is published) cover every problem and candidate of the dataset. ``picks`` (int [P]) are by default the
-    candidates with the highest score, and ``bounds`` are calibrated on the dataset.
+    candidates with the highest score, and evidence that is ``learnt`` is by default the distances alone.
     """
     if fold is None:
         fold = np.full(len(dataset.problems), NO_FOLD)
@@ -168,7 +164,7 @@ def score_ranking(
         untimed=picks[rows],
         own=None if own is None else own[rows],
         without=np.flatnonzero(~has & (dataset.held_out | (not dataset.held_out.any()))),
-        evidence=held_out_classes(dataset, rows, fold, bounds or calibrated_bounds(dataset)),
+        expected=held_out(dataset, rows, fold, learnt or calibrated_distances(dataset)),
         basis=basis,
     )
 
@@ -193,11 +189,11 @@ def rank_held_out(model: Model, dataset: Dataset, served: Served | None = None) 
         place = served(np.stack([columns[name] for name in model.columns], axis=1)[rows])
         picks = np.full(len(problems), own_choice.NONE)
         picks[rows] = np.where(place >= 0, positions[place], own_choice.NONE)
-    scored = score_ranking(dataset, scores, offered, picks=picks, bounds=model.spec.evidence, basis=basis)
+    scored = score_ranking(dataset, scores, offered, picks=picks, learnt=model.spec.evidence, basis=basis)
     if scored.own is None or model.spec.own_margins is None:
         return scored
-    known, inside = np.where(scored.pool, scored.scores, -np.inf), scored.evidence == INSIDE
-    picks = own_choice.chosen(scored.problems, known, scored.own, inside, model.spec.own_margins)
+    known, sure = np.where(scored.pool, scored.scores, -np.inf), own_choice.replaces_own(scored.expected)
+    picks = own_choice.chosen(scored.problems, known, scored.own, sure, model.spec.own_margins)
     # A model that does not know the own choice cannot rank the others beside it.
     knows = np.isfinite(scored.scores[np.arange(len(picks)), scored.own])
     offered[scored.rows, scored.own] = True
@@ -220,20 +216,12 @@ def recipe_of(model: Model, threads: int) -> Recipe:
     return Recipe(model.features, settings, prior, threads)
 
 
-def rank_left_out(dataset: Dataset, recipe: Recipe, bounds: EvidenceBounds | None = None) -> Scored:
-    """Return the picks of models that have not seen a problem's layer, at any size of image and batch, in any layout.
-
-    Of so many problems that the first folds have ``ENOUGH_JUDGED_PROBLEMS``, the layers of the others only train.
-    """
+def rank_left_out(dataset: Dataset, recipe: Recipe, learnt: LearntEvidence | None = None) -> Scored:
+    """Return the picks of models that have not seen a problem's layer (``left_out.layers_at_any_size``)."""
     pairs = training_pairs(dataset)
-    problems = len(np.unique(pairs.problem))
-    judged = max(LEAST_JUDGED_FOLDS, math.ceil(ENOUGH_JUDGED_PROBLEMS * LAYER_FOLDS / problems))
-    names = [name for name in DIMS if name not in SIZES_OF_A_RUN]
-    layers = np.array([",".join(map(str, row)) for row in pairs.problems[names].to_numpy().tolist()])
-    fold = deal(layers, pairs.problem, LAYER_FOLDS, recipe.settings.seed)
-    fold[fold >= judged] = NO_FOLD
+    fold = judged_folds(pairs, LAYER_FOLDS, recipe.settings.seed)
     scores = out_of_fold(Prepared.by(recipe, pairs), fold, recipe)
     offered, basis = own_choice.offered(pairs) & recipe.offers(pairs), LEFT_OUT
     if recipe.settings.prior_folder:
         basis += STARTED
-    return score_ranking(dataset, scores, offered, fold, bounds=bounds, basis=basis)
+    return score_ranking(dataset, scores, offered, fold, learnt=learnt, basis=basis)

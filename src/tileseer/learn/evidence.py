@@ -1,11 +1,17 @@
-"""How a problem stands to what was measured: inside, at the edge or outside of it.
+"""How a problem stands to what was measured, and what a pick is expected to lose there.
 
 Evidence are the measured problems on which at least two candidates ran: one candidate alone says nothing of a choice. A
-problem is as far away as the third nearest of its kind (dimensionality, layout, and dense, grouped or depthwise), in
-octaves: the Euclidean distance of the logarithms of its sizes, that of its largest tensor among them. Two distances
-bound the classes. Layers that were left out calibrate them: 90 % of those are inside, 99 % inside or at the edge.
+problem is as far away as the third nearest of its grouping, dimensionality and layout, in octaves: the Euclidean
+distance of the logarithms of its sizes, that of its largest tensor among them. Two distances bound what is near, 90 %
+of the layers that were left out of training, and what is not far, 99 %.
 
-Distances are whole numbers, so that Python and C++ (``workflow/templates/serving/selector.hpp.j2``) agree.
+A small distance promises nothing where picks are bad. So the layers that were left out also say what picks lose, for
+each kind of layer (``kinds.LEAVES``) and distance: a kind with few of them takes what it lacks from the kind that it is
+a part of. A problem is *inside* where it is near, picks of its kind lose little, and enough layers of it were left out
+to know; it is *outside* where it is far, picks lose much, or next to nothing is known.
+
+Distances and kinds are whole numbers, and expected losses are tables, so that Python and C++
+(``workflow/templates/serving/selector.hpp.j2``) agree to the last bit.
 """
 
 from __future__ import annotations
@@ -19,49 +25,120 @@ from tileseer.core import exact
 from tileseer.core.documents import Document
 from tileseer.data.dataset import Dataset
 from tileseer.learn.rows import LAYER_FOLDS, deal
-from tileseer.problems.kinds import evidence_kind
+from tileseer.problems.kinds import LEAVES, ancestry, evidence_kind, leaf_kind
 from tileseer.problems.problem import columns_of_frame
 from tileseer.problems.shapes import tensor_elements
 
 EvidenceClass = Literal["inside", "edge", "outside"]
 EVIDENCE_CLASSES: tuple[EvidenceClass, ...] = get_args(EvidenceClass)
-INSIDE = EVIDENCE_CLASSES.index("inside")
+INSIDE, EDGE, OUTSIDE = range(len(EVIDENCE_CLASSES))
 LEAST_COMPARED = 2
 """Candidates that ran on a problem which says something of a choice."""
 NEAR_PROBLEMS = 3
 """Measured problems that are to be near: one alone may be odd."""
 SHARES_WITHIN = (0.90, 0.99)
-"""Of the layers that were left out, inside, and inside or at the edge."""
+"""Of the layers that were left out, those that are near, and those that are not far."""
 STEPS_OF_AN_OCTAVE = 64
+FIRST_OF_STEP = exact.exp2((np.arange(STEPS_OF_AN_OCTAVE) + 0.5) / STEPS_OF_AN_OCTAVE - 1)
+"""Mantissas, in 1/2..1, from which on log2 is rounded to the next step."""
 FAR = np.iinfo(np.int64).max
 """Square of the distance where too few problems of the kind were measured."""
 ENOUGH_LEFT_OUT = 2500
 """Problems that were left out, after which no further fold calibrates."""
 _PROBLEMS_AT_A_TIME = 256
+
+LOSSES = (1.05, 1.25)
+"""Expected times of the pick over that of the fastest, up to which a problem may be inside, or at the edge."""
+KNOWN_LEVELS = 2
+"""Words of the kind (grouping, dimensionality and layout; filter) of which layers have to be known."""
+CASES = (30, 10)
+"""Left-out layers of such a kind, from which on a problem may be inside, or at the edge."""
+COMMON = 0.1
+"""A kind with this share of the left-out layers is not rare: fewer are enough, so many as at the edge."""
+CASES_OF_THE_PARENT = 10
+"""What a kind takes from the one that it is a part of weighs like so many layers."""
+MOST_LOSS = 10.0
+"""Time of a pick over that of the fastest that a single layer counts as, at most: also of one that did not run."""
+HALF = 2.0
+"""A pick that takes so many times as long has less than half of the speed."""
+TIMED = (1, 2, 3, 4, 6, 8, 10, 16, 24)
+"""Lengths of short lists of which it is known what timing them leaves."""
 Columns = Any
 """Whole numbers by ``ndim``, dimension and ``layout``: arrays (``columns_of_frame``), or symbols of C++."""
 
 
-class EvidenceBounds(Document):
-    """Distances, in octaves, up to which a problem is inside or at the edge of what was measured."""
+class KindLosses(Document):
+    """What is lost on the layers of a kind that were left out, at each distance: time over that of the fastest.
+
+    Lists are in the order of ``EVIDENCE_CLASSES``: near, not far, far.
+    """
+
+    kind: str
+    """The first words of ``kinds.LEAVES``; "" is all layers."""
+    cases: int
+    """Left-out layers, at any size of image and batch."""
+    loss: list[float]
+    """Of the picks, mean."""
+    own_loss: list[float]
+    """Of what runs without the model: the library's own choice, or else the first of a fixed order."""
+    below_half: list[float]
+    """Share of the picks with less than half of the speed of the fastest, 0..1."""
+    timed: list[list[float]]
+    """Mean loss of the fastest of short lists with so many candidates of the model (``TIMED``), each timed once."""
+
+
+class LearntEvidence(Document):
+    """What layers that were left out of training say of layers that nobody measured."""
 
     inside: float
+    """Octaves up to which a problem is near."""
     edge: float
+    """Octaves up to which it is not far."""
+    kinds: list[KindLosses]
+    """Kinds with layers that were left out, all layers first."""
 
     @property
     def squares(self) -> tuple[int, int]:
-        """The squares of both, in steps of which an octave has ``STEPS_OF_AN_OCTAVE``."""
+        """The squares of both distances, in steps of which an octave has ``STEPS_OF_AN_OCTAVE``."""
         inside, edge = (round(octaves * STEPS_OF_AN_OCTAVE) ** 2 for octaves in (self.inside, self.edge))
         return inside, edge
 
 
-NOWHERE = EvidenceBounds(inside=0.0, edge=0.0)
-"""Bounds that only a measured problem keeps."""
+NOTHING_LEARNT = LearntEvidence(inside=0.0, edge=0.0, kinds=[])
+"""Nothing was left out: only measured problems are inside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What is known of n problems, or of the kinds of ``LEAVES`` at each distance."""
+
+    classes: np.ndarray
+    """Place in ``EVIDENCE_CLASSES``, int64 [n]."""
+    loss: np.ndarray
+    """Expected time of the pick over that of the fastest, float64 [n]; NaN where nothing was left out."""
+    own_loss: np.ndarray
+    """The same of what runs without the model, float64 [n]."""
+    below_half: np.ndarray
+    """Expected share of picks with less than half of the speed, float64 [n]."""
+    timed: np.ndarray
+    """Expected loss of the fastest of short lists (``TIMED``), float64 [n, lengths]."""
+    cases: np.ndarray
+    """Left-out layers of ``kind``, int64 [n]."""
+    kind: np.ndarray
+    """The kind whose layers say so, text [n]."""
+
+    @classmethod
+    def of(cls, learnt: LearntEvidence, columns: Columns, squares: np.ndarray) -> Self:
+        """Return what is known of n problems, by the squares of their distances in steps (int64 [n])."""
+        at = leaf_kind(columns), np.searchsorted(learnt.squares, squares, side="left")
+        found = {name: values[at] for name, values in vars(known_by_kind(learnt)).items()}
+        # What was measured needs no likeness.
+        return cls(**found | {"classes": np.where(squares == 0, INSIDE, found["classes"])})
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """m measured problems, and how far from them others may be."""
+    """m measured problems, and what is known of problems by their distance from them and by their kind."""
 
     rows: np.ndarray
     """Of the table that they are from, int64 [m]."""
@@ -69,13 +146,17 @@ class Evidence:
     """int64 [m]."""
     places: np.ndarray
     """Logarithms of the sizes in steps, int64 [m, axes]."""
-    bounds: EvidenceBounds
+    learnt: LearntEvidence
 
     @classmethod
-    def of(cls, columns: Columns, compared: np.ndarray, bounds: EvidenceBounds) -> Self:
-        """Return the evidence of problems, on which ``compared`` candidates ran (int [P])."""
+    def from_problems(cls, columns: Columns, compared: np.ndarray, learnt: LearntEvidence) -> Self:
+        """Return the evidence of measured problems, on which ``compared`` candidates ran (int [P])."""
         rows = np.flatnonzero(compared >= LEAST_COMPARED)
-        return cls(rows, evidence_kind(columns)[rows], places_of(columns)[rows], bounds)
+        return cls(rows, evidence_kind(columns)[rows], places_of(columns)[rows], learnt)
+
+    def of(self, columns: Columns) -> Expected:
+        """Return what is known of n problems."""
+        return Expected.of(self.learnt, columns, self.squared_distances(columns))
 
     def nearest(self, columns: Columns, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the measured problems of the same kind that are nearest to each of n, the nearest first.
@@ -99,14 +180,38 @@ class Evidence:
                 away[part, :number] = keys // max(len(measured), 1)
         return found, away
 
-    def classes(self, columns: Columns) -> np.ndarray:
-        """Return the place in ``EVIDENCE_CLASSES`` of n problems, int64 [n]."""
-        return np.searchsorted(self.bounds.squares, self.squared_distances(columns), side="left")
-
     def squared_distances(self, columns: Columns) -> np.ndarray:
         """Return the square of the distance of n problems in steps, int64 [n]; 0 with the sizes of a measured one."""
         _, away = self.nearest(columns, NEAR_PROBLEMS)
         return np.where(away[:, 0] == 0, 0, away[:, -1])
+
+
+def known_by_kind(learnt: LearntEvidence) -> Expected:
+    """Return what is known of each of ``LEAVES`` at each distance, [leaves, distances]."""
+    found = {one.kind: one for one in learnt.kinds}
+    main = ["/".join(leaf.split("/")[:KNOWN_LEVELS]) for leaf in LEAVES]
+    known = np.array([found[kind].cases if kind in found else 0 for kind in main])
+    own = [next((found[kind] for kind in ancestry(leaf) if kind in found), None) for leaf in LEAVES]
+
+    def at_each_distance(name: str, *shape: int) -> np.ndarray:
+        unknown = np.full((len(EVIDENCE_CLASSES), *shape), np.nan)
+        return np.array([unknown if one is None else getattr(one, name) for one in own])
+
+    loss = at_each_distance("loss")
+    common = COMMON * found[""].cases if found else np.inf
+    by_cases = np.sum([known < CASES[0], known < CASES[1]], axis=0)
+    by_cases[(known >= CASES[1]) & (known >= common)] = INSIDE
+    by_loss = np.sum([~(loss <= most) for most in LOSSES], axis=0)
+    by_distance = np.arange(len(EVIDENCE_CLASSES))
+    return Expected(
+        classes=np.maximum(np.maximum(by_cases[:, None], by_loss), by_distance),
+        loss=loss,
+        own_loss=at_each_distance("own_loss"),
+        below_half=at_each_distance("below_half"),
+        timed=at_each_distance("timed", len(TIMED)),
+        cases=np.array([[one.cases if one else 0] * len(by_distance) for one in own]),
+        kind=np.array([[one.kind if one else ""] * len(by_distance) for one in own]),
+    )
 
 
 def _squared_distances(places: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -126,9 +231,10 @@ def sizes_of(columns: Columns) -> list[Any]:
 
 
 def places_of(columns: Columns) -> np.ndarray:
-    """Return log2 of the sizes of each problem in steps, int64 [P, axes]."""
-    logs = exact.log2(np.stack(sizes_of(columns), axis=1).astype(np.float64))
-    return np.rint(logs * STEPS_OF_AN_OCTAVE).astype(np.int64)
+    """Return log2 of the sizes of each problem in steps, rounded, int64 [P, axes]: by comparisons, as in C++."""
+    mantissa, exponent = np.frexp(np.stack(sizes_of(columns), axis=1).astype(np.float64))
+    steps = np.searchsorted(FIRST_OF_STEP, mantissa, side="right")
+    return (exponent.astype(np.int64) - 1) * STEPS_OF_AN_OCTAVE + steps
 
 
 def compared_candidates(dataset: Dataset) -> np.ndarray:
@@ -136,41 +242,109 @@ def compared_candidates(dataset: Dataset) -> np.ndarray:
     return np.bincount(dataset.problem[dataset.ok], minlength=len(dataset.problems))
 
 
-def calibrated_bounds(dataset: Dataset) -> EvidenceBounds:
-    """Return the bounds by training layers that are left out, at any batch size; zeros where there are too few."""
+def calibrated_distances(dataset: Dataset) -> LearntEvidence:
+    """Return the distances of training layers that are left out, at any batch size; zeros where there are too few."""
     rows = np.flatnonzero(dataset.trains & (compared_candidates(dataset) >= LEAST_COMPARED))
     layer = dataset.problems["layer_family"].to_numpy()
     folds = min(LAYER_FOLDS, len(np.unique(layer[rows])))
+    if folds < 2:
+        return NOTHING_LEARNT
     fold = deal(layer, rows, folds, seed=0)
-    squares = np.zeros(0, np.int64)
-    for one in range(folds if folds > 1 else 0):
-        if len(squares) < ENOUGH_LEFT_OUT:
-            own = np.flatnonzero(fold == one)
-            squares = np.append(squares, _of_other_folds(dataset, fold, one).squared_distances(_columns(dataset, own)))
+    enough = np.searchsorted(np.bincount(fold[rows]).cumsum(), ENOUGH_LEFT_OUT)
+    squares = held_out_distances(dataset, rows[fold[rows] <= enough], fold)
     squares = squares[squares < FAR]
     if not len(squares):
-        return NOWHERE
+        return NOTHING_LEARNT
     steps = np.ceil(np.sqrt(np.quantile(squares, SHARES_WITHIN, method="higher")))
     inside, edge = (steps / STEPS_OF_AN_OCTAVE).tolist()
-    return EvidenceBounds(inside=inside, edge=edge)
+    return LearntEvidence(inside=inside, edge=edge, kinds=[])
 
 
-def held_out_classes(dataset: Dataset, rows: np.ndarray, fold: np.ndarray, bounds: EvidenceBounds) -> np.ndarray:
-    """Return the place in ``EVIDENCE_CLASSES`` of held-out problems, int64 [R], by the training problems elsewhere.
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """R left-out problems, and what is lost on them: time over that of the fastest candidate."""
+
+    rows: np.ndarray
+    """Of ``dataset.problems``, int64 [R]."""
+    layer: np.ndarray
+    """The layer of each, at any size of image and batch, text [R]."""
+    picked: np.ndarray
+    """Efficiency of the pick, float64 [R]."""
+    own: np.ndarray
+    """The same of what runs without the model, float64 [R]."""
+    timed: np.ndarray
+    """Of the fastest of each of ``TIMED`` short lists, float64 [R, lengths]."""
+
+
+def with_losses(learnt: LearntEvidence, dataset: Dataset, fold: np.ndarray, judged: Judged) -> LearntEvidence:
+    """Return evidence with the losses of left-out problems; ``fold`` (int [P]): where each problem is left out.
+
+    A layer counts once, whatever the number of its sizes. The loss at a larger distance is no smaller: luck on few
+    layers is no promise.
+    """
+    leaves = leaf_kind(_columns(dataset, judged.rows))
+    distance = np.searchsorted(learnt.squares, held_out_distances(dataset, judged.rows, fold), side="left")
+    loss = 1 / np.maximum(np.column_stack([judged.picked, judged.own, judged.timed]), 1 / MOST_LOSS)
+    values = np.column_stack([loss, loss[:, 0] > HALF])
+    _, layer, sizes = np.unique(judged.layer, return_inverse=True, return_counts=True)
+    weight = 1 / sizes[layer]
+    names = [list(ancestry(LEAVES[leaf])) for leaf in leaves.tolist()]
+    members: dict[str, list[int]] = {}
+    for row, kinds in enumerate(names):
+        for kind in kinds:
+            members.setdefault(kind, []).append(row)
+    overall = _weighted_sums(values, weight) / max(weight.sum(), 1)
+    means: dict[str, np.ndarray] = {}
+    found = []
+    for kind in sorted(members, key=lambda name: (name.count("/") + bool(name), name)):
+        rows = np.array(members[kind])
+        above = means[kind.rpartition("/")[0]] if kind else np.tile(overall, (len(EVIDENCE_CLASSES), 1))
+        own = np.zeros_like(above)
+        for place in range(len(EVIDENCE_CLASSES)):
+            at = rows[distance[rows] == place]
+            cases = float(_weighted_sums(np.ones((len(at), 1)), weight[at])[0])
+            own[place] = (_weighted_sums(values[at], weight[at]) + CASES_OF_THE_PARENT * above[place]) / (
+                cases + CASES_OF_THE_PARENT
+            )
+        means[kind] = own = np.maximum.accumulate(own, axis=0)
+        table = own.round(6).tolist()
+        found.append(
+            KindLosses(
+                kind=kind,
+                cases=len(np.unique(layer[rows])),
+                loss=[row[0] for row in table],
+                own_loss=[row[1] for row in table],
+                below_half=[row[-1] for row in table],
+                timed=[row[2:-1] for row in table],
+            )
+        )
+    return learnt.model_copy(update={"kinds": found})
+
+
+def _weighted_sums(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the sums of [R, n] with the weights [R], one after the other: in one order on every processor."""
+    every = np.zeros(len(values), np.int64)
+    return np.array([np.bincount(every, weight * column, minlength=1)[0] for column in values.T])
+
+
+def held_out(dataset: Dataset, rows: np.ndarray, fold: np.ndarray, learnt: LearntEvidence) -> Expected:
+    """Return what is known of held-out problems by the training problems elsewhere.
 
     ``rows`` (int [R]) are their rows, ``fold`` (int [P]) is where each problem of the dataset is held out.
     """
-    found = np.empty(len(rows), np.int64)
+    return Expected.of(learnt, _columns(dataset, rows), held_out_distances(dataset, rows, fold))
+
+
+def held_out_distances(dataset: Dataset, rows: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Return the squares of the distances in steps of the same, int64 [R]."""
+    squares = np.empty(len(rows), np.int64)
     for one in np.unique(fold[rows]):
-        own = fold[rows] == one
-        found[own] = _of_other_folds(dataset, fold, one, bounds).classes(_columns(dataset, rows[own]))
-    return found
-
-
-def _of_other_folds(dataset: Dataset, fold: np.ndarray, one: int, bounds: EvidenceBounds = NOWHERE) -> Evidence:
-    """Return the evidence of the training problems that are not in one fold."""
-    others = np.flatnonzero(dataset.trains & (fold != one))
-    return Evidence.of(_columns(dataset, others), compared_candidates(dataset)[others], bounds)
+        own, others = fold[rows] == one, np.flatnonzero(dataset.trains & (fold != one))
+        evidence = Evidence.from_problems(
+            _columns(dataset, others), compared_candidates(dataset)[others], NOTHING_LEARNT
+        )
+        squares[own] = evidence.squared_distances(_columns(dataset, rows[own]))
+    return squares
 
 
 def _columns(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -50,7 +50,7 @@ PAGE = "README.md"
 """What the models are, how good, and how to use them."""
 PROVENANCE = "provenance.json"
 """What made the models (``tileseer.serve.provenance``); a directory that was published by hand may lack it."""
-FORMAT: Literal[6] = 6
+FORMAT: Literal[7] = 7
 READERS = ">=0.1,<0.2"
 """Versions of the package that read a directory of this one: features and rules are in the package."""
 READS = 20
@@ -67,7 +67,7 @@ class Entry(Document):
 class Index(Document):
     """What a model directory holds, and the SHA-256 of each of its files."""
 
-    format: Literal[6]
+    format: Literal[7]
     tileseer: str
     """Versions of the package that read the directory, ``READERS``."""
     arch: Arch

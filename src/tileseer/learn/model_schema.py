@@ -15,7 +15,7 @@ from tileseer.data.provenance import Taken
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.names import Arch, Library, OperationName, Product
 from tileseer.learn import model_files
-from tileseer.learn.evidence import EvidenceBounds
+from tileseer.learn.evidence import LearntEvidence
 from tileseer.learn.features import Features, feature_sets
 from tileseer.learn.formula import FormulaPrior
 from tileseer.measure.device import DeviceKind
@@ -125,8 +125,8 @@ class FeatureSpec(Document):
     """Whose times these are, where others published them."""
     taken: Taken | None = None
     """As of the recording."""
-    evidence: EvidenceBounds
-    """How far from the measured problems a problem may be."""
+    evidence: LearntEvidence
+    """What is known of problems by their distance from those that were measured and by their kind."""
     params: dict[str, Scalar]
     """Settings of the training."""
 

@@ -1,7 +1,7 @@
-"""What a library offers for a problem, and which of it the library would run itself.
+"""What runs without a model: the library's own choice, or the first of a fixed order.
 
-Such a library lists its candidates for a problem, in its own order. Nothing else is a candidate there, and its own
-choice is the first of the list that runs. A model replaces it only where it is sure to gain.
+A library that chooses lists its candidates for a problem, in its own order. Nothing else is a candidate there, and its
+own choice is the first of the list that runs. A model replaces it only where it is sure to gain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ import pandas as pd
 
 from tileseer.core import exact
 from tileseer.data.dataset import Dataset
+from tileseer.learn.evidence import INSIDE, Expected
 from tileseer.measure.device import STATUSES
 from tileseer.problems.kinds import MARGIN_KINDS, margin_kind
 
@@ -55,31 +56,69 @@ def offered(dataset: Dataset) -> np.ndarray:
     return offers
 
 
+def in_fixed_order(dataset: Dataset, rows: np.ndarray, fold: np.ndarray, supported: np.ndarray) -> np.ndarray:
+    """Return the first candidate of a fixed order that can run each of some problems, int [R], or ``NONE``.
+
+    ``rows`` (int [R]) are the problems, ``supported`` (bool [P, Q]) is what can run. An order is chosen on the training
+    problems of other folds (``fold``, int [P]).
+    """
+    first, ndim = np.full(len(rows), NONE), dataset.problems["ndim"].to_numpy()
+    for one in np.unique(fold[rows]):
+        orders = _fixed_orders(dataset, supported, fold != one)
+        for place in np.flatnonzero(fold[rows] == one):
+            order = orders.get(ndim[rows[place]], [])
+            first[place] = next((row for row in order if supported[rows[place], row]), NONE)
+    return first
+
+
+def _fixed_orders(dataset: Dataset, supported: np.ndarray, used: np.ndarray) -> dict[int, list[int]]:
+    """Return the candidate rows in order of preference, by ndim, chosen on training problems ``used`` (bool [P])."""
+    training = np.flatnonzero(used & dataset.trains & (dataset.best_tflops > 0))
+    achieved, able = dataset.grid(training), supported[training]
+    dimensions = dataset.problems["ndim"].to_numpy()[training]
+    orders: dict[int, list[int]] = {}
+    for ndim in sorted(set(dimensions.tolist())):
+        order = orders[ndim] = []
+        left = dimensions == ndim
+        while (total := np.where(able[left], achieved[left], 0.0).sum(axis=0)).any():
+            order.append(int(total.argmax()))
+            left = left & ~able[:, order[-1]]
+    return orders
+
+
 def chosen(
     problems: Mapping[str, Any] | pd.DataFrame,
     scores: np.ndarray,
     own: np.ndarray,
-    inside: np.ndarray,
+    sure: np.ndarray,
     margins: Sequence[float],
 ) -> np.ndarray:
     """Return the candidate to run on each of P problems, int [P], by its scores, float64 [P, Q].
 
     It is the own choice (``own``, int [P]), unless the best one leads it by the margin of the problem's kind
-    (``MARGIN_KINDS``) and the problem is ``inside`` (bool [P]) of what was measured. An own choice that the model does
-    not know, with a score of -inf, is kept: nothing says what would be gained.
+    (``MARGIN_KINDS``) and the evidence is ``sure`` (``replaces_own``, bool [P]). An own choice that the model does not
+    know, with a score of -inf, is kept: nothing says what would be gained.
     """
     rows, best = np.arange(len(own)), scores.argmax(axis=1)
     known = np.isfinite(scores[rows, own])
     lead = np.where(known, scores[rows, best], 0.0) - np.where(known, scores[rows, own], 0.0)
-    sure = known & inside & (lead > np.asarray(margins)[margin_kind(problems)])
+    sure = known & sure & (lead > np.asarray(margins)[margin_kind(problems)])
     return np.where(sure, best, own)
 
 
-def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray, inside: np.ndarray) -> list[float]:
+def replaces_own(expected: Expected) -> np.ndarray:
+    """Return on which of n problems a pick may replace the library's own choice, bool [n].
+
+    Those inside of what was measured, on whose kind the own choice loses more.
+    """
+    return np.asarray((expected.classes == INSIDE) & (expected.loss < expected.own_loss))
+
+
+def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray, sure: np.ndarray) -> list[float]:
     """Return the margin of each of ``MARGIN_KINDS``: of those that do little harm, the one that gains most.
 
-    ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. Problems that are not
-    ``inside`` (bool [P]) of what was measured keep the own choice. ``NEVER`` where nothing is gained, or too few
+    ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. Problems without ``sure``
+    evidence (bool [P]) keep the own choice. ``NEVER`` where nothing is gained, or too few
     problems of the kind were measured.
     """
     # What never ran, or was wrong once, is in no model's pool.
@@ -87,7 +126,7 @@ def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray, inside: np.nd
     rows = np.flatnonzero((own != NONE) & np.isfinite(scores).any(axis=1))
     achieved = dataset.grid(rows)
     scored, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
-    lead = np.where(scored & inside[rows], scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
+    lead = np.where(scored & sure[rows], scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
     gain = exact.log(
         np.maximum(achieved[at, scores[rows].argmax(axis=1)], EFFICIENCY_OF_A_FAILED_PICK) / achieved[at, own[rows]]
     )

@@ -12,15 +12,17 @@ from tileseer.core.progress import Progress
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import ModelSettings
 from tileseer.learn import model_files, own_choice
-from tileseer.learn.evidence import INSIDE, EvidenceBounds, calibrated_bounds, held_out_classes
+from tileseer.learn.evidence import LearntEvidence, calibrated_distances, held_out, with_losses
 from tileseer.learn.features import feature_set, fitting
 from tileseer.learn.learner import Recipe, Scorer, learner_of
+from tileseer.learn.left_out import judged_folds, judged_picks, layers_at_any_size
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin
-from tileseer.learn.rows import NO_FOLD, deal, sampled, training_pairs
+from tileseer.learn.rows import NO_FOLD, sampled, training_pairs
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.reference_features import hardware_arguments
 from tileseer.libraries.registry import library_of_arch
+from tileseer.problems.kinds import MARGIN_KINDS
 from tileseer.problems.problem import DEEP_LAYOUTS, LAYOUTS
 
 
@@ -167,15 +169,15 @@ class Trained:
 def train(dataset: Dataset, recipe: Recipe, other_dtype: Dataset | None = None) -> Trained:
     """Train the model of ``dataset``; it learns from the same candidates in the ``other_dtype`` too."""
     pairs = training_pairs(dataset if other_dtype is None else dataset.followed_by(other_dtype))
-    prepared, evidence = Prepared.by(recipe, pairs), calibrated_bounds(dataset)
+    prepared = Prepared.by(recipe, pairs)
     scorer = learner_of(recipe).fit(prepared.made, np.ones(int(prepared.teaching.sum()), bool))
-    spec = _spec(prepared, scorer, evidence)
+    spec = _spec(prepared, scorer, *learnt_of_left_out(prepared, dataset))
     own = pairs.candidates["candidate"].isin(dataset.candidates["candidate"]).to_numpy()
     model = Model(spec, scorer, pairs.candidates, recipe.features.gpu).with_pool(recipe.offers(pairs) & own)
     return Trained(dataset, prepared, model.calibrated_on(dataset))
 
 
-def _spec(prepared: Prepared, scorer: Scorer, evidence: EvidenceBounds) -> FeatureSpec:
+def _spec(prepared: Prepared, scorer: Scorer, evidence: LearntEvidence, margins: list[float] | None) -> FeatureSpec:
     """Return the spec of a model of prepared pairs."""
     pairs, recipe = prepared.pairs, prepared.recipe
     variant, _, dtype = pairs.operation.rpartition("_")
@@ -197,7 +199,7 @@ def _spec(prepared: Prepared, scorer: Scorer, evidence: EvidenceBounds) -> Featu
         source=pairs.source,
         taken=pairs.taken,
         library=pairs.library,
-        own_margins=own_margins(prepared, evidence),
+        own_margins=margins,
         layouts=_layouts(pairs),
         evidence=evidence,
         params=recipe.settings.model_dump(mode="json"),
@@ -218,19 +220,28 @@ def _layouts(dataset: Dataset) -> list[str] | None:
     ]
 
 
-def own_margins(prepared: Prepared, evidence: EvidenceBounds) -> list[float] | None:
-    """Return the margins of the library's own choice; None where no library chooses.
+def learnt_of_left_out(prepared: Prepared, dataset: Dataset) -> tuple[LearntEvidence, list[float] | None]:
+    """Return what layers of ``dataset`` that are left out say: the evidence, and the margins of the own choice.
 
-    Models of cross-validation are smaller than the published one and do more harm, so what holds for them holds for it.
+    The margins are None where no library chooses. Models of cross-validation are smaller than the published one and do
+    more harm, so what holds for them holds for it.
     """
-    pairs, settings = prepared.pairs, prepared.recipe.settings
+    pairs, recipe, folds = prepared.pairs, prepared.recipe, prepared.recipe.settings.folds
+    learnt = calibrated_distances(dataset)
     own = own_choice.library_choices(pairs)
+    if len(np.unique(layers_at_any_size(pairs)[pairs.problem])) < folds:
+        return learnt, None if own is None else [own_choice.NEVER] * len(MARGIN_KINDS)
+    fold = judged_folds(pairs, folds, recipe.settings.seed)
+    scores = out_of_fold(prepared, fold, recipe.small)
+    rows = np.flatnonzero((fold != NO_FOLD) & (np.arange(len(fold)) < len(dataset.problems)))
+    if own is not None:
+        rows = rows[own[rows] != own_choice.NONE]
+    learnt = with_losses(learnt, pairs, fold, judged_picks(pairs, rows, fold, scores, recipe.offers(pairs)))
     if own is None:
-        return None
-    fold = deal(pairs.problems["layer_family"].to_numpy(), pairs.problem, settings.folds, settings.seed)
-    rows, inside = np.flatnonzero(fold != NO_FOLD), np.zeros(len(pairs.problems), bool)
-    inside[rows] = held_out_classes(pairs, rows, fold, evidence) == INSIDE
-    return own_choice.margins(pairs, out_of_fold(prepared, fold, prepared.recipe.small), own, inside)
+        return learnt, None
+    every, sure = np.flatnonzero(fold != NO_FOLD), np.zeros(len(fold), bool)
+    sure[every] = own_choice.replaces_own(held_out(pairs, every, fold, learnt))
+    return learnt, own_choice.margins(pairs, scores, own, sure)
 
 
 def out_of_fold(prepared: Prepared, fold: np.ndarray, recipe: Recipe) -> np.ndarray:

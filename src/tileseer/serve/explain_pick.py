@@ -15,7 +15,7 @@ from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.libraries.registry import check_support, library_of_arch
 from tileseer.problems.problem import DIMS, LAYOUTS, Problem, problem_frame
-from tileseer.serve.selector import Ranked, Selector
+from tileseer.serve.selector import Outlook, Ranked, Selector
 
 PROBLEMS_SHOWN = 5
 """Measured problems that are shown."""
@@ -37,8 +37,10 @@ class Explanation(Origin):
     other_features: float
     evidence: EvidenceClass
     """How the problem stands to what was measured."""
-    evidence_efficiency: float | None
-    """Mean of the picks of this class on layers left out, percent; None where none was judged."""
+    outlook: Outlook
+    """The same, and what is expected of the pick."""
+    library: str | None
+    """What offers the candidates and has a choice of its own, with its version."""
     nearest_measured_problems: list[dict[str, Any]]
     """Of the problem's kind: a problem, its distance in octaves, and its fastest candidate."""
 
@@ -69,8 +71,9 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None)
         fastest_measured=found.fastest_measured,
         ranking=ranking,
         **_reasons(model, problem, ranked, against),
-        evidence=found.evidence,
-        evidence_efficiency=found.evidence_efficiency,
+        evidence=found.outlook.evidence,
+        outlook=found.outlook,
+        library=selector.library,
         nearest_measured_problems=_neighbours(selector, problem),
     )
 

@@ -8,7 +8,14 @@ import numpy as np
 
 from tileseer.core.templates import fill_cpp_template
 from tileseer.facts.operations import ELEMENT_BYTES
-from tileseer.learn.evidence import LEAST_COMPARED, NEAR_PROBLEMS, STEPS_OF_AN_OCTAVE, sizes_of
+from tileseer.learn.evidence import (
+    FIRST_OF_STEP,
+    LEAST_COMPARED,
+    NEAR_PROBLEMS,
+    STEPS_OF_AN_OCTAVE,
+    known_by_kind,
+    sizes_of,
+)
 from tileseer.learn.formula import UNIT
 from tileseer.learn.learner import LANES
 from tileseer.learn.model import Model
@@ -16,7 +23,7 @@ from tileseer.learn.model_schema import Origin
 from tileseer.libraries.registry import library_of_arch
 from tileseer.libraries.rules import signature
 from tileseer.libraries.symbols import Symbol, Writer, literal
-from tileseer.problems.kinds import CHANNELS_OF_FEW, evidence_kind
+from tileseer.problems.kinds import CHANNELS_OF_FEW, evidence_kind, leaf_kind
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
 from tileseer.serve.selector import Selector
@@ -120,12 +127,28 @@ def _evidence(model: Model, inputs: dict[str, Any]) -> dict[str, object]:
     writer = Writer("evidence_table")
     sizes = [writer.problem(size) for size in sizes_of(inputs)]
     inside, edge = model.spec.evidence.squares
+    known, leaf = known_by_kind(model.spec.evidence), writer.problem(leaf_kind(inputs))
+    names = dict.fromkeys(known.kind[:, 0].tolist())
+    first = {name: known.kind[:, 0].tolist().index(name) for name in names}
+    losses = np.stack([known.loss, known.own_loss, known.below_half], axis=2)
     return {
         "evidence_kind": writer.problem(evidence_kind(inputs)),
+        "evidence_leaf": leaf,
+        "evidence_kinds": [
+            (name, int(known.cases[at, 0]), [list(map(_or_unknown, row)) for row in losses[at].tolist()])
+            for name, at in first.items()
+        ],
+        "evidence_kind_of": [[*names].index(name) for name in known.kind[:, 0].tolist()],
+        "evidence_classes": known.classes.ravel().tolist(),
         "evidence_sizes": sizes,
         "evidence_once": writer.once,
         "evidence_steps": STEPS_OF_AN_OCTAVE,
+        "evidence_firsts": [literal(value) for value in FIRST_OF_STEP],
         "evidence_near": NEAR_PROBLEMS,
         "evidence_inside": inside,
         "evidence_edge": edge,
     }
+
+
+def _or_unknown(value: float) -> str:
+    return "unknown" if np.isnan(value) else literal(value)

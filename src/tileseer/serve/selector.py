@@ -21,7 +21,7 @@ from tileseer.core import documents, parquet
 from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, shown
 from tileseer.learn import model_files, own_choice
-from tileseer.learn.evidence import EVIDENCE_CLASSES, INSIDE, Evidence, EvidenceClass
+from tileseer.learn.evidence import EVIDENCE_CLASSES, TIMED, Evidence, EvidenceClass, Expected
 from tileseer.learn.model import Model
 from tileseer.libraries import candidates
 from tileseer.measure.device import DEVICE_KINDS
@@ -53,6 +53,26 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """What is expected of the pick for one problem, by left-out layers of its kind at its distance."""
+
+    evidence: EvidenceClass
+    """How the problem stands to what was measured; a pick from outside is a guess."""
+    kind: str
+    """The kind of layers that says the rest (``kinds.LEAVES``); "" is all."""
+    cases: int
+    """Left-out layers of this kind."""
+    loss: float
+    """Time of the pick over that of the fastest candidate, mean; NaN where nothing is known."""
+    own_loss: float
+    """The same of what runs without the model: the library's own choice, or else the first of a fixed order."""
+    below_half: float
+    """Share of picks with less than half of the speed of the fastest."""
+    timed: dict[int, float]
+    """Mean loss of the fastest of so many candidates of the model and an own choice of the library, timed once."""
+
+
+@dataclass(frozen=True)
 class Answer:
     """What is known of one problem."""
 
@@ -62,10 +82,8 @@ class Answer:
     """The candidate that was fastest when exactly this problem was measured."""
     tuned: Choice | None
     """The choice that was tuned for exactly this problem."""
-    evidence: EvidenceClass
-    """How it stands to what was measured."""
-    evidence_efficiency: float | None
-    """Mean efficiency, percent, of the picks of this class on layers left out; None without such layers."""
+    outlook: Outlook
+    """How it stands to what was measured, and what is expected of the pick."""
 
 
 class Selector:
@@ -146,11 +164,28 @@ class Selector:
     def evidence(self) -> Evidence:
         """The measured problems that say something of a choice."""
         dims = np.stack([self.known[name].to_numpy() for name in self.model.columns], axis=1).astype(np.int64)
-        return Evidence.of(evidence_columns(dims), self.known["timed"].to_numpy(), self.spec.evidence)
+        compared = self.known["timed"].to_numpy()
+        return Evidence.from_problems(evidence_columns(dims), compared, self.spec.evidence)
 
-    def evidence_of(self, problems: Sequence[Problem]) -> list[EvidenceClass]:
-        """Return how problems stand to what was measured; ``UserError`` for a layout that the model does not know."""
-        return [EVIDENCE_CLASSES[place] for place in self.evidence.classes(self.evidence_columns(problems))]
+    def expected(self, problems: Sequence[Problem]) -> Expected:
+        """Return what is known of n problems; ``UserError`` for a layout that the model does not know."""
+        return self.evidence.of(self.evidence_columns(problems))
+
+    def outlooks(self, problems: Sequence[Problem]) -> list[Outlook]:
+        """Return the same for each problem. The header's ``outlook`` gives the same."""
+        found = self.expected(problems)
+        return [
+            Outlook(
+                evidence=EVIDENCE_CLASSES[found.classes[at]],
+                kind=str(found.kind[at]),
+                cases=int(found.cases[at]),
+                loss=float(found.loss[at]),
+                own_loss=float(found.own_loss[at]),
+                below_half=float(found.below_half[at]),
+                timed=dict(zip(TIMED, found.timed[at].tolist(), strict=True)),
+            )
+            for at in range(len(problems))
+        ]
 
     @cached_property
     def evaluated(self) -> dict[str, Any]:
@@ -204,14 +239,12 @@ class Selector:
 
     def answer(self, problem: Problem) -> Answer:
         """Return what is known of one problem; ``UserError`` for one of another operation or layout."""
-        ranked, (evidence,) = self.rank(problem), self.evidence_of([problem])
-        like_it = self.evaluated.get("by_evidence", {}).get(evidence)
+        ranked, (outlook,) = self.rank(problem), self.outlooks([problem])
         return Answer(
             ranked=ranked,
             fastest_measured=self.fastest_measured(problem),
             tuned=self.tuned(problem),
-            evidence=evidence,
-            evidence_efficiency=like_it and like_it["efficiency"]["mean"],
+            outlook=outlook,
         )
 
     def rank(self, problem: Problem) -> list[Ranked]:
@@ -310,8 +343,8 @@ class Selector:
     def choose(self, problem: Problem, offered: Sequence[str], library: str) -> int:
         """Return the row of the candidate to run of those that the library offers, by its own names in its order.
 
-        ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster, or the
-        problem is not inside of what was measured (``own_choice.chosen``).
+        ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster, the
+        problem is not inside of what was measured, or picks of its kind lose more (``own_choice.chosen``).
         ``library`` is what offers them, with its version (``NAME VERSION``); another than was measured keeps its own
         choice, with a warning. A tuned choice that is offered goes first. The header's ``choose`` gives the same.
         """
@@ -322,9 +355,8 @@ class Selector:
         if 0 not in offers.values():
             return NO_CANDIDATE
         rows, problems = np.array([*offers]), self.frame(self.dims_of(problem))
-        inside = self.evidence.classes(self.evidence_columns([problem])) == INSIDE
-        margins = self.spec.own_margins or []
-        (best,) = own_choice.chosen(problems, self._scores(problems, rows)[None], np.array([0]), inside, margins)
+        sure, margins = own_choice.replaces_own(self.expected([problem])), self.spec.own_margins or []
+        (best,) = own_choice.chosen(problems, self._scores(problems, rows)[None], np.array([0]), sure, margins)
         return NO_CANDIDATE if best == 0 else int(rows[best])
 
     @property

@@ -79,12 +79,12 @@ def measured(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(measured):
-    """A small model of it, which is too small to find a margin by itself."""
+    """A small model of it, which is too small to find a margin, or to know a kind of layers, by itself."""
     settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), measured[0])
     assert (settings.features, settings.prior) == ("cudnn", "none")
     found = samples.train(measured[0], H200, settings)
     assert len(found.model.spec.own_margins) == len(kinds.MARGIN_KINDS)
-    return replace(found, model=with_margin(found.model, 0.03))
+    return replace(found, model=with_margin(samples.with_known_kinds(found.model), 0.03))
 
 
 def with_margin(model, margin):

@@ -22,7 +22,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.data.provenance import Taken
 from tileseer.facts.hardware import Hardware, target
-from tileseer.learn import model_files
+from tileseer.learn import evidence, model_files
 from tileseer.learn.evidence import NEAR_PROBLEMS
 from tileseer.learn.model import Model
 from tileseer.libraries.miopen.find_db import (
@@ -205,10 +205,9 @@ class _Writer:
 
     def _write_ranked(self, listed: Sequence[Problem], export: Export) -> None:
         """Add the lines of problems that are ranked together."""
-        classes = self._selector.evidence_of(listed)
-        outside = classes.count("outside")
-        export.left_out.update({OUTSIDE: outside} if outside else {})
-        asked = [problem for problem, evidence in zip(listed, classes, strict=True) if evidence != "outside"]
+        known = self._selector.expected(listed).classes != evidence.OUTSIDE
+        export.left_out.update({OUTSIDE: int((~known).sum())} if not known.all() else {})
+        asked = [problem for problem, is_known in zip(listed, known, strict=True) if is_known]
         if not asked:
             return
         nearest, _ = self._selector.evidence.nearest(self._selector.evidence_columns(asked), NEAR_PROBLEMS)

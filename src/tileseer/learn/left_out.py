@@ -1,0 +1,60 @@
+"""Layers that are left out of training in turn: which, and what models that have not seen them lose there."""
+
+import math
+
+import numpy as np
+
+from tileseer.data.dataset import Dataset
+from tileseer.learn import own_choice
+from tileseer.learn.evidence import TIMED, Judged
+from tileseer.learn.rows import NO_FOLD, deal
+from tileseer.problems.problem import DIMS
+
+LEAST_JUDGED_FOLDS, ENOUGH_JUDGED_PROBLEMS = 2, 2500
+"""Folds of layers left out that are judged at least; no further one once so many picks are judged."""
+SIZES_OF_A_RUN = ("N", "Di", "Hi", "Wi")
+"""Dimensions that one layer has several of; times at neighbouring sizes would tell a model those of an unseen one."""
+
+
+def layers_at_any_size(pairs: Dataset) -> np.ndarray:
+    """Return the layer of each problem, the same at any size of image and batch and in any layout, text [P]."""
+    names = [name for name in DIMS if name not in SIZES_OF_A_RUN]
+    return np.array([",".join(map(str, row)) for row in pairs.problems[names].to_numpy().tolist()])
+
+
+def judged_folds(pairs: Dataset, folds: int, seed: int) -> np.ndarray:
+    """Return the fold in which the layer of each problem is left out, int [P].
+
+    Of so many problems that the first ``folds`` have ``ENOUGH_JUDGED_PROBLEMS``, the layers of the others only train:
+    they are in ``NO_FOLD``.
+    """
+    problems, layers = np.unique(pairs.problem), layers_at_any_size(pairs)
+    judged = max(LEAST_JUDGED_FOLDS, math.ceil(ENOUGH_JUDGED_PROBLEMS * folds / len(problems)))
+    fold = deal(layers, pairs.problem, folds, seed)
+    fold[fold >= judged] = NO_FOLD
+    return fold
+
+
+def judged_picks(pairs: Dataset, rows: np.ndarray, fold: np.ndarray, scores: np.ndarray, offers: np.ndarray) -> Judged:
+    """Return what is lost on the problems ``rows`` (int [R]) by models that have not seen them.
+
+    ``scores`` (float64 [P, Q]) are theirs, ``offers`` (bool [Q]) the candidates that a model may offer. The first pick
+    has the highest score; what runs without the model is the library's own choice, or the first of a fixed order.
+    """
+    own = own_choice.library_choices(pairs)
+    offered = own_choice.offered(pairs) & offers
+    without = own_choice.in_fixed_order(pairs, rows, fold, offered) if own is None else own[rows]
+    achieved, at = pairs.grid(rows), np.arange(len(rows))
+    known = np.where(offered[rows], scores[rows], -np.inf)
+    picked = np.where(np.isfinite(known).any(axis=1), achieved[at, known.argmax(axis=1)], 0.0)
+    unpicked = np.where(without == own_choice.NONE, 0.0, achieved[at, without])
+    if own is not None:
+        # The library's own choice is timed beside those of the model.
+        known[at, own[rows]] = -np.inf
+    order = np.argsort(-known, axis=1, kind="stable")[:, : max(TIMED)]
+    reached = np.take_along_axis(np.where(np.isfinite(known), achieved, 0.0), order, axis=1)
+    best = np.maximum.accumulate(reached, axis=1)
+    timed = np.column_stack([best[:, min(count, best.shape[1]) - 1] for count in TIMED])
+    if own is not None:
+        timed = np.maximum(timed, unpicked[:, None])
+    return Judged(rows, layers_at_any_size(pairs)[rows], picked, unpicked, timed)
