@@ -254,6 +254,17 @@ def test_the_fastest_of_those_that_are_timed_stays(
         assert compiled.counts() == (1, int(plan != "")) and same(got, expected)
 
 
+@pytest.mark.parametrize("value", [0.0, float("inf"), float("nan")])
+def test_what_the_operands_hold_says_nothing_of_a_plan(enabled, compiled, image, layer, offer, value):
+    offer("eng20", "eng1")
+    module, x = layer("Conv2d", 8, 8, 3), image(4, 8, 9, 9).fill_(value)
+    with enabled(verify=2) as chooser, torch.no_grad():
+        chooser.milliseconds = {"eng20": 0.1, "eng1": 0.5}
+        for _ in range(3):
+            module(x)
+        assert chooser.timed == [["", "eng1"]] and list(chooser.choices.plans.values()) == ["eng1"]
+
+
 def said(caught):
     return [str(one.message) for one in caught if "tileseer" in str(one.message)]
 

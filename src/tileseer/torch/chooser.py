@@ -27,11 +27,10 @@ from tileseer.measure.device import Times
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.torch.choices import PYTORCH, Choices, Key
+from tileseer.torch.reference import Reference
 
 FALLBACKS = 4
 """So many of cuDNN's first plans are tried where the pick cannot be built and nothing is timed."""
-TOLERANCE = 0.05
-"""Relative difference from PyTorch's result (Euclidean norms) beyond which a plan is wrong; bf16 has 0.004 itself."""
 SHAPES_KEPT = 4096
 """What was called least recently is forgotten beyond so many shapes, and its plan is freed."""
 
@@ -88,9 +87,9 @@ class Chooser:
         """Return the plan of a new shape, or ``PYTORCH``; no exception but Ctrl-C's ends the user's program."""
         # In the thread of the call: PyTorch keeps by thread what it found for the shape, and would search again.
         try:
-            with self._lock, torch._C.DisableTorchFunction():
+            with self._lock, torch._C.DisableTorchFunction(), torch.no_grad():
                 return self._choose(call)
-        except MemoryError:
+        except (MemoryError, torch.OutOfMemoryError):
             return self._leave("there was not enough memory to time the plans of a shape")
         except Exception as error:  # the door into somebody else's program
             return self._leave(f"the plans of a shape cannot be timed ({type(error).__name__}: {error})")
@@ -117,7 +116,8 @@ class Chooser:
         picks = [row["kernel"].partition(f"_{problem.ndim}d_")[2] for row in rows]
         # A first plan that the model does not know is none of its list.
         listed = [*dict.fromkeys([*offered[:1], *picks])][: 1 + self.verify]
-        names = [name for name in listed if self._is_right(call, name)]
+        is_right = self._judge(call, problem)
+        names = [name for name in listed if is_right(name)]
         if not names:
             return PYTORCH, 0.0, 0
         return *fastest_in_turns(self._clock(call), [PYTORCH, *names]), 1 + len(names)
@@ -131,17 +131,26 @@ class Chooser:
         row = selector.choose(problem, offered, self.version)
         first = [] if row == NO_CANDIDATE else [selector.kernels[row].partition(f"_{problem.ndim}d_")[2]]
         names = [name for name in [*first, *offered[:FALLBACKS]] if name in known]
-        return next((name for name in names if self._is_right(call, name)), PYTORCH)
+        is_right = self._judge(call, problem)
+        return next((name for name in names if is_right(name)), PYTORCH)
 
     def _clock(self, call: Any) -> Clock:
-        return clock_of_gpu(call, torch.device("cuda", call.device))
+        return clock_of_gpu(call, device_of(call))
 
-    def _is_right(self, call: Any, name: str) -> bool:
-        """Return whether a plan can be built, needs no huge workspace, and gives PyTorch's result in its layout."""
-        try:
-            return call.build(name) <= RUN_WORKSPACE_BYTES and call.difference(name) <= TOLERANCE
-        except RuntimeError:  # cuDNN offers some plans that it cannot build
-            return False
+    def _judge(self, call: Any, problem: Problem) -> Callable[[str], bool]:
+        """Return what tells whether a plan can be built, needs no huge workspace, and is right, in PyTorch's layout."""
+        reference = functools.cache(lambda: Reference(problem, device_of(call), self.extension.without_tf32))
+
+        def is_right(name: str) -> bool:
+            try:
+                if call.build(name) > RUN_WORKSPACE_BYTES:
+                    return False
+            except RuntimeError:  # cuDNN offers some plans that it cannot build
+                return False
+            # First on operands between guards, then on the program's.
+            return reference().error(functools.partial(call.launch, name)) <= 1.0 and bool(call.has_layout(name))
+
+        return is_right
 
     def _compare_versions(self, selector: Selector, offered: list[str], known: list[str]) -> None:
         """Say once how many plans of another cuDNN the model knows."""
@@ -221,6 +230,11 @@ def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, float]:
     ratios = np.median(compared.logs - compared.logs[:, :1], axis=0)
     best = int(ratios.argmin()) if ratios.min() < math.log1p(-TIE) else 0
     return names[best], float(compared.time_ms[best])
+
+
+def device_of(call: Any) -> torch.device:
+    """Return the device of a call's operands."""
+    return torch.device("cpu") if call.device < 0 else torch.device("cuda", call.device)
 
 
 def clock_of_gpu(call: Any, device: torch.device) -> Clock:

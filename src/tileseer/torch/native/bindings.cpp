@@ -2,10 +2,9 @@
 
 #include "call.hpp"
 
+#include <ATen/Context.h>
 #include <c10/util/Exception.h>
-
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
 namespace {
 
@@ -74,7 +73,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
         .def("offered", &Call::offered, released)
         .def("build", &Call::build, released)
         .def("run", &Call::compute, released)
-        .def("difference", &Call::difference, released);
+        .def("launch", &Call::launch, released)
+        .def("has_layout", &Call::has_layout, released);
+    // Call a function of Python's with products of fp32 that are not rounded to TF32.
+    module.def("without_tf32", [](const pybind11::object& function) {
+        const at::NoTF32Guard guard;
+        return function();
+    });
     module.def("version", version);
     module.def("use", use_functions);
     module.def("turn", turn);

@@ -4,6 +4,8 @@
 
 #include "convolution.hpp"
 
+#include <ATen/core/Tensor.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,8 +24,11 @@ struct Call
     virtual int64_t build(const std::string& name) = 0;
     // Compute it by a plan, with all copies and the bias; by PyTorch's own function if the name is empty.
     virtual void compute(const std::string& name) = 0;
-    // Euclidean norm of the difference from PyTorch's result over that of PyTorch's; infinite for another layout.
-    virtual double difference(const std::string& name) = 0;
+    // Queue a plan on operands of the caller's, channels last and aligned; it computes one of input, weight and output.
+    virtual void launch(const std::string& name, const at::Tensor& x, const at::Tensor& w, const at::Tensor& y) = 0;
+    // Whether the result of a plan has the sizes, the type and, where there is more than one value, the strides of
+    // PyTorch's own.
+    virtual bool has_layout(const std::string& name) = 0;
 
     Convolution convolution;
 };
