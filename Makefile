@@ -1,5 +1,5 @@
 # Two commands do everything; both set up their own environment first:
-#   make models   the main job on the default config: models and report
+#   make models   the main job on the default config: models and report (make models ARCH=sm_90: of another arch)
 #   make test     the whole test suite
 # Without ROCm, `make toolchain` brings a HIP compiler and a Composable Kernel tree; without CUDA,
 # `make cuda-toolchain` brings nvcc and CUTLASS.
@@ -13,7 +13,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
     reproduce reproduce-update slurm-test container-test
 
 models: $(READY)
-	$(RUN) tileseer run
+	$(RUN) tileseer run $(if $(ARCH),--arch $(ARCH))
 
 test: $(READY_DEV)
 	$(RUN) python -m pytest --numprocesses auto --dist worksteal

@@ -109,7 +109,13 @@ def test_without_words_it_prints_its_help(capsys):
 MISTAKES = (
     ("selct", "invalid choice: 'selct' (choose from "),
     ("export miopn", "; see tileseer export --help"),
-    ("provenance a --histry", "unknown argument --histry; see tileseer --help"),
+    ("provenance a --histry", "unknown argument '--histry'; see tileseer provenance --help"),
+    ("ship m --outptu=x", "unknown argument '--outptu'; is it --output?; see tileseer ship --help"),
+    ("select m other", "unknown argument 'other'; see tileseer select --help"),
+    (
+        "export miopen m --usr x --problems p",
+        "unknown argument '--usr'; is it --user?; see tileseer export miopen --help",
+    ),
     ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
     ("select nowhere --problem N=8", "nowhere: has no models (no index.json); make some: tileseer run"),
     ("select a.txt --problem N=8", "a.txt: has no models (no index.json)"),

@@ -4,14 +4,18 @@ import logging
 import os
 import re
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import snakemake_logger_plugin_tileseer as plugin
 from tileseer.cli import main
+from tileseer.core.errors import UserError
+from tileseer.facts.config import check
 
 snakemake_common = pytest.importorskip("snakemake_interface_logger_plugins.common")
+ROOT = Path(__file__).parents[2]
 Event = snakemake_common.LogEvent
 
 
@@ -151,3 +155,28 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
     shown.close()
     printed = capsys.readouterr().err
     assert "0 of 1 jobs done" in printed and "train: 20 of 80 trees, 10 a second" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--benchmark-device hip", "for a setting write --config benchmark='{device: VALUE}'"),
+        ("--workflow-profile profiles/slrum", "there is no such folder; is it profiles/slurm?"),
+        ("--archs gfx950", "there is no such option; is it --arch?"),
+        ("--confgfile x", "there is no such option; is it --configfile?"),
+    ],
+)
+def test_a_wrong_word_for_snakemake_is_one_line(words, says, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main.main(["run", *words.split()]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_numbers_in_braces_of_the_command_line_are_numbers():
+    # As Snakemake reads --config model='{seed: 3}'.
+    braces = {"model": {"seed": "3"}, "ck": {"api": "2025.11"}, "benchmark": {"budget": "20m"}}
+    settings = check(braces)
+    assert (settings.model.seed, settings.ck.api, settings.benchmark.budget) == (3, "2025.11", "20m")
+    assert braces["model"]["seed"] == "3"
+    with pytest.raises(UserError, match=r"model\.seed: .*'three'"):
+        check({"model": {"seed": "three"}})

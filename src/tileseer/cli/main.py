@@ -45,11 +45,8 @@ def main(argv: list[str] | None = None) -> int | None:
         return 0
     args, rest = command_line.parse_known_args(arguments)
     command = module(args.command)
-    if getattr(command, "TAKES_MORE", False):
-        return cast("int | None", command.run(args, rest))
-    if rest:
-        command_line.error(f"unknown argument {rest[0]}")
-    return cast("int | None", command.run(args))
+    more = (rest,) if getattr(command, "TAKES_MORE", False) else ()
+    return cast("int | None", command.run(args, *more))
 
 
 def parser(complete: Collection[str]) -> argparse.ArgumentParser:
@@ -62,6 +59,9 @@ def parser(complete: Collection[str]) -> argparse.ArgumentParser:
         if name in complete:
             command = module(name)
             command.configure(subparser)
+            # What the parser of a subcommand does not know reaches that of the whole line too.
+            subparser.takes_more = hasattr(command, "TAKES_MORE")
+            top.takes_more |= subparser.takes_more
             for call in [] if hasattr(command, "TAKES_MORE") else options.calls(subparser):
                 call.add_argument("--json", action="store_true", help="print one JSON object instead of text")
             subparser.epilog = options.epilog(subparser.epilog, command.EXAMPLES)

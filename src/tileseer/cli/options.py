@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -33,8 +34,25 @@ Number = TypeVar("Number", int, float)
 class Parser(argparse.ArgumentParser):
     """Takes no abbreviations, and reports a mistake in the arguments in one line, like every other mistake."""
 
+    takes_more = False
+    """Whether words that the parser does not know are left to its caller."""
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse as the base class does; a word that neither the parser nor, if it may, its caller knows is an error."""
+        own = self._option_string_actions
+        if not self.takes_more and self._subparsers is None:
+            words = [word.partition("=")[0] for word in args or () if word.startswith("--")]
+            # Before what is missing: a misspelt option is missing too.
+            if word := next((word for word in words if word not in own), None):
+                near = get_close_matches(word, own, 1)
+                self.error(f"unknown argument {shown(word)}" + (f"; is it {near[0]}?" if near else ""))
+        found, rest = super().parse_known_args(args, namespace)
+        if rest and not self.takes_more:
+            self.error(f"unknown argument {shown(rest[0])}")
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         """Print ``message`` and end with exit status 2."""

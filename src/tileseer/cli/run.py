@@ -7,12 +7,13 @@ import pkgutil
 import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
 from tileseer.core import places
 from tileseer.core.errors import UserError, shown
-from tileseer.facts.config import check_config_file
+from tileseer.facts.config import Config, check_config_file
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.libraries.library import INSTALLED, Installed
 from tileseer.libraries.registry import examples, installed_words
@@ -41,6 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+PROFILES = Path("profiles")
+USUAL = {
+    "--cores", "--config", "--configfile", "--configfiles", "--dry-run", "--directory", "--forceall", "--forcerun",
+    "--jobs", "--keep-going", "--profile", "--quiet", "--rerun-incomplete", "--unlock", "--workflow-profile",
+}  # fmt: skip
+"""Options of Snakemake that are known without asking it."""
 SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
 HARDWARE = Path("config/hardware.yaml")
 _MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
@@ -65,8 +72,28 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
             check_config_file(Path(word))
         if option in ("--config", "-C") and "." in word.partition("=")[0]:
             raise UserError(f"--config: {shown(word)}: sections are set in a file: write it and give --configfile FILE")
-        if option.startswith("--arch"):
-            raise UserError(f"{option}: there is no such option; is it --arch?")
+        if option == "--workflow-profile" and word not in ("", "none") and not Path(word).is_dir():
+            near = get_close_matches(word, map(str, sorted(PROFILES.glob("*/"))), 1, 0.4)
+            advice = f"is it {near[0]}?" if near else f"those of this folder are in {PROFILES}"
+            raise UserError(f"{option}: {shown(word)}: there is no such folder; {advice}")
+        if option.startswith("--") and option not in USUAL:
+            _refuse_unknown_option(option)
+
+
+def _refuse_unknown_option(option: str) -> None:
+    """Raise a ``UserError`` for an option that Snakemake answers with its whole usage."""
+    # Imported here, as it takes a second.
+    from snakemake.cli import get_argument_parser
+
+    known = {"--arch", "--gpu", *re.findall(r"--[a-z][a-z-]*", get_argument_parser().format_usage())}
+    if any(name.startswith(option) for name in known):
+        return
+    section, _, field = option.removeprefix("--").replace("-", "_").partition("_")
+    if section in Config.model_fields:
+        setting = f"{section}='{{{field or 'FIELD'}: VALUE}}'"
+        raise UserError(f"{option}: there is no such option; for a setting write --config {setting}")
+    near = get_close_matches(option, sorted(known), 1)
+    raise UserError(f"{option}: there is no such option" + (f"; is it {near[0]}?" if near else ""))
 
 
 def _with_configuration(words: Sequence[str], path: Path) -> list[str]:

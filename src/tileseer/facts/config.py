@@ -1,16 +1,18 @@
 """The whole of ``config/config.yaml``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, shown
 from tileseer.core.strict_tables import validate_table
-from tileseer.core.yaml_files import read_yaml
+from tileseer.core.yaml_files import parse_yaml, read_yaml
 from tileseer.facts.benchmark import BenchmarkSettings, LockSettings
 from tileseer.facts.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 from tileseer.facts.inputs import ConfigsSettings, ProblemsSettings
@@ -85,7 +87,22 @@ class Config(Section):
 
 def check(config: Mapping[str, Any], where: str = "config") -> Config:
     """Return the typed configuration; a ``UserError`` has one line for each wrong field."""
-    return validate_table(dict(config) if isinstance(config, Mapping) else config, Config, where)
+    content = deepcopy(dict(config)) if isinstance(config, Mapping) else config
+    try:
+        Config.model_validate(content, context={})
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            _read_as_yaml(content, fault["loc"], fault["input"])
+    return validate_table(content, Config, where)
+
+
+def _read_as_yaml(content: Any, place: Sequence[str | int], value: object) -> None:
+    """Replace a wrong text by what YAML makes of it: of braces on its command line Snakemake makes texts alone."""
+    for part in place[:-1]:
+        content = content.get(part) if isinstance(content, dict) else None
+    if isinstance(content, dict) and isinstance(value, str) and content.get(place[-1]) == value:
+        with suppress(UserError):
+            content[place[-1]] = parse_yaml(value, "")
 
 
 def check_config_file(path: Path) -> None:
