@@ -5,6 +5,7 @@ import importlib.util
 import os
 import pkgutil
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -42,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+SNAKEMAKE = sys.executable, "-m", "snakemake"
 PROFILES = Path("profiles")
 USUAL = {
     "--cores", "--config", "--configfile", "--configfiles", "--dry-run", "--directory", "--forceall", "--forcerun",
@@ -82,10 +84,8 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
 
 def _refuse_unknown_option(option: str) -> None:
     """Raise a ``UserError`` for an option that Snakemake answers with its whole usage."""
-    # Imported here, as it takes a second.
-    from snakemake.cli import get_argument_parser
-
-    known = {"--arch", "--gpu", *re.findall(r"--[a-z][a-z-]*", get_argument_parser().format_usage())}
+    usage = subprocess.run([*SNAKEMAKE, "--help"], capture_output=True, text=True, check=False).stdout
+    known = {"--arch", "--gpu", *re.findall(r"--[a-z][a-z-]*", usage)}
     if any(name.startswith(option) for name in known):
         return
     section, _, field = option.removeprefix("--").replace("-", "_").partition("_")
@@ -125,5 +125,5 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     words = [word for word in words if not _MODELS.fullmatch(word)]
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    command = [sys.executable, "-m", "snakemake", *targets, "--logger=tileseer", *words]
+    command = [*SNAKEMAKE, *targets, "--logger=tileseer", *words]
     os.execve(sys.executable, command, os.environ | {"PATH": path})
