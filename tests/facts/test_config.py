@@ -64,7 +64,7 @@ def test_every_field_says_what_it_means():
         ({"operations": ["forward"]}, "config: operations: .*'forward'"),
         ({"operations": []}, "config: operations: "),
         ({"operations": ["forward_bf16", "forward_bf16"]}, "listed twice"),
-        ({"configs": {"chunks": "8"}}, "config: configs.chunks: .*'8'"),
+        ({"configs": {"chunks": "eight"}}, "config: configs.chunks: .*'eight'"),
         ({"configs": {"ndims": [1]}}, "config: configs.ndims.0: "),
         ({"benchmark": {"device": "hopes"}}, "config: benchmark.device: .*'hopes'"),
         ({"benchmark": {"products": {"gfx950": "a b"}}}, "config: benchmark.products.gfx950: "),
