@@ -1,5 +1,6 @@
 """What runs behind the switch: results, gradients, the third call, bounds, and what PyTorch keeps."""
 
+import ctypes
 import re
 import signal
 import threading
@@ -20,7 +21,6 @@ from tileseer.core.errors import UserError  # noqa: E402
 from tileseer.problems.problem import DIMS  # noqa: E402
 from tileseer.serve import tuned  # noqa: E402
 from tileseer.torch import choices, switch  # noqa: E402
-from tileseer.torch import chooser as chooser_module  # noqa: E402
 
 CASES = [
     ("Conv2d", (16, 32, 3), (4, 16, 12, 12), {"padding": 1}),
@@ -94,7 +94,7 @@ def test_a_shape_is_chosen_for_at_the_third_pass_through_a_network(enabled, comp
 
 
 def test_a_new_size_at_each_step_chooses_nothing(enabled, compiled, image, layer, monkeypatch):
-    monkeypatch.setattr(chooser_module, "SHAPES_KEPT", 50)
+    monkeypatch.setattr(switch, "SHAPES_KEPT", 50)
     network = nn.Sequential(*(layer("Conv2d", 8, 8, 3, padding=1) for _ in range(9)))
     with enabled() as chooser:
         for size in range(3, 43):
@@ -103,7 +103,7 @@ def test_a_new_size_at_each_step_chooses_nothing(enabled, compiled, image, layer
 
 
 def test_plans_are_kept_up_to_a_bound_and_come_back_when_known(enabled, compiled, image, layer, monkeypatch):
-    monkeypatch.setattr(chooser_module, "SHAPES_KEPT", 2)
+    monkeypatch.setattr(switch, "SHAPES_KEPT", 2)
     module = layer("Conv2d", 8, 8, 3)
     with enabled() as chooser, torch.no_grad():
         for size in (5, 6, 7):
@@ -265,6 +265,10 @@ def test_what_the_operands_hold_says_nothing_of_a_plan(enabled, compiled, image,
         assert chooser.timed == [["", "eng1"]] and list(chooser.choices.plans.values()) == ["eng1"]
 
 
+def raises(error):
+    raise error
+
+
 def said(caught):
     return [str(one.message) for one in caught if "tileseer" in str(one.message)]
 
@@ -272,11 +276,13 @@ def said(caught):
 @pytest.mark.parametrize(
     ("offered", "attribute", "value", "message", "planned"),
     [
-        ("eng31", "capability", (9, 0), "not enough memory to time", 0),
+        ("eng31", "capability", (9, 0), "a plan of a shape found no memory; PyTorch's own choice", 0),
+        ("eng1", "_clock", lambda *_: raises(MemoryError), "not enough memory to time", 0),
         ("eng1", "_clock", lambda *_: 1 / 0, "ZeroDivisionError.*PyTorch's own choice", 0),
-        ("eng1", "read_ahead", lambda *_: 1 / 0, "division by zero", 1),
+        ("eng34", "capability", (9, 0), r"RuntimeError: engine 34 .*PyTorch's own choice", 0),
+        ("eng1", "begin", lambda *_: 1 / 0, "division by zero", 1),
     ],
-    ids=["memory", "an error of the chooser", "an error while models are read"],
+    ids=["a plan finds no memory", "no memory", "of the chooser", "of the program", "while models are read"],
 )
 def test_an_error_ends_no_program(enabled, compiled, image, layer, offer, offered, attribute, value, message, planned):
     offer(offered)
@@ -289,6 +295,67 @@ def test_an_error_ends_no_program(enabled, compiled, image, layer, offer, offere
         assert compiled.counts() == (1, planned) and len(chooser.choices.plans) == planned
     (text,) = said(caught)
     assert re.search(message, text)
+
+
+def test_what_lacked_memory_is_tried_again_but_not_at_each_call(enabled, compiled, image, layer, offer, monkeypatch):
+    offer("eng31", "eng1")
+    module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
+    expected = module(x)
+    with enabled(verify=2) as chooser, torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        chooser.milliseconds = {"eng31": 0.2, "eng1": 0.5}
+        for _ in range(4):
+            module(x)
+        # The other plan runs, and the next process chooses among both.
+        assert compiled.counts() == (1, 1) and chooser.timed == [["", "eng1"]] and not chooser.choices.plans
+        monkeypatch.setenv("TILESEER_TEST_MEMORY", "1")
+        other = layer("Conv2d", 8, 16, 3)
+        for _ in range(4):
+            other(x)
+        assert list(chooser.choices.plans.values()) == ["eng31"] and compiled.counts() == (2, 2)
+        monkeypatch.delenv("TILESEER_TEST_MEMORY")
+        assert same(module(x), expected)
+        for _ in range(40):
+            other(x)
+            assert compiled.counts() == (2, 1)
+        monkeypatch.setenv("TILESEER_TEST_MEMORY", "1")
+        # It was tried in the first call and after rests of 8 and 16; the next rest is of 32.
+        for planned in (*[1] * 16, 2):
+            other(x)
+            assert compiled.counts() == (2, planned)
+    assert len(said(caught)) == 2 and "a plan found no memory to run in" in said(caught)[1]
+
+
+def test_choosing_may_wait_for_the_gpu_where_the_program_must_not(enabled, compiled, image, layer, monkeypatch):
+    modes, used = [2], []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: modes[-1])
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+    monkeypatch.setattr(CpuChooser, "_choose", lambda *_: used.append(modes[-1]) or "eng1")
+    module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
+    with enabled(verify=2), torch.no_grad():
+        for _ in range(3):
+            module(x)
+        assert compiled.counts() == (1, 1) and used == [0] and modes == [2, 0, 2]
+
+
+@pytest.mark.parametrize("library", [ctypes.PyDLL, ctypes.CDLL], ids=["the caller holds Python's lock", "it does not"])
+def test_a_thread_that_is_none_of_pythons_never_waits_for_python(enabled, compiled, image, layer, capfd, library):
+    convolve = library(compiled.__file__).convolve_in_thread
+    module = layer("Conv2d", 8, 8, 3)
+    with enabled() as chooser, torch.no_grad():
+        for _ in range(2):
+            convolve(5, 5)
+        assert compiled.counts() == (1, 0) and not chooser.choices.plans
+        for _ in range(3):
+            module(image(1, 8, 5, 5))
+        assert compiled.counts() == (1, 1)
+        convolve(5, 5)
+    with enabled() as chooser, torch.no_grad():
+        module(image(1, 8, 7, 7))
+        convolve(5, 1)  # what is known needs no Python
+        assert compiled.counts() == (2, 1)
+    assert capfd.readouterr().err.count("in a thread that is none of Python's") <= 1
 
 
 def test_ctrl_c_while_choosing_reaches_the_program(enabled, image, layer, monkeypatch):

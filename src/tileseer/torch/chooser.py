@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,13 @@ from tileseer.torch.reference import Reference
 
 FALLBACKS = 4
 """So many of cuDNN's first plans are tried where the pick cannot be built and nothing is timed."""
-SHAPES_KEPT = 4096
-"""What was called least recently is forgotten beyond so many shapes, and its plan is freed."""
-
 LIMIT_SECONDS = 8e-3
 """For all turns but the first ones."""
 HEAD_START_CYCLES = 250_000
 """So long the GPU sleeps for each call that is queued: it lags behind the host, whose time must not count."""
 TIE = 0.01
 """A way that is not faster than the first by this share loses to it."""
+MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
 Clock = Callable[[Sequence[str]], list[float]]
 """The milliseconds of ways, called one after the other by their names."""
 
@@ -67,34 +66,34 @@ class Chooser:
         self.identity = identity, self.choices.path
         if self.choices.damage:
             self._warn(f"{self.choices.damage}; plans are chosen anew")
+        self._lacked_memory = False
         self._lock = threading.RLock()
         self._selectors: dict[str, Selector] = {}
 
-    def prepare(self) -> None:
-        """Let the kernels of PyTorch's convolution ask here, with what is known already."""
-        self.extension.use(self.choose, self.read_ahead, SHAPES_KEPT)
+    def begin(self, device: int) -> None:
+        """Tell the kernels what is known for a device, and read the models while the program has other things to do."""
         for key, plan in self.choices.plans.items():
-            variant, _, dtype = key.operation.rpartition("_")
-            for number, name in self._devices().items():
-                if name == key.device:
-                    self.extension.know(number, VARIANTS.index(variant), dtype, key.benchmark, key.dims, plan)
-
-    def read_ahead(self) -> None:
-        """Read the models while the program has other things to do, since a shape came for the second time."""
+            if self._devices()[device] == key.device:
+                variant, _, dtype = key.operation.rpartition("_")
+                self.extension.know(device, VARIANTS.index(variant), dtype, key.benchmark, key.dims, plan)
         threading.Thread(target=self._read_selectors, daemon=True).start()
 
-    def choose(self, call: Any) -> str:
-        """Return the plan of a new shape, or ``PYTORCH``; no exception but Ctrl-C's ends the user's program."""
+    def choose(self, call: Any) -> str | None:
+        """Return the plan of a new shape, or ``PYTORCH``; None where it cannot be chosen now.
+
+        No exception but Ctrl-C's ends the user's program.
+        """
         # In the thread of the call: PyTorch keeps by thread what it found for the shape, and would search again.
         try:
-            with self._lock, torch._C.DisableTorchFunction(), torch.no_grad():
+            with self._lock, torch._C.DisableTorchFunction(), torch.no_grad(), synchronizing():
                 return self._choose(call)
-        except (MemoryError, torch.OutOfMemoryError):
-            return self._leave("there was not enough memory to time the plans of a shape")
+        except MEMORY_ERRORS:
+            self._leave("there was not enough memory to time the plans of a shape")
         except Exception as error:  # the door into somebody else's program
-            return self._leave(f"the plans of a shape cannot be timed ({type(error).__name__}: {error})")
+            self._leave(f"the plans of a shape cannot be timed ({type(error).__name__}: {error})")
+        return None
 
-    def _choose(self, call: Any) -> str:
+    def _choose(self, call: Any) -> str | None:
         operation = f"{VARIANTS[call.direction]}_{call.dtype}"
         if reason := self._unsupported(operation, call.device):
             return self._leave(reason)
@@ -102,8 +101,12 @@ class Chooser:
         key = Key(operation, self._devices()[call.device], call.benchmark, problem.dims)
         if (known := self.choices.plans.get(key)) is not None:  # forgotten since, or of another GPU of this name
             return known
+        self._lacked_memory = False
         plan, time_ms, timed = self._timed(call, problem) if self.verify else (self._picked(call, problem), 0.0, 0)
-        self.choices.add(key, plan, time_ms, timed)
+        if self._lacked_memory:  # remembered is what all plans were there for
+            return plan or None
+        if timed or not self.verify:
+            self.choices.add(key, plan, time_ms, timed)
         return plan
 
     def _timed(self, call: Any, problem: Problem) -> tuple[str, float, int]:
@@ -145,10 +148,14 @@ class Chooser:
             try:
                 if call.build(name) > RUN_WORKSPACE_BYTES:
                     return False
-            except RuntimeError:  # cuDNN offers some plans that it cannot build
+                # First on operands between guards, then on the program's.
+                return reference().error(functools.partial(call.launch, name)) <= 1.0 and bool(call.has_layout(name))
+            except self.extension.PlanError:  # cuDNN offers some plans that it cannot build
                 return False
-            # First on operands between guards, then on the program's.
-            return reference().error(functools.partial(call.launch, name)) <= 1.0 and bool(call.has_layout(name))
+            except MEMORY_ERRORS:
+                self._lacked_memory = True
+                self._leave("a plan of a shape found no memory")
+                return False
 
         return is_right
 
@@ -214,6 +221,19 @@ class Chooser:
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(f"tileseer: {text}", stacklevel=2)
+
+
+@contextlib.contextmanager
+def synchronizing() -> Iterator[None]:
+    """Let the host wait for the GPU where the program has forbidden that to itself (``set_sync_debug_mode``)."""
+    mode = torch.cuda.get_sync_debug_mode() if torch.cuda.is_initialized() else 0
+    try:
+        if mode:
+            torch.cuda.set_sync_debug_mode(0)
+        yield
+    finally:
+        if mode:
+            torch.cuda.set_sync_debug_mode(mode)
 
 
 def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, float]:

@@ -15,6 +15,8 @@ from tileseer.torch import extension
 from tileseer.torch.chooser import Chooser
 from tileseer.torch.model_packages import model_of_gpu
 
+SHAPES_KEPT = 4096
+"""What was called least recently is forgotten beyond so many shapes, and its plan is freed."""
 _active: Chooser | None = None
 _prepared: Chooser | None = None
 """What the compiled kernels ask: turned off and on again, it has its plans still."""
@@ -76,7 +78,7 @@ def save() -> Path:
 def _turn_on(chooser: Chooser) -> None:
     global _active, _prepared
     if chooser is not _prepared:
-        chooser.prepare()
+        chooser.extension.use(chooser.choose, chooser.begin, SHAPES_KEPT)
     chooser.extension.turn(True)
     _active = _prepared = chooser
 

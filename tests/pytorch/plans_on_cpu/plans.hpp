@@ -4,13 +4,17 @@
 
 #include "convolution.hpp"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward_native.h>
 #include <ATen/ops/convolution_native.h>
+#include <ATen/ops/ones.h>
 
 #include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 
 namespace tileseer::plans {
 
@@ -35,16 +39,18 @@ class Plan
     Plan(int64_t engine, const Convolution& convolution) : engine_(engine), convolution_(convolution)
     {
         if(engine == 30)
-            throw std::runtime_error("engine 30 cannot be built");
+            throw PlanError("engine 30 cannot be built");
         workspace_bytes = engine == 32 ? int64_t{1} << 40 : 0;
     }
 
     void launch(const at::Tensor& x, const at::Tensor& w, const at::Tensor& y)
     {
-        if(engine_ == 31)
+        if(engine_ == 31 && environment("TILESEER_TEST_MEMORY").empty())
             TORCH_CHECK_WITH(OutOfMemoryError, false, "engine 31 finds no memory");
         if(engine_ == 33 && !environment("TILESEER_TEST_FAILING").empty())
-            throw std::runtime_error("engine 33 fails");
+            throw PlanError("engine 33 fails");
+        if(engine_ == 34)
+            TORCH_CHECK(false, "engine 34 meets an error of the program");
         const bool forward = convolution_.direction == kForward, data = convolution_.direction == kData;
         const auto stride = convolution_.of_axes(kStride), pad = convolution_.of_axes(kPad),
                    dilation = convolution_.of_axes(kDilation);
@@ -93,3 +99,15 @@ class Graph
 };
 
 } // namespace tileseer::plans
+
+// Computes a convolution of 8 channels in a thread that Python does not know, so many times, and waits for it.
+extern "C" __attribute__((visibility("default"))) void convolve_in_thread(int64_t size, int64_t times)
+{
+    std::thread([=] {
+        const at::AutoDispatchBelowADInplaceOrView below;
+        const auto x = at::ones({1, 8, size, size}, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+        const auto w = at::ones({8, 8, 3, 3}, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+        for(int64_t time = 0; time < times; ++time)
+            at::convolution(x, w, std::nullopt, {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1);
+    }).join();
+}

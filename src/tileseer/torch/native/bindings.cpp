@@ -13,38 +13,41 @@ using namespace tileseer;
 // Python's function, which is never freed: at the end of a process there may be no interpreter to free it with.
 pybind11::object& kept(pybind11::object function) { return *new pybind11::object(std::move(function)); }
 
-// The text that Python's function returns, empty for None. Ctrl-C is raised where Python goes on, all else is thrown.
+// Whether a thread is one of Python's. Another one has no promise that the lock of the interpreter is ever free: who
+// holds it may wait for this thread.
+bool is_of_python() { return Py_IsInitialized() && PyGILState_GetThisThreadState(); }
+
+// The text that Python's function returns, or nothing. Ctrl-C is raised where Python goes on, all else is thrown.
 template <typename... Arguments>
-std::string answer(const pybind11::object& function, const Arguments&... arguments)
+std::optional<std::string> answer(const pybind11::object& function, const Arguments&... arguments)
 {
-    if(!Py_IsInitialized())
-        return "";
     pybind11::gil_scoped_acquire gil;
     try
     {
-        const pybind11::object result = function(arguments...);
-        return result.is_none() ? "" : result.cast<std::string>();
+        return function(arguments...).template cast<std::optional<std::string>>();
     }
     catch(const pybind11::error_already_set& error)
     {
         if(!error.matches(PyExc_KeyboardInterrupt))
             throw;
         PyErr_SetInterrupt();
-        return "";
+        return std::nullopt;
     }
 }
 
-void use_functions(pybind11::object choose, pybind11::object read, size_t bound)
+void use_functions(pybind11::object choose, pybind11::object begin, size_t bound)
 {
-    pybind11::object &choose_function = kept(std::move(choose)), &read_function = kept(std::move(read));
-    use([&choose_function](const std::shared_ptr<Call>& call) { return answer(choose_function, call); },
-        [&read_function] { answer(read_function); }, bound);
+    pybind11::object &choose_function = kept(std::move(choose)), &begin_function = kept(std::move(begin));
+    use({is_of_python, [&begin_function](int64_t device) { answer(begin_function, device); },
+         [&choose_function](const std::shared_ptr<Call>& call) { return answer(choose_function, call); }},
+        bound);
 }
 
 } // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
 {
+    pybind11::register_local_exception<PlanError>(module, "PlanError", PyExc_RuntimeError);
     pybind11::register_local_exception_translator([](std::exception_ptr pointer) {
         try
         {

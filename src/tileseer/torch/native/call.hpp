@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,7 @@ struct Call
     virtual ~Call() = default;
     // Names of the plans that the library offers, in its own order.
     virtual std::vector<std::string> offered() const = 0;
-    // Bytes of workspace of a plan, which is built; an exception where the library cannot.
+    // Bytes of workspace of a plan, which is built; `PlanError` where the library cannot.
     virtual int64_t build(const std::string& name) = 0;
     // Compute it by a plan, with all copies and the bias; by PyTorch's own function if the name is empty.
     virtual void compute(const std::string& name) = 0;
@@ -33,11 +34,19 @@ struct Call
     Convolution convolution;
 };
 
-using Choose = std::function<std::string(const std::shared_ptr<Call>&)>;
+// What the kernels ask.
+struct Asked
+{
+    // Whether this thread may ask: one that the program's interpreter does not know could wait for ever.
+    std::function<bool()> may;
+    // Told before a device computes its first convolution, so that it can say what is known.
+    std::function<void(int64_t device)> begin;
+    // The name of a plan, empty for PyTorch's own function; nothing where it cannot be chosen now.
+    std::function<std::optional<std::string>(const std::shared_ptr<Call>&)> choose;
+};
 
-// Ask `choose` from now on, after a call of `read` when the first shape comes for the second time, and keep so many
-// shapes; what is known of shapes is forgotten.
-void use(Choose choose, std::function<void()> read, size_t bound);
+// Ask from now on, and keep so many shapes; what is known of shapes is forgotten.
+void use(Asked asked, size_t bound);
 // Run a shape by this plan from its first call on; an empty name is PyTorch's own function.
 void know(const Convolution& convolution, const std::string& plan);
 // Register the kernels, or leave the dispatcher as PyTorch has it.

@@ -71,6 +71,12 @@ struct Hash
     }
 };
 
+// What a library of plans says of its own: that it cannot list, build or launch one.
+struct PlanError : std::runtime_error
+{
+    using std::runtime_error::runtime_error;
+};
+
 // The value of an axis, where there may be one for all; -1, which no argument may be, where there is none.
 inline int64_t of_axis(c10::IntArrayRef values, int64_t axis)
 {

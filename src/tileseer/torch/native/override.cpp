@@ -19,6 +19,7 @@
 
 #include "plans.hpp" // cuDNN's, or what a test has in its place
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <list>
@@ -45,6 +46,7 @@ using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 
 constexpr int64_t kThirdTime = 3;
 constexpr int64_t kCallsOfOneTime = 64; // of a shape whose weight is another tensor in each call
+constexpr int64_t kRest = 8;            // calls after a first failure; twice as many after each other one
 
 namespace {
 
@@ -139,6 +141,9 @@ struct Shape
     bool chosen = false, choosing = false;
     const void* weight = nullptr;
     int64_t times = 0, calls = 0, step = -1;
+    int64_t failures = 0, rests_until = 0; // the call from which on its plan is tried or chosen again
+
+    void rest() { rests_until = calls + (kRest << std::min<int64_t>(failures++, 40)); }
 };
 
 std::atomic<int64_t> step{0};
@@ -153,74 +158,82 @@ class Shapes
     std::shared_ptr<Plan> plan(const Convolution& convolution, const void* weight, const MakeCall& make_call)
     {
         const bool capturing = plans::capturing();
-        std::optional<std::string> known;
-        std::function<void()> read;
-        Choose choose;
+        std::unique_lock<std::mutex> lock(mutex_);
+        Shape* shape = &touch(convolution);
+        ++shape->calls;
+        const auto is_settled = [&] { return shape->chosen || shape->choosing || shape->calls < shape->rests_until; };
+        if(is_settled())
+            return usable(*shape, capturing);
+        if(capturing)
         {
-            std::lock_guard<std::mutex> lock(mutex_);
-            Shape& shape = touch(convolution);
-            if(shape.chosen)
-            {
-                // A captured graph launches the kernels of the plan as long as the graph lives.
-                if(capturing && shape.plan)
-                    pinned_.insert(shape.plan);
-                return shape.plan;
-            }
-            if(capturing)
-            {
-                warn_once("a convolution of a new shape was called while a CUDA graph is captured, where nothing can be "
-                          "timed or built; run the step three times before it is captured");
-                return nullptr;
-            }
-            if(const auto found = known_.find(convolution); found != known_.end())
-                known = found->second;
-            const bool waits = !known && !is_third_time(shape, weight);
-            if(waits || shape.choosing)
-            {
-                if(shape.times < 2 || std::exchange(has_read_, true))
-                    return nullptr;
-                read = read_;
-            }
-            else
-            {
-                shape.choosing = true;
-                choose = choose_;
-            }
+            warn_once("a convolution of a new shape was called while a CUDA graph is captured, where nothing can be timed "
+                      "or built; run the step three times before it is captured");
+            return nullptr;
         }
+        const auto asked = asked_;
+        const bool may_ask = asked->may();
+        if(may_ask && begun_.insert(convolution.device).second)
+        {
+            lock.unlock();
+            try
+            {
+                asked->begin(convolution.device);
+            }
+            catch(const std::exception& error)
+            {
+                warn_once("nothing is known of a device (" + std::string(error.what()) + ")");
+            }
+            lock.lock();
+            shape = &touch(convolution);
+            if(is_settled())
+                return usable(*shape, capturing);
+        }
+        std::optional<std::string> name;
+        if(const auto found = known_.find(convolution); found != known_.end())
+            name = found->second;
+        else if(!may_ask)
+        {
+            warn_once("a convolution of a new shape was called in a thread that is none of Python's, where nothing can be "
+                      "chosen; call it in a thread of Python's first");
+            return nullptr;
+        }
+        else if(!is_third_time(*shape, weight))
+            return nullptr;
+        shape->choosing = true;
+        lock.unlock();
         std::shared_ptr<Plan> plan;
         try
         {
-            if(read)
-                read();
-            else
-            {
-                // No mode of the program is on: no tracing, no counting, no autocast, no transform.
-                const c10::impl::ForceDispatchKeyGuard plain(c10::default_included_set, c10::default_excluded_set);
-                const auto call = make_call();
-                const std::string name = known ? *known : choose(call);
-                plan = name.empty() ? nullptr : call->plan(name);
-            }
+            // No mode of the program is on: no tracing, no counting, no autocast, no transform.
+            const c10::impl::ForceDispatchKeyGuard plain(c10::default_included_set, c10::default_excluded_set);
+            const auto call = make_call();
+            if(!name)
+                name = asked->choose(call);
+            if(name && !name->empty())
+                plan = call->plan(*name);
         }
         catch(const std::exception& error)
         {
+            name.reset();
             warn_once("the plan of a shape cannot be used (" + std::string(error.what()) + ")");
         }
-        if(read)
+        lock.lock();
+        if(asked != asked_)
             return nullptr;
-        std::lock_guard<std::mutex> lock(mutex_);
-        Shape& shape = touch(convolution);
-        shape.chosen = true;
-        shape.choosing = false;
-        return shape.plan = plan;
+        shape = &touch(convolution);
+        shape->choosing = false;
+        shape->chosen = name.has_value();
+        shape->plan = plan;
+        if(!name)
+            shape->rest();
+        return plan;
     }
 
-    // Run this shape by PyTorch's own function from now on.
-    void leave(const Convolution& convolution)
+    // Run this shape by PyTorch's own function for a while, after its plan failed.
+    void rest(const Convolution& convolution)
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        Shape& shape = touch(convolution);
-        shape.plan = nullptr;
-        shape.chosen = true;
+        touch(convolution).rest();
     }
 
     void know(const Convolution& convolution, const std::string& name)
@@ -229,13 +242,12 @@ class Shapes
         known_[convolution] = name;
     }
 
-    void use(Choose choose, std::function<void()> read, size_t bound)
+    void use(Asked asked, size_t bound)
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        choose_ = std::move(choose);
-        read_ = std::move(read);
+        asked_ = std::make_shared<const Asked>(std::move(asked));
         bound_ = bound;
-        has_read_ = false;
+        begun_.clear();
         known_.clear();
         places_.clear();
         recent_.clear();
@@ -246,11 +258,22 @@ class Shapes
         std::lock_guard<std::mutex> lock(mutex_);
         size_t planned = 0;
         for(const Shape& shape : recent_)
-            planned += shape.plan != nullptr;
+            planned += shape.plan && shape.calls >= shape.rests_until;
         return {recent_.size(), planned};
     }
 
     private:
+    // The plan of a shape that has one and need not rest.
+    std::shared_ptr<Plan> usable(const Shape& shape, bool capturing)
+    {
+        if(!shape.plan || shape.calls < shape.rests_until)
+            return nullptr;
+        // A captured graph launches the kernels of the plan as long as the graph lives.
+        if(capturing)
+            pinned_.insert(shape.plan);
+        return shape.plan;
+    }
+
     Shape& touch(const Convolution& convolution)
     {
         const auto place = places_.find(convolution);
@@ -274,7 +297,7 @@ class Shapes
     // the same weight comes again or where, in training, a forward call follows a backward call.
     static bool is_third_time(Shape& shape, const void* weight)
     {
-        const bool again = !shape.calls++ || weight == shape.weight || step != shape.step;
+        const bool again = shape.calls == 1 || weight == shape.weight || step != shape.step;
         if(again || shape.calls % kCallsOfOneTime == 0)
         {
             shape.weight = weight;
@@ -285,10 +308,9 @@ class Shapes
     }
 
     std::mutex mutex_;
-    Choose choose_;
-    std::function<void()> read_;
+    std::shared_ptr<const Asked> asked_;
     size_t bound_ = 1;
-    bool has_read_ = false;
+    std::unordered_set<int64_t> begun_; // devices
     std::list<Shape> recent_;
     std::unordered_map<Convolution, std::list<Shape>::iterator, Hash> places_;
     std::unordered_map<Convolution, std::string, Hash> known_;
@@ -412,16 +434,16 @@ Tensor by_plan(
     {
         return planned(*plan);
     }
-    catch(const c10::OutOfMemoryError&)
+    catch(const c10::OutOfMemoryError&) // PyTorch tries plans with a smaller workspace
     {
-        return {}; // PyTorch tries plans with a smaller workspace.
+        warn_once("a plan found no memory to run in");
     }
-    catch(const std::runtime_error& error)
+    catch(const PlanError& error)
     {
-        shapes().leave(*convolution);
         warn_once("a plan failed (" + std::string(error.what()) + ")");
-        return {};
     }
+    shapes().rest(*convolution);
+    return {};
 }
 
 Tensor convolution(
@@ -535,10 +557,7 @@ struct Silence : c10::WarningHandler
 
 } // namespace
 
-void use(Choose choose, std::function<void()> read, size_t bound)
-{
-    shapes().use(std::move(choose), std::move(read), bound);
-}
+void use(Asked asked, size_t bound) { shapes().use(std::move(asked), bound); }
 
 void know(const Convolution& convolution, const std::string& plan) { shapes().know(convolution, plan); }
 

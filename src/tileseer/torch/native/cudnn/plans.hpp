@@ -6,6 +6,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <cuda_runtime_api.h>
 #include <cudnn.h>
 
 #include <algorithm>
@@ -34,8 +35,10 @@ inline bool capturing()
 
 inline void check(cudnnStatus_t status, const char* what)
 {
-    if(status != CUDNN_STATUS_SUCCESS)
-        throw std::runtime_error(std::string(what) + ": " + cudnnGetErrorString(status));
+    if(status == CUDNN_STATUS_SUCCESS)
+        return;
+    (void)cudaGetLastError(); // or PyTorch's next kernel would find what cuDNN left
+    throw PlanError(std::string(what) + ": " + cudnnGetErrorString(status));
 }
 
 // A descriptor of cuDNN's backend.
@@ -221,7 +224,7 @@ class Graph
             {
                 append(mode, names);
             }
-            catch(const std::runtime_error&)
+            catch(const PlanError&)
             {
                 // This kind of heuristic has nothing for the shape.
             }
