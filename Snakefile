@@ -28,6 +28,10 @@ include: "workflow/rules/publish.smk"
 include: "workflow/rules/report.smk"
 
 
+# With the prefix of a module.
+RUN.plan(Path(rules.arch_specs.output.json).parents[1])
+
+
 # Everything for the configured arch: the models and the report.
 rule all:
     default_target: True
@@ -39,6 +43,8 @@ rule all:
 onstart:
     import shutil
 
+    if line := ask(RUN.hold):
+        print(line, flush=True)
     # Snakemake fails on the copy of an updated output that a run left which was killed.
     shutil.rmtree(".snakemake/backups", ignore_errors=True)
     if MEASURED and SETTINGS.arch not in SETTINGS.replays:

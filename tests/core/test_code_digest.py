@@ -1,6 +1,7 @@
 """What decides whether a stage runs again besides its files: settings, and code by its syntax."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def digest(tmp_path, monkeypatch):
             path = tmp_path / f"tileseer/deep/{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        for cached in (code_digest.digest_of_code, code_digest._syntax_of_file):
+        for cached in (code_digest.digest_of_code, code_digest._parsed):
             cached.cache_clear()
         return code_digest.digest_of_code("tileseer")
 
@@ -72,7 +73,7 @@ def test_a_package_beside_ours_counts_by_its_version_and_its_modules(tmp_path, m
     def identity(text, version="1"):
         module.write_text(text)
         monkeypatch.setattr(code_digest, "version_of", lambda name: version)
-        for cached in (code_digest.identity_of_package, code_digest._syntax_of_file):
+        for cached in (code_digest.identity_of_package, code_digest._parsed):
             cached.cache_clear()
         return code_digest.identity_of_package("beside_ours")
 
@@ -85,17 +86,45 @@ def test_other_syntax_and_exchanged_modules_are_other_code(digest):
     assert len({digest(a=a, b=b) for a, b in (("X = 1", "Y = 2"), ("X = 3", "Y = 2"), ("Y = 2", "X = 1"))}) == 3
 
 
-@pytest.mark.parametrize(("package", "stages"), [
-    ("numpy", {*SCRIPTS}),
-    ("lightgbm", {"model", "serving", "evaluation", "publish", "report"}),
-])  # fmt: skip
-def test_another_version_of_a_package_is_other_code_of_the_stages_that_use_it(package, stages, monkeypatch):
+def stages_of_other_code(change):
     def codes():
         code_digest.code_of_stage.cache_clear()
         return {stage: code_digest.code_of_stage(stage) for stage in SCRIPTS}
 
-    before, version = codes(), code_digest.version_of
-    monkeypatch.setattr(code_digest, "version_of", lambda name: "0" if name == package else version(name))
+    before = codes()
+    change()
     after = codes()
     code_digest.code_of_stage.cache_clear()
-    assert {stage for stage in SCRIPTS if before[stage] != after[stage]} == stages
+    return {stage for stage in SCRIPTS if before[stage] != after[stage]}
+
+
+def test_every_declared_package_that_the_package_imports_counts():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = [*project["dependencies"], *project["optional-dependencies"]["workflow"]]
+    assert {re.split("[<>=]", line)[0] for line in declared} == {*code_digest._declared().values()}
+
+
+@pytest.mark.parametrize(("package", "stages"), [
+    ("numpy", {*SCRIPTS}),
+    ("scipy", {*SCRIPTS} - {"arch_specs"}),
+    ("jinja2", {*SCRIPTS}),
+    ("pydantic", {*SCRIPTS}),
+    ("pyyaml", {*SCRIPTS}),
+    ("lightgbm", {"model", "serving", "evaluation", "publish", "report"}),
+    ("snakemake", set()),
+])  # fmt: skip
+def test_another_version_of_a_package_is_other_code_of_the_stages_that_use_it(package, stages, monkeypatch):
+    version = code_digest.version_of
+    assert (
+        stages_of_other_code(
+            lambda: monkeypatch.setattr(
+                code_digest, "version_of", lambda name: "0" if name == package else version(name)
+            )
+        )
+        == stages
+    )
+
+
+def test_another_version_of_python_is_other_code_of_all_stages(monkeypatch):
+    change = monkeypatch.setattr
+    assert stages_of_other_code(lambda: change(code_digest.platform, "python_version", lambda: "4.0.0")) == {*SCRIPTS}

@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
+from pathlib import Path
 
+import pyarrow.parquet as pq
+import pytest
 import yaml
-from small_workflow import TARGETS
+from small_workflow import TARGETS, Run
 
 from tileseer.data.dataset import Dataset
 from tileseer.measure.device import STATUSES
@@ -16,8 +20,7 @@ from tileseer.measure.device import STATUSES
 DATASET = "results/datasets/gfx950/forward_bf16/pairs.parquet"
 CHUNK_STAGES = ("headers", "compile", "support", "benchmark")
 AFTER_DATASET = ("model", "serving", "evaluation", "publish", "report")
-FROM_SUPPORT = {"support", "benchmark", "dataset", *AFTER_DATASET}
-FROM_CONFIGS = {"configs", "headers", "compile", *FROM_SUPPORT}
+FIRST_TO_LAST = ("configs", *CHUNK_STAGES, "dataset", *AFTER_DATASET)
 
 
 def pairs(workflow):
@@ -48,16 +51,6 @@ def test_the_first_run_makes_everything(made):
     assert run.output.count("models:   results/models/gfx950 (simulated times of gfx950_mi355x)") == 1
 
 
-def test_comments_and_new_time_stamps_do_nothing(copy):
-    append(copy, "src/tileseer/core/errors.py", "\n# A comment.\n")
-    append(copy, "workflow/scripts/model.py", '\n"""A text."""\n')
-    for path in sorted(copy.folder.rglob("*")):
-        if path.is_file() and ".snakemake" not in path.parts:
-            os.utime(path)
-    run = copy.make()
-    assert "Nothing to be done" in run.output and not run.jobs
-
-
 def test_a_new_machine_with_restored_results_does_what_changed(made, fresh):
     """As on CI: a fresh checkout, results out of a store with the time of unpacking, the profile for CI."""
     packed = subprocess.run(["tar", "c", "results", ".snakemake"], cwd=made[0].folder, check=True, capture_output=True)
@@ -69,27 +62,156 @@ def test_a_new_machine_with_restored_results_does_what_changed(made, fresh):
 
 
 STATEMENT = "\nADDED = 1\n"
-EDITS = {
-    "core": ("src/tileseer/core/errors.py", STATEMENT, {"arch_specs", "problems", *FROM_CONFIGS}),
-    "a feature": ("src/tileseer/libraries/ck_tile/features.py", STATEMENT, {*AFTER_DATASET}),
-    "the worker on the GPU": ("src/tileseer/measure/harness/worker.py", STATEMENT, FROM_SUPPORT),
-    "a table": ("config/ck_api.yaml", "# changed\n", FROM_CONFIGS - {"configs"}),
+PAGE = Path(__file__).parents[2] / "docs/internals/architecture.md"
+
+
+def added(name, text):
+    return lambda workflow: append(workflow, name, text)
+
+
+def edited(name, old, new):
+    return lambda workflow: workflow.edit(name, old, new)
+
+
+def with_time(change, name, seconds):
+    """Make a change of a file, and give it this time of change."""
+
+    def do(workflow):
+        change(workflow)
+        os.utime(workflow.folder / name, (seconds, seconds))
+
+    return do
+
+
+def configured(**sections):
+    return lambda workflow: workflow.configure(**sections)
+
+
+def removed(name):
+    return lambda workflow: shutil.rmtree(workflow.folder / name)
+
+
+def with_environment(name, text):
+    """Put a file into a folder where Python looks first, as another version of a package does."""
+
+    def do(workflow):
+        path = workflow.folder / "environment" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        workflow.variables["PYTHONPATH"] = str(workflow.folder / "environment")
+
+    return do
+
+
+HARDWARE, API = "config/hardware.yaml", "config/ck_api.yaml"
+FASTER = edited(HARDWARE, "hbm_tb_per_s: 8.0", "hbm_tb_per_s: 8.5")
+CHANGES = {
+    "times of change of all files, which are the same": lambda workflow: [
+        os.utime(path) for path in workflow.folder.rglob("*") if path.is_file() and ".snakemake" not in path.parts
+    ],
+    "a comment or a docstring in `core`": added("src/tileseer/core/errors.py", '\n# A comment.\n"""A text."""\n'),
+    "a statement in `core`": added("src/tileseer/core/errors.py", STATEMENT),
+    "a rule of legal kernels (`libraries`)": added("src/tileseer/libraries/ck_tile/rules.py", STATEMENT),
+    "the worker on the GPU (`measure/harness`)": added("src/tileseer/measure/harness/worker.py", STATEMENT),
+    "a feature": added("src/tileseer/libraries/ck_tile/features.py", STATEMENT),
+    "a script, `scripts/model.py`": added("workflow/scripts/model.py", STATEMENT),
+    "a template of C++": added("workflow/templates/kernel.hpp.j2", "// changed\n"),
+    "the template of the report": edited("workflow/templates/report.html.j2", "</body>", "<!-- changed --></body>"),
+    "the driver (`workflow/native`), which no simulated GPU has": added("workflow/native/driver.hpp", "// changed\n"),
+    "a comment in `config/hardware.yaml` or `config/ck_api.yaml`": lambda workflow: [
+        append(workflow, name, "# changed\n") for name in (HARDWARE, API)
+    ],
+    "a number in `config/hardware.yaml`": FASTER,
+    "the same in a file with an older time of change (`cp -p`, `rsync -a`, `tar x`)": with_time(FASTER, HARDWARE, 1e9),
+    "a value in `config/ck_api.yaml`": edited(API, "pipelines:", "more: 1\npipelines:"),
+    "a network of the problems": edited("config/problems/small.csv", "layer3,", "layer3b,"),
+    "quotes, spaces and blank lines of the problems' CSV": edited("config/problems/small.csv", "layer3,", '"layer3", '),
+    "the problems' CSV, older": with_time(
+        edited("config/problems/small.csv", "layer3,", "layer3b,"), "config/problems/small.csv", 1e9
+    ),
+    "`model.num_leaves`": configured(model={"n_estimators": 10, "num_leaves": 5}),
+    "`benchmark.seed`": configured(benchmark={"seed": 2}),
+    "a comment in `config/config.yaml`; `cache`, `lock`: where things are": lambda workflow: (
+        workflow.configure(lock={"folder": "/elsewhere"}, cache={"folder": "/nowhere", "max_gib": 1}),
+        append(workflow, "config/config.yaml", "# changed\n"),
+    ),
+    "the version of scipy": with_environment("scipy-0.dist-info/METADATA", "Name: scipy\nVersion: 0\n"),
+    "the version of lightgbm": with_environment("lightgbm-0.dist-info/METADATA", "Name: lightgbm\nVersion: 0\n"),
+    "the version of Python": with_environment(
+        "sitecustomize.py", "import platform\nplatform.python_version = lambda: '3.0'\n"
+    ),
+    "the folder of the models removed": removed("results/models"),
+    "`.snakemake/` removed": removed(".snakemake"),
+    "`results/` removed": removed("results"),
 }
 
 
-def test_an_edit_runs_what_uses_it(copy):
-    for edit, (path, text, rules) in EDITS.items():
-        before = copy.read(path)
-        append(copy, path, text)
-        assert set(copy.make("-n").planned) == rules, edit
-        (copy.folder / path).write_bytes(before)
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_runs_what_the_table_says(copy, what):
+    CHANGES[what](copy)
+    if copy.variables:
+        # Started for real: a fork would have the packages and the Python of its parent.
+        output, _ = (process := copy.start("-n", *TARGETS)).communicate()
+        run = Run(process.returncode, output)
+        assert run.status == 0, output
+    else:
+        run = copy.make("-n")
+    check_row(what, run)
+
+
+RECORDED = {"a bit of a recorded table": 4e9, "a bit of a recorded table, in a file with an older time of change": 1e9}
+
+
+def test_a_recorded_table_counts_by_its_bytes(copy):
+    recorded = copy.folder / "mine/forward_bf16"
+    shutil.copytree(copy.folder / "results/datasets/gfx950/forward_bf16", recorded)
+    shutil.move(recorded / "recording.json", recorded.parent)
+    copy.configure(replays={"gfx950_mine": "mine"}, benchmark={"seed": 1, "products": {"gfx950_mine": "gfx950_mi355x"}})
+    targets = ("results/models/gfx950_mine", "results/reports/gfx950_mine.html")
+    copy.make(*targets)
+    pairs = recorded / "pairs.parquet"
+    table = pq.read_table(pairs)
+    pq.write_table(table.slice(0, table.num_rows - 1), pairs)
+    for what, seconds in RECORDED.items():
+        os.utime(pairs, (seconds, seconds))
+        check_row(what, copy.make("-n", *targets))
+
+
+def rows():
+    """Return the rows of the table in the documentation."""
+    return PAGE.read_text().partition("| change | stages that run |\n|---|---|\n")[2].partition("\n\n")[0].splitlines()
+
+
+def check_row(what, run):
+    row = f"| {what} | {stages(run.planned)} |"
+    assert row in rows(), f"this is the row of {PAGE.name}:\n{row}"
+
+
+def test_the_table_has_a_row_for_each_change():
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows()] == [*CHANGES, *RECORDED]
+
+
+def stages(planned):
+    """Return names of stages, three or more that follow each other by the first and the last."""
+    order = ("arch_specs", "problems", *FIRST_TO_LAST)
+    parts, rest = [], [name in planned for name in order]
+    first = 0
+    while first < len(order):
+        last = first
+        while last < len(order) and rest[last]:
+            last += 1
+        names = order[first:last]
+        parts += [f"{names[0]} to {names[-1]}"] if len(names) > 2 else names
+        first = last + 1
+    assert planned.keys() <= {*order}
+    return "all" if len(planned) == len(order) else ", ".join(parts) or "none"
 
 
 def test_where_the_output_is_the_same_the_next_call_has_nothing_to_do(copy):
     before = contents(copy)
     append(copy, "src/tileseer/libraries/ck_tile/rules.py", STATEMENT)
     run = copy.make()
-    assert set(run.jobs) == FROM_CONFIGS and run.measured == 0 and contents(copy) == before
+    assert set(run.jobs) == {*FIRST_TO_LAST} and run.measured == 0 and contents(copy) == before
     assert not copy.make().jobs
 
 
@@ -122,11 +244,6 @@ def test_another_seed_measures_everything_again_and_going_back_measures_nothing(
     assert copy.read(DATASET) != before
     copy.configure(benchmark={"seed": 1})
     assert copy.make(DATASET).measured == 0 and copy.read(DATASET) == before
-
-
-def test_where_something_is_on_this_machine_is_no_reason_to_run(copy):
-    copy.configure(lock={"folder": str(copy.folder / "elsewhere")}, cache={"folder": "/nowhere", "max_gib": 1})
-    assert not copy.make("-n").planned
 
 
 def test_another_arch_is_built_beside(copy):

@@ -1,8 +1,13 @@
 # Stage 1: normalise the facts about GPU targets.
+ARCH_SPECS = outside(SETTINGS.arch_specs)
+ARCH_SPECS_TEMPLATE = source("workflow/templates/arch_specs.py.j2")
+
+
 rule arch_specs:
     input:
-        source=local(SETTINGS.arch_specs),
-        template=source("workflow/templates/arch_specs.py.j2"),
+        record=RECORD_OF_RUN,
+        source=ARCH_SPECS,
+        template=ARCH_SPECS_TEMPLATE,
     output:
         json="results/arch_specs/arch_specs.json",
         python="results/arch_specs/arch_specs.py",
@@ -13,6 +18,7 @@ rule arch_specs:
         "../../envs/tileseer.yaml"
     params:
         code=code("arch_specs"),
+        tables=tables(ARCH_SPECS, ARCH_SPECS_TEMPLATE),
     shell:
-        f"python {SCRIPTS}/arch_specs.py --source {{input.source:q}} --template {{input.template:q}}"
+        f"python {SCRIPTS}/arch_specs.py {CHECKED} --source {{input.source:q}} --template {{input.template:q}}"
         " --json {output.json} --python {output.python} > {log} 2>&1"

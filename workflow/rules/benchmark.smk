@@ -3,6 +3,7 @@
 # The journals are no output: Snakemake would remove them before the job, and with them what was measured.
 rule benchmark:
     input:
+        record=RECORD_OF_RUN,
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         support="results/support/{arch}/{operation}/{chunk}.parquet",
         problems="results/problems/{operation}.parquet",
@@ -23,6 +24,7 @@ rule benchmark:
     params:
         settings=settings("benchmark"),
         code=code("benchmark"),
+        tables=tables(HARDWARE, COEFFICIENTS),
         machine=machine,
         product=product,
         journal="results/journals/{arch}/{operation}/{chunk}.csv",
@@ -30,7 +32,7 @@ rule benchmark:
         # Without a budget nothing is shared, and the number of chunks is no reason to run again.
         shares=len(CHUNKS) if SETTINGS.benchmark.budget else 1,
     shell:
-        f"python {SCRIPTS}/benchmark.py"
+        f"python {SCRIPTS}/benchmark.py {CHECKED}"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --chunk {wildcards.chunk} --build {input.build} --support {input.support} --problems {input.problems}"
         " --aliases {input.aliases} --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.io import is_flagged
 from tileseer.build import registration, source_trees
 from tileseer.cli import preflight
 from tileseer.facts.compile import SECTIONS_OF_LIBRARIES
@@ -13,15 +14,21 @@ from tileseer.facts.config import check
 from tileseer.facts.names import ARCH_PATTERN
 from tileseer.facts.operations import OPERATION_PATTERN, OPERATIONS
 from tileseer.core import errors, places
-from tileseer.core.code_digest import STAGES, code_of_stage
+from tileseer.core.code_digest import STAGES
+from tileseer.core.reruns import RECORD, Run
 
 # The folder of this workflow, seen from the working folder: "." unless it is somebody else's.
 HERE = os.path.relpath(places.workflow_folder())
 
 
+def outside(path):
+    """Path of a file that no stage makes. What it says counts (`tables`), and not its time of change."""
+    return local(ancient(Path(path).as_posix()))
+
+
 def source(path):
-    """Path of a file of this workflow; no prefix of a module is put before it."""
-    return local(Path(HERE, path).as_posix())
+    """Path of a file of this workflow."""
+    return outside(Path(HERE, path))
 
 
 # Jobs import this package, also where it is not installed.
@@ -29,10 +36,15 @@ os.environ |= {"PYTHONPATH": ":".join(filter(None, [str(places.PACKAGE.parent), 
 # Jobs run side by side: the threads of each are those of its rule, also of a product of matrices.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 SCRIPTS = shlex.quote(source("workflow/scripts"))
+# What each job compares: the code that it is to be made by, and its inputs, which must not change meanwhile.
+CHECKED = "--code {params.code} --inputs {input:q}"
+RUN = Run()
+# Every rule has this input, which is new where Snakemake has no record of results/: so they are made again.
+RECORD_OF_RUN = local(RECORD.as_posix())
 # Params name these folders by functions: plain text would be the prefix of a file to --lint.
 NATIVE, TEMPLATES = source("workflow/native"), source("workflow/templates")
 RULE_SETS = source("config/rule_sets")
-NATIVE_SOURCES = [local(str(path)) for path in sorted(Path(NATIVE).glob("*.[ch]*"))]
+NATIVE_SOURCES = [outside(path) for path in sorted(Path(NATIVE).glob("*.[ch]*"))]
 COEFFICIENTS = source("config/simulated_device.yaml")
 API = source("config/ck_api.yaml")
 
@@ -47,8 +59,7 @@ try:
 except UserError as error:
     raise SystemExit(errors.lines_of(error)) from None
 
-HARDWARE = local(SETTINGS.hardware)
-VALIDATION_LAYERS = local(SETTINGS.problems.validation)
+HARDWARE = outside(SETTINGS.hardware)
 PORTABLE = SETTINGS.portable()
 CHUNKS = range(SETTINGS.configs.chunks)
 DEVICE = SETTINGS.benchmark.device
@@ -73,7 +84,12 @@ def settings(stage):
 
 def code(stage):
     """Digest of the code of a stage, from its syntax: a comment changes nothing."""
-    return code_of_stage(stage)
+    return RUN.code(stage)
+
+
+def tables(*paths):
+    """Digest of what those of these files say that no stage makes: a comment changes nothing."""
+    return RUN.tables(path for path in paths if is_flagged(path, "ancient"))
 
 
 def machine(wildcards, threads):

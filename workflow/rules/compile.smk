@@ -9,6 +9,7 @@ LAUNCHERS = NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else []
 
 rule compile:
     input:
+        record=RECORD_OF_RUN,
         configs="results/configs/{arch}/{operation}.parquet",
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
         hardware=HARDWARE,
@@ -25,12 +26,13 @@ rule compile:
     params:
         settings=settings("compile"),
         code=code("compile"),
+        tables=tables(HARDWARE, COEFFICIENTS, *LAUNCHERS),
         toolchain=TOOLCHAIN,
         machine=machine,
         product=product,
         native=lambda wildcards: NATIVE,
     shell:
-        f"python {SCRIPTS}/compile.py"
+        f"python {SCRIPTS}/compile.py {CHECKED}"
         " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
         " --configs {input.configs} --headers {input.headers}"
         " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
@@ -41,6 +43,7 @@ rule compile:
 # With a compiler: which kernels have the same machine code, so that one of them is measured for all.
 rule aliases:
     input:
+        record=RECORD_OF_RUN,
         build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
         support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
     output:
@@ -52,7 +55,7 @@ rule aliases:
     params:
         code=code("aliases"),
     shell:
-        f"python {SCRIPTS}/aliases.py"
+        f"python {SCRIPTS}/aliases.py {CHECKED}"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --build {input.build} --support {input.support}"
         " --aliases {output.aliases} > {log} 2>&1"
@@ -61,6 +64,7 @@ rule aliases:
 # For a real or an emulated GPU: the kernels of a chunk as a module, and the driver that runs them.
 rule libraries:
     input:
+        record=RECORD_OF_RUN,
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         native=NATIVE_SOURCES,
@@ -75,12 +79,13 @@ rule libraries:
     params:
         settings=settings("libraries"),
         code=code("libraries"),
+        tables=tables(*NATIVE_SOURCES),
         toolchain=TOOLCHAIN,
         machine=machine,
         native=lambda wildcards: NATIVE,
         device=DEVICE,
     shell:
-        f"python {SCRIPTS}/libraries.py"
+        f"python {SCRIPTS}/libraries.py {CHECKED}"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --chunk {wildcards.chunk} --headers {input.headers} --build {input.build} --native {params.native:q}"
         " --device {params.device} --settings {params.settings:q} {params.machine:q} --library {output.library} > {log} 2>&1"
@@ -88,6 +93,7 @@ rule libraries:
 
 rule driver:
     input:
+        record=RECORD_OF_RUN,
         native=NATIVE_SOURCES,
     output:
         library="results/libraries/{arch}/driver.so",
@@ -100,12 +106,13 @@ rule driver:
     params:
         settings=settings("libraries"),
         code=code("libraries"),
+        tables=tables(*NATIVE_SOURCES),
         toolchain=TOOLCHAIN,
         machine=machine,
         native=lambda wildcards: NATIVE,
         device=DEVICE,
     shell:
-        f"python {SCRIPTS}/libraries.py"
+        f"python {SCRIPTS}/libraries.py {CHECKED}"
         " --arch {wildcards.arch} --native {params.native:q} --device {params.device}"
         " --settings {params.settings:q} {params.machine:q} --library {output.library} > {log} 2>&1"
 

@@ -1,6 +1,7 @@
 # Stage 7: bring the journals of all chunks together.
 rule dataset:
     input:
+        record=RECORD_OF_RUN,
         receipts=each_chunk("results/benchmark/{arch}/{operation}/{chunk}.json"),
         build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
         support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
@@ -24,7 +25,7 @@ rule dataset:
         code=code("dataset"),
         folder=subpath(output.pairs, parent=True),
     shell:
-        f"python {SCRIPTS}/dataset.py"
+        f"python {SCRIPTS}/dataset.py {CHECKED}"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --receipts {input.receipts} --build {input.build} --support {input.support} --problems {input.problems}"
         " --aliases {input.aliases} --dataset {params.folder} > {log} 2>&1"

@@ -2,7 +2,7 @@
 from tileseer.libraries.registry import installed
 
 EMITTED_WITH = [
-    path.as_posix()
+    outside(path)
     for library in installed()
     if library.emitter
     for path in library.emitter.template_files(Path(TEMPLATES))
@@ -11,9 +11,10 @@ EMITTED_WITH = [
 
 rule headers:
     input:
+        record=RECORD_OF_RUN,
         configs="results/configs/{arch}/{operation}.parquet",
         api=API,
-        templates=[local(path) for path in EMITTED_WITH],
+        templates=EMITTED_WITH,
     output:
         bundle="results/headers/{arch}/{operation}/{chunk}.tar",
     log:
@@ -22,10 +23,11 @@ rule headers:
         "../../envs/tileseer.yaml"
     params:
         code=code("headers"),
+        tables=tables(API, *EMITTED_WITH),
         templates=lambda wildcards: TEMPLATES,
         level=CK_LEVEL,
     shell:
-        f"python {SCRIPTS}/headers.py"
+        f"python {SCRIPTS}/headers.py {CHECKED}"
         " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
         " --configs {input.configs} --api {input.api:q} --level {params.level}"
         " --templates {params.templates:q} --bundle {output.bundle} > {log} 2>&1"

@@ -69,7 +69,7 @@ def dataset_files(arch, operation):
     folder = f"{above}/{operation}"
     names = [f"{folder}/{name}.parquet" for name in ("problems", "kernels", "pairs")]
     files = [*names, f"{above if recorded else folder}/recording.json"]
-    return [local(path) for path in files] if recorded else files
+    return [outside(path) for path in files] if recorded else files
 
 
 def dataset_of(wildcards):
@@ -93,7 +93,7 @@ def dataset_folders(name):
 def library_times(wildcards):
     """Times of other libraries on the problems of a recording, as far as it has them."""
     found = files_of_times(Path(f"{RECORDINGS.get(wildcards.arch)}", wildcards.operation))
-    return [local(path.as_posix()) for path in found]
+    return [outside(path) for path in found]
 
 
 def network_uses(wildcards):
@@ -135,9 +135,9 @@ def made_from(wildcards):
 def tables_read(wildcards):
     """Tables that the stages of an arch read and none of them made."""
     arch = wildcards.arch
-    tables = {HARDWARE, COEFFICIENTS, API, *PROBLEM_TABLES, *PRIOR_FILES}
+    read = {HARDWARE, COEFFICIENTS, API, *PROBLEM_TABLES, *PRIOR_FILES}
     if arch not in RECORDINGS:
-        tables |= {SETTINGS.arch_specs, *RULE_TABLES}
+        read |= {ARCH_SPECS, *RULE_TABLES}
     else:
-        tables |= {path for each in operations_of(wildcards) for path in dataset_files(arch, each)}
-    return [local(path) for path in sorted(tables)]
+        read |= {path for each in operations_of(wildcards) for path in dataset_files(arch, each)}
+    return sorted(read)

@@ -8,6 +8,7 @@ ruleorder: plans > support
 
 rule plans:
     input:
+        record=RECORD_OF_RUN,
         problems="results/problems/{operation}.parquet",
         hardware=HARDWARE,
         coefficients=COEFFICIENTS,
@@ -27,11 +28,12 @@ rule plans:
     params:
         settings=settings("plans"),
         code=code("plans"),
+        tables=tables(HARDWARE, COEFFICIENTS),
         machine=machine,
         product=product,
         chunks=len(CHUNKS),
     shell:
-        f"python {SCRIPTS}/plans.py"
+        f"python {SCRIPTS}/plans.py {CHECKED}"
         " --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}"
         " --chunks {params.chunks} --problems {input.problems}"
         " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"

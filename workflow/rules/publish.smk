@@ -1,11 +1,13 @@
 # Stage 11: the directory that a client loads.
 #
 # update(): what was published stays until the new models replace it.
+MODELS_PAGE = source("workflow/templates/models.md.j2")
 COMPILED_BY = registration.describe_toolchain(SETTINGS.compile, ROOTS)
 
 
 rule publish:
     input:
+        record=RECORD_OF_RUN,
         training=each_operation(*rules.model.output),
         serving=each_operation(*rules.serving.output),
         evaluation=each_operation("results/evaluation/{arch}/{operation}.json"),
@@ -13,7 +15,7 @@ rule publish:
         made_from=made_from,
         tables=tables_read,
         summary=summarized,
-        template=source("workflow/templates/models.md.j2"),
+        template=MODELS_PAGE,
     output:
         models=update(directory("results/models/{arch}")),
     log:
@@ -24,13 +26,14 @@ rule publish:
     params:
         settings=json.dumps(PORTABLE),
         code=code("publish"),
+        tables=lambda wildcards: tables(*made_from(wildcards), *tables_read(wildcards), MODELS_PAGE),
         training=folders_of("training"),
         serving=folders_of("serving"),
         operations=operations_of,
         workflow=HERE,
         compiler=json.dumps(COMPILED_BY, sort_keys=True),
     shell:
-        f"python {SCRIPTS}/publish.py"
+        f"python {SCRIPTS}/publish.py {CHECKED}"
         " --arch {wildcards.arch} --operations {params.operations}"
         " --training {params.training} --serving {params.serving} --evaluation {input.evaluation}"
         " --made-from {input.made_from} --files {input.tables:q} --template {input.template:q} --compiler {params.compiler:q}"

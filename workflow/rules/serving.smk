@@ -1,9 +1,13 @@
 # Stage 9: what a dispatcher runs of a model: a C++ header, known problems and a kernel list.
+SELECTOR = source("workflow/templates/serving/selector.hpp.j2")
+
+
 rule serving:
     input:
+        record=RECORD_OF_RUN,
         dataset=dataset_of,
         training=rules.model.output,
-        template=source("workflow/templates/serving/selector.hpp.j2"),
+        template=SELECTOR,
         api=API,
         coefficients=COEFFICIENTS,
     output:
@@ -18,11 +22,12 @@ rule serving:
     threads: 1
     params:
         code=code("serving"),
+        tables=lambda wildcards: tables(*dataset_of(wildcards), SELECTOR, API, COEFFICIENTS),
         dataset=dataset_folders("dataset"),
         training=folders_of("training"),
         folder=subpath(output.header, parent=True),
     shell:
-        f"python {SCRIPTS}/serving.py"
+        f"python {SCRIPTS}/serving.py {CHECKED}"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --dataset {params.dataset:q} --training {params.training}"
         " --template {input.template:q} --api {input.api:q}"

@@ -1,6 +1,7 @@
 # With benchmark.device: emulated, in the place of stage 6: which kernels compute right? There are no times.
 rule verdicts:
     input:
+        record=RECORD_OF_RUN,
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
         driver=DRIVER,
@@ -19,11 +20,12 @@ rule verdicts:
     params:
         settings=settings("verdicts"),
         code=code("verdicts"),
+        tables=tables(HARDWARE, *NATIVE_SOURCES),
         toolchain=TOOLCHAIN,
         machine=machine,
         native=lambda wildcards: NATIVE,
     shell:
-        f"python {SCRIPTS}/verdicts.py"
+        f"python {SCRIPTS}/verdicts.py {CHECKED}"
         " --arch {wildcards.arch} --operation {wildcards.operation}"
         " --chunk {wildcards.chunk} --build {input.build} --headers {input.headers} --driver {input.driver}"
         " --module {input.module} --aliases {input.aliases} --hardware {input.hardware:q} --native {params.native:q}"
@@ -32,6 +34,7 @@ rule verdicts:
 
 rule verdict_table:
     input:
+        record=RECORD_OF_RUN,
         verdicts=verdicts_of_arch,
         aliases=each_operation(ALIASES),
     output:
@@ -44,6 +47,6 @@ rule verdict_table:
     params:
         code=code("verdict_table"),
     shell:
-        f"python {SCRIPTS}/verdict_table.py"
+        f"python {SCRIPTS}/verdict_table.py {CHECKED}"
         " --arch {wildcards.arch} --verdicts {input.verdicts} --aliases {input.aliases}"
         " --table {output.table} > {log} 2>&1"

@@ -16,6 +16,7 @@ def main(
     """
     from tileseer.core.errors import UserError
     from tileseer.data.dataset import Dataset
+    from tileseer.data.dataset_files import table_digests
     from tileseer.facts.hardware import read_hardware
     from tileseer.facts.model import ModelSettings
     from tileseer.learn.features import Features
@@ -31,5 +32,5 @@ def main(
     features = Features.of(parameters.features, gpu)
     prior = prior_of(parameters, data.operation, fitted)
     more = Dataset.read(other_dtype) if other_dtype else None
-    manifest = train(data, Recipe(features, parameters, prior, threads), more).save(output)
+    manifest = train(data, Recipe(features, parameters, prior, threads), more).save(output, table_digests(dataset))
     return f"learnt from {manifest.training_rows:,} {data.device_kind} times of {manifest.unique_problems:,} problems"

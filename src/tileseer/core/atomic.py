@@ -7,14 +7,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 LEFT_S = 3600.0
 """Silence after which the writer of a temporary file is taken for dead."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Of Linux (man renameat2)."""
+before_rename: ContextVar[Callable[[], None]] = ContextVar("before_rename", default=lambda: None)
+"""Called when a file or folder is whole; what it raises keeps it from appearing."""
 
 
 @contextmanager
@@ -32,6 +35,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with naming(target):
             yield temporary
             _share(temporary, 0o666)
+            before_rename.get()()
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -104,6 +108,7 @@ def building(folder: Path) -> Iterator[Path]:
             # So that a power cut after the rename loses no file.
             for path in (*made.rglob("*"), made):
                 flush(path)
+            before_rename.get()()
             if not _exchange(made, folder):
                 _put_in_place(made, folder, replaced)
         finally:

@@ -1,13 +1,16 @@
 """What decides whether a stage runs again besides the files that its rule names: its settings and its code.
 
-The code of a stage is a room of the package with the rooms that it stands on, its script, and the versions of packages.
-It counts by its syntax: a comment, a docstring or other white space is no other code.
+The code of a stage is a room of the package with the rooms that it stands on, its script, and the versions of Python
+and of the packages that these import. It counts by its syntax: a comment, a docstring or other white space is no other
+code.
 """
 
 import ast
 import hashlib
 import importlib.metadata
 import importlib.util
+import platform
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -60,24 +63,47 @@ STAGES = {
     "report": Stage("serve"),
 }
 """The stages by the name of their script. ``publish`` and ``report`` show the whole configuration."""
-PACKAGES = {
-    "core": ("numpy", "pandas", "pyarrow"),
-    "learn": ("lightgbm",),
-}
-"""Distributions of other people on which results of a room depend."""
+EXTRA = "workflow"
+"""The extra whose packages count besides those that the package always needs."""
 
 
 @cache
 def code_of_stage(stage: str) -> str:
     """Return the digest of the code of a stage."""
+    script, *files = files_of_stage(stage)
+    imported = {name for file in (script, *files) if file.suffix == ".py" for name in _parsed(file).imports}
+    versions = [f"{name} {version_of(name)}" for module, name in _declared().items() if module in imported]
+    beside = map(identity_of_package, STAGES[stage].beside)
+    return _digest(
+        [_syntax_of_file(script), _digest_of_files(files), f"python {platform.python_version()}", *versions, *beside]
+    )
+
+
+def forget() -> None:
+    """Read the code of stages anew when it is asked for again."""
+    for cached in (code_of_stage, identity_of_package, _parsed):
+        cached.cache_clear()
+
+
+def files_of_stage(stage: str) -> list[Path]:
+    """Return the script of a stage and the modules of ``tileseer`` that count for it."""
     rooms = ROOMS[: ROOMS.index(STAGES[stage].room) + 1]
     later = [pattern for room, patterns in LATER.items() if room not in rooms for pattern in patterns]
     files = {file for room in rooms for file in _python_files(PACKAGE / room)}
     files -= {file for pattern in later for file in _files_of(pattern)}
-    script = workflow_folder() / f"workflow/scripts/{stage}.py"
-    versions = [f"{name} {version_of(name)}" for room in rooms for name in PACKAGES.get(room, ())]
-    beside = map(identity_of_package, STAGES[stage].beside)
-    return _digest([_syntax_of_file(script), _digest_of_files(files), *versions, *beside])
+    return [workflow_folder() / f"workflow/scripts/{stage}.py", *sorted(files)]
+
+
+@cache
+def _declared() -> dict[str, str]:
+    """Return the distributions that the package declares, which are locked, by the modules that they bring."""
+    modules = {}
+    for line in importlib.metadata.requires("tileseer") or ():
+        name, extra = re.split(r"[^\w.-]", line)[0], re.search(r"extra == .(\w+)", line)
+        if version_of(name) and (extra is None or extra[1] == EXTRA):
+            tops = importlib.metadata.distribution(name).read_text("top_level.txt") or name.replace("-", "_")
+            modules |= dict.fromkeys(tops.split(), name)
+    return dict(sorted(modules.items()))
 
 
 @cache
@@ -125,31 +151,50 @@ def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-@cache
+class _Parsed(NamedTuple):
+    """What a module says."""
+
+    syntax: str
+    """Digest of its syntax."""
+    imports: frozenset[str]
+    """First part of each module that it imports anywhere."""
+
+
 def _syntax_of_file(path: Path) -> str:
-    if path.suffix != ".py":
-        return _digest([read_utf8(path)])
+    return _parsed(path).syntax if path.suffix == ".py" else _digest([read_utf8(path)])
+
+
+@cache
+def _parsed(path: Path) -> _Parsed:
     syntax: list[str] = []
-    _write_syntax(ast.parse(read_bytes(path), filename=str(path)), syntax.append)
-    return _digest(syntax)
+    imports: set[str] = set()
+    _write_syntax(ast.parse(read_bytes(path), filename=str(path)), syntax.append, imports)
+    return _Parsed(_digest(syntax), frozenset(imports))
 
 
-def _write_syntax(node: object, write: Callable[[str], None]) -> None:
-    """Write all that a tree holds, without texts that are statements: docstrings, and those behind attributes."""
+def _write_syntax(node: object, write: Callable[[str], None], imports: set[str]) -> None:
+    """Write all that a tree holds, without texts that are statements: docstrings, and those behind attributes.
+
+    The first part of each imported module is added to ``imports``.
+    """
     # ``ast.dump`` of a tree without them takes three times as long, at every call of Snakemake.
     if isinstance(node, list):
         write("[")
         for each in node:
-            _write_syntax(each, write)
+            _write_syntax(each, write, imports)
         write("]")
     elif not isinstance(node, ast.AST):
         write(repr(node))
     elif not (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ):
+        if isinstance(node, ast.Import):
+            imports.update(each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            imports.add((node.module or "").partition(".")[0])
         write(type(node).__name__)
         for name in node._fields:
-            _write_syntax(getattr(node, name, None), write)
+            _write_syntax(getattr(node, name, None), write, imports)
 
 
 @cache

@@ -111,12 +111,16 @@ def _open(path: Path) -> int:
     )
 
 
+class NoLocks(UserError):
+    """The file system of a folder has no locks."""
+
+
 def _lock(handle: int, path: Path, blocking: bool) -> bool:
     try:
         return lock_descriptor(handle, blocking=blocking)
     except OSError as error:
         if error.errno in WITHOUT_LOCKS:
-            raise UserError(
+            raise NoLocks(
                 f"{path}: the file system of this folder has no locks (flock: {error.strerror}); use a folder of "
                 "another one; for a device set lock.folder"
             ) from None

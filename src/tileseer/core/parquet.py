@@ -21,6 +21,7 @@ LARGEST_FILE, LARGEST_VALUES, VALUES_OF_A_BYTE = 2**33, 2**28, 8
 BYTES_OF_A_VALUE, MOST_PARTS, LONGEST_TEXT = 8, 100_000, 2**16
 _KINDS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string)
 """Types of values that a table has, alone, coded or in lists."""
+WRITTEN = {"compression": "zstd", "version": "2.6", "write_page_checksum": True}
 REMAKE = "fetch or make it again"
 
 
@@ -28,7 +29,7 @@ def write_table(table: pa.Table, path: Path) -> None:
     """Write ``table`` atomically."""
     # Arrow opens files whose names are UTF-8 alone, Python any.
     with replacing(path) as temporary, temporary.open("wb") as stream:
-        pq.write_table(table, stream, compression="zstd", version="2.6")
+        pq.write_table(table, stream, **WRITTEN)
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def table_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     with replacing(path) as temporary:
         with (
             temporary.open("wb") as stream,
-            pq.ParquetWriter(stream, schema, compression="zstd", version="2.6") as writer,
+            pq.ParquetWriter(stream, schema, **WRITTEN) as writer,
         ):
             yield writer
         flush(temporary)
@@ -99,7 +100,7 @@ def _read_bounded(file: pq.ParquetFile, stream: BinaryIO, columns: Collection[st
         if not any(is_kind(kind) for is_kind in _KINDS):
             raise pa.ArrowInvalid(f"column {field.name} holds {field.type}")
     texts = [name for name in names if _value_type(file.schema_arrow.field(name)) == pa.string()]
-    table = pq.ParquetFile(stream, metadata=found, read_dictionary=texts).read(names)
+    table = pq.ParquetFile(stream, metadata=found, read_dictionary=texts, page_checksum_verification=True).read(names)
     for name in texts:
         for chunk in table[name].chunks:
             if (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0) > LONGEST_TEXT:

@@ -20,15 +20,20 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.core.reruns import begin_job
 
 Settings = Mapping[str, Any]
 """Sections of the configuration."""
 
 JOB = {"arch": str, "operation": str, "chunk": int}
 """Options of every script, for its last line; a function has those that it needs as parameters."""
+OF_THE_RUN = {"code": str, "inputs": list[Path]}
+"""Options of every script, for what its run found: digest of the stage's code, and the files that the rule names."""
 
 HELPS = {
     "settings": "sections of config.yaml as JSON; fields of a later word are added to the sections of an earlier one",
+    "code": "digest of the stage's code, which is compared with that of the files here",
+    "inputs": "files that must not change meanwhile",
     "api": "table of CK Tile names (config/ck_api.yaml)",
     "coefficients": "of the simulated device",
     "configs": "kernel table (Parquet)",
@@ -58,12 +63,15 @@ def stage_script(function: Callable[..., str]) -> Callable[..., int]:
         # Threads that wait must leave the cores to others: spinning, they cost more than they bring.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         values = vars(_parser(function).parse_args(argv))
+        code, inputs = (values.pop(name) for name in OF_THE_RUN)
         job = {name: values.pop(name) if name not in function.__annotations__ else values[name] for name in JOB}
         subject = [job["arch"], job["operation"], job["chunk"] is not None and f"chunk {job['chunk']}"]
         if "settings" in values:
             values["settings"] = _merged(values["settings"])
-        message = function(**values)
         stage = Path(function.__code__.co_filename).stem
+        if code:
+            begin_job(stage, code, inputs)
+        message = function(**values)
         # The view of a run shows this last line of the log.
         print(f"{' '.join([stage, *filter(None, subject)])}: {message}", flush=True)
 
@@ -95,8 +103,8 @@ def _parser(function: Callable[..., str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     own = {name: annotation for name, annotation in function.__annotations__.items() if name != "return"}
     default_of = dict(zip(reversed(own), reversed(function.__defaults__ or ()), strict=False))
-    default_of |= dict.fromkeys(JOB.keys() - own.keys()) | {"settings": ["{}"]}
-    for name, annotation in (JOB | own).items():
+    default_of |= dict.fromkeys(JOB.keys() - own.keys()) | {"settings": ["{}"], "code": "", "inputs": []}
+    for name, annotation in (JOB | OF_THE_RUN | own).items():
         kind = get_args(annotation)[0] if type(None) in get_args(annotation) else annotation
         several = name == "settings" or get_origin(kind) is list
         kind = str if name == "settings" else get_args(kind)[0] if several else kind

@@ -122,6 +122,11 @@ def describe(folder: Path) -> tuple[Recording, Operation]:
     return recording, Operation.parse(operation)
 
 
+def table_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each table of a dataset, by its name."""
+    return {f"{name}.parquet": file_digest(folder / f"{name}.parquet") for name in TABLES}
+
+
 def read_tables(folder: Path) -> DatasetTables:
     """Read the dataset in ``folder``; ``UserError`` if a file is missing or damaged, or a number cannot be.
 

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
+from tileseer.core.seal import file_digest
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware, target
 from tileseer.facts.operations import DTYPES
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.features import Features
 from tileseer.learn.learner import Scorer, learner_class
-from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
+from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin, same_origin
 from tileseer.libraries.features.table import Columns
 from tileseer.libraries.gemm_kernel import field_types
 from tileseer.libraries.registry import library_of_arch
@@ -62,6 +63,7 @@ class Model:
         if models is not None and (models / model_files.INDEX).is_file():
             model_files.read_index(models)
         spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
+        _refuse_other_files(folder)
         hardware = documents.read_document(folder / model_files.HARDWARE, Hardware)
         if hardware.arch != target(spec.arch):
             raise UserError(
@@ -200,6 +202,15 @@ def training_files(folder: Path) -> tuple[str, ...]:
     """Return the names of the files of a training folder: what is published of it."""
     spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
     return *model_files.TRAINING_FILES, *scorer_class(spec).FILES
+
+
+def _refuse_other_files(folder: Path) -> None:
+    """Raise a ``UserError`` unless each file of a training folder is that of its manifest."""
+    listed = documents.read_document(folder / model_files.MANIFEST, Manifest).files
+    for name in set(training_files(folder)) - {model_files.MANIFEST}:
+        path = folder / name
+        if path.is_file() and file_digest(path) != listed.get(name):
+            raise UserError(f"{path}: its SHA-256 is not that in {model_files.MANIFEST}; train or publish it again")
 
 
 def _typeless(candidate: str) -> str:

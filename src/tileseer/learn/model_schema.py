@@ -154,4 +154,7 @@ class Manifest(Origin):
     """What the prior was trained for."""
     source: str | None = None
     """Whose times these are, where others published them."""
-    """Of a model of simulated times: one for each recording of its target and operation."""
+    dataset: dict[str, str] = {}
+    """SHA-256 of the tables of the dataset, by name."""
+    files: dict[str, str] = {}
+    """SHA-256 of the other files of the model, by name."""

@@ -1,5 +1,6 @@
 """Training: what it starts from, the model and where it came from, and scores of layers that a model has not seen."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -9,6 +10,7 @@ import numpy as np
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
+from tileseer.core.seal import file_digest
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import ModelSettings
 from tileseer.learn import model_files, own_choice
@@ -16,7 +18,7 @@ from tileseer.learn.evidence import LearntEvidence, calibrated_distances, held_o
 from tileseer.learn.features import feature_set, fitting
 from tileseer.learn.learner import Recipe, Scorer, learner_of
 from tileseer.learn.left_out import judged_folds, judged_picks, layers_at_any_size
-from tileseer.learn.model import Model
+from tileseer.learn.model import Model, training_files
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin
 from tileseer.learn.rows import NO_FOLD, sampled, training_pairs
 from tileseer.libraries.costs.coefficients import Coefficients
@@ -158,10 +160,14 @@ class Trained:
             source=dataset.source,
         )
 
-    def save(self, folder: Path) -> Manifest:
-        """Write ``model_files.TRAINING_FILES`` and those of the scorer into ``folder``, each whole or not at all."""
-        manifest = self.manifest
+    def save(self, folder: Path, tables: Mapping[str, str] | None = None) -> Manifest:
+        """Write ``model_files.TRAINING_FILES`` and those of the scorer into ``folder``, each whole or not at all.
+
+        ``tables``: SHA-256 of the tables of the dataset, by name.
+        """
         self.model.save(folder)
+        files = {name: file_digest(folder / name) for name in training_files(folder) if name != model_files.MANIFEST}
+        manifest = self.manifest.model_copy(update={"dataset": dict(tables or {}), "files": files})
         documents.write_document(folder / model_files.MANIFEST, manifest)
         return manifest
 

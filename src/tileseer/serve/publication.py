@@ -1,7 +1,7 @@
 """Publishing: training, validation and serving become one model directory."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tileseer.core import documents
@@ -12,7 +12,7 @@ from tileseer.core.strict_tables import validate_table
 from tileseer.learn import model_files
 from tileseer.learn.model import training_files
 from tileseer.learn.model_files import INDEX, KERNELS, PAGE, PROVENANCE, SPEC, Entry, Index
-from tileseer.learn.model_schema import OF_A_DEVICE, Origin, same_origin
+from tileseer.learn.model_schema import OF_A_DEVICE, Manifest, Origin, same_origin
 from tileseer.serve.model_page import model_page
 from tileseer.serve.provenance import Provenance
 
@@ -73,6 +73,8 @@ def publish_models(
         operations={name: Entry(folder=f"grouped_conv_{name}_{first.arch}") for name in sorted(trained)},
         sha256={},
     )
+    for name, one in provenance.operations.items() if provenance else ():
+        _refuse_other_dataset(trained[name][0].with_name(model_files.MANIFEST), one.inputs)
     with building(output) as made:
         for name, entry in index.operations.items():
             (made / entry.folder).mkdir()
@@ -90,6 +92,14 @@ def publish_models(
         documents.write_document(made / INDEX, index)
         model_files.read_index(made)
     return index
+
+
+def _refuse_other_dataset(manifest: Path, inputs: Mapping[str, str]) -> None:
+    """Raise a ``UserError`` if a model was trained on other tables than those of its provenance."""
+    learnt = documents.read_document(manifest, Manifest).dataset
+    for path, digest in inputs.items():
+        if learnt.get(Path(path).name, digest) != digest:
+            raise UserError(f"{path}: is another table than the model was trained on ({manifest}); run it again")
 
 
 def _by_operation(files: Sequence[Path]) -> dict[str, tuple[Path, Origin]]:

@@ -1,0 +1,157 @@
+"""A job compares what it is made from with what its run found."""
+
+import os
+import sys
+
+import pytest
+
+from tileseer.core import atomic, code_digest, reruns
+from tileseer.core.errors import UserError
+
+STAGE = "arch_specs"
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """Two modules that are the code of a stage."""
+    files = [tmp_path / "first.py", tmp_path / "second.py"]
+    for path in files:
+        path.write_text("X = 1\n")
+    monkeypatch.setattr(code_digest, "files_of_stage", lambda stage: files)
+    monkeypatch.setattr(
+        code_digest, "code_of_stage", lambda stage: code_digest._digest(map(code_digest._syntax_of_file, files))
+    )
+    monkeypatch.setattr(code_digest, "forget", code_digest._parsed.cache_clear)
+    monkeypatch.delenv(reruns.VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    token = atomic.before_rename.set(lambda: None)
+    yield files
+    atomic.before_rename.reset(token)
+    reruns._loadable.clear()
+    code_digest._parsed.cache_clear()
+    for name in ("first", "second"):
+        sys.modules.pop(name, None)
+
+
+def refused():
+    """Return why a file may not appear, "" where it may."""
+    try:
+        atomic.write_text("output", "made")
+    except UserError as error:
+        assert not os.path.exists("output")
+        return str(error)
+    return ""
+
+
+def begin(inputs=()):
+    run = reruns.Run()
+    code, _ = run.code(STAGE), run.tables(map(str, inputs))
+    return lambda: reruns.begin_job(STAGE, code, inputs)
+
+
+def test_a_job_of_what_its_run_found_makes_its_output(sources):
+    begin()()
+    assert refused() == ""
+
+
+@pytest.mark.parametrize(("text", "reason"), [("X = 2\n", reruns.SOURCES_CHANGED), ("X = 1  # a comment\n", "")])
+def test_code_is_compared_at_the_begin_and_before_the_rename(sources, text, reason):
+    job = begin()
+    job()
+    sources[1].write_text(text)
+    assert refused() == reason
+    if reason:
+        with pytest.raises(UserError, match=reason):
+            job()
+    else:
+        job()
+
+
+def test_a_job_without_what_its_run_found_compares_the_digest_of_its_command(sources, monkeypatch):
+    run = reruns.Run().code(STAGE)
+    monkeypatch.delenv(reruns.VARIABLE)
+    reruns.begin_job(STAGE, run, [])
+    with pytest.raises(UserError, match="the sources changed"):
+        reruns.begin_job(STAGE, "another", [])
+
+
+def test_a_module_that_was_edited_is_not_loaded_though_it_is_taken_back_later(sources):
+    begin()()
+    import first  # noqa: F401
+
+    sources[1].write_text("X = 2\n")
+    with pytest.raises(UserError, match="the sources changed"):
+        import second  # noqa: F401
+
+
+@pytest.mark.parametrize("name", ["table.yaml", "table.parquet"])
+def test_an_input_that_is_replaced_while_the_job_reads_it_is_refused(sources, tmp_path, name):
+    table = tmp_path / name
+    table.write_text("a: 1")
+    begin([table])()
+    state = table.stat()
+    table.with_suffix(".new").write_text("a: 2")
+    os.replace(table.with_suffix(".new"), table)
+    os.utime(table, ns=(state.st_atime_ns, state.st_mtime_ns - 1))
+    assert refused() == f"{table}: changed while this job read it; run it again"
+
+
+def test_a_table_is_compared_with_what_the_run_found_by_what_it_says(sources, tmp_path):
+    table = tmp_path / "table.yaml"
+    table.write_text("a: 1")
+    job = begin([table])
+    table.write_text("a: 1  # one")
+    job()
+    table.write_text("a: 2")
+    with pytest.raises(UserError, match=r"table\.yaml: changed since this run began"):
+        job()
+
+
+def test_a_run_on_another_node_has_what_the_first_one_found(sources):
+    run = reruns.Run()
+    code = run.code(STAGE)
+    sources[0].write_text("X = 2\n")
+    code_digest._parsed.cache_clear()
+    again = reruns.Run()
+    assert again.is_job and not run.is_job and again.code(STAGE) == code
+
+
+@pytest.mark.parametrize(("name", "first", "same", "other"), [
+    ("a.yaml", "a: 1\nb: [x]", "# comment\na:   1\nb:\n- x\n", "a: 1.5\nb: [x]"),
+    ("a.json", '{"a": 1}', '{\n "a": 1}\n', '{"a": 2}'),
+    ("a.csv", "a,b\n1,2\n", "a, b\r\n\r\n1,2", "a,b\n1,3\n"),
+    ("a.j2", "{# x #}", "{# x #}", "{# y #}"),
+    ("broken.yaml", "a: [", "a: [", "a: [["),
+])  # fmt: skip
+def test_tables_count_by_what_they_say_and_other_files_by_their_bytes(tmp_path, name, first, same, other):
+    def content(text):
+        (tmp_path / name).write_bytes(text.encode())
+        return reruns.content_of(tmp_path / name)
+
+    assert content(first) == content(same) != content(other)
+
+
+def test_one_run_at_a_time_holds_results_whatever_link_leads_to_them(sources, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "results")
+    first, second, third = reruns.Run(), reruns.Run(), reruns.Run()
+    for run, name in ((first, "results"), (second, "link"), (third, "link")):
+        run.plan(tmp_path / name)
+    first.hold()
+    with pytest.raises(UserError, match=rf"{tmp_path}/results: another run makes these results: process {os.getpid()}"):
+        second.hold()
+    code = first.code(STAGE)
+    reruns.begin_job(STAGE, code, [])
+    (tmp_path / "results/.lock").write_text("process 1 of another run")
+    assert "another run makes these results by now" in refused()
+    with pytest.raises(UserError, match="another run makes these results by now"):
+        reruns.begin_job(STAGE, code, [])
+
+
+def test_a_plan_that_another_run_has_overtaken_is_refused(sources, tmp_path):
+    late = reruns.Run()
+    late.plan(tmp_path / "results")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/.lock").write_text("process 1 of user 0")
+    with pytest.raises(UserError, match="another run changed these results just now"):
+        late.hold()
