@@ -29,7 +29,8 @@ include: "workflow/rules/report.smk"
 
 
 # With the prefix of a module.
-RUN.plan(Path(rules.arch_specs.output.json).parents[1])
+if line := RUN.plan(Path(rules.arch_specs.output.json).parents[1]):
+    print(line, file=sys.stderr)
 
 
 # Everything for the configured arch: the models and the report.

@@ -1,6 +1,7 @@
 """What decides whether a stage runs again besides its files: settings, and code by its syntax."""
 
 import ast
+import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -102,6 +103,8 @@ def test_every_declared_package_that_the_package_imports_counts():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = [*project["dependencies"], *project["optional-dependencies"]["workflow"]]
     assert {re.split("[<>=]", line)[0] for line in declared} == {*code_digest._declared().values()}
+    for module in code_digest._declared():
+        assert importlib.util.find_spec(module), module
 
 
 @pytest.mark.parametrize(("package", "stages"), [

@@ -148,6 +148,18 @@ def test_one_run_at_a_time_holds_results_whatever_link_leads_to_them(sources, tm
         reruns.begin_job(STAGE, code, [])
 
 
+def test_a_lock_of_snakemake_without_a_run_is_told_with_what_removes_it(sources, tmp_path):
+    (tmp_path / ".snakemake/locks").mkdir(parents=True)
+    assert reruns.Run().plan(tmp_path / "results") == ""
+    os.environ.pop(reruns.VARIABLE)
+    (tmp_path / ".snakemake/locks/0.input.lock").write_text("a\n")
+    run = reruns.Run()
+    assert "snakemake --unlock" in run.plan(tmp_path / "results")
+    run.hold()
+    os.environ.pop(reruns.VARIABLE)
+    assert reruns.Run().plan(tmp_path / "results") == ""
+
+
 def test_a_plan_that_another_run_has_overtaken_is_refused(sources, tmp_path):
     late = reruns.Run()
     late.plan(tmp_path / "results")

@@ -65,6 +65,8 @@ STAGES = {
 """The stages by the name of their script. ``publish`` and ``report`` show the whole configuration."""
 EXTRA = "workflow"
 """The extra whose packages count besides those that the package always needs."""
+MODULES = {"pyelftools": "elftools", "pyyaml": "yaml"}
+"""Modules of distributions that have another name."""
 
 
 @cache
@@ -96,14 +98,13 @@ def files_of_stage(stage: str) -> list[Path]:
 
 @cache
 def _declared() -> dict[str, str]:
-    """Return the distributions that the package declares, which are locked, by the modules that they bring."""
-    modules = {}
+    """Return the distributions that the package declares, which are locked, by their modules."""
+    found = {}
     for line in importlib.metadata.requires("tileseer") or ():
         name, extra = re.split(r"[^\w.-]", line)[0], re.search(r"extra == .(\w+)", line)
-        if version_of(name) and (extra is None or extra[1] == EXTRA):
-            tops = importlib.metadata.distribution(name).read_text("top_level.txt") or name.replace("-", "_")
-            modules |= dict.fromkeys(tops.split(), name)
-    return dict(sorted(modules.items()))
+        if extra is None or extra[1] == EXTRA:
+            found[MODULES.get(name, name.replace("-", "_"))] = name
+    return dict(sorted(found.items()))
 
 
 @cache

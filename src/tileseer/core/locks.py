@@ -85,6 +85,17 @@ def try_lock(path: Path) -> int | None:
     return None
 
 
+def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock of a file."""
+    if not path.is_file():
+        return False
+    handle = _open(path)
+    try:
+        return not _lock(handle, path, blocking=False)
+    finally:
+        os.close(handle)
+
+
 def _open(path: Path) -> int:
     """Open a file that every user may lock; ``UserError`` for a link, a FIFO and the like, which others may plant."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -19,6 +19,8 @@ from typing import Any
 
 from tileseer.core import atomic, code_digest
 from tileseer.core.errors import UserError
+from tileseer.core.locks import NoLocks, is_held, try_lock
+from tileseer.core.reading import LARGEST_TABLE, read_utf8
 
 VARIABLE = "TILESEER_RUN"
 RECORD = Path(".snakemake/tileseer")
@@ -27,6 +29,8 @@ MADE_BY = ".made_by"
 """In results/, the name of the record that belongs to them, written by jobs."""
 LOCK = ".lock"
 """In results/, held by the run that makes them. Its text says by whom and since when, and stays when the run ends."""
+LOCKS = Path(".snakemake/locks")
+"""Snakemake's own locks, which stay when a run is killed; a profile with ``nolock`` has none."""
 SOURCES_CHANGED = "the sources changed since this run began; run it again"
 
 
@@ -58,8 +62,10 @@ class Run:
             self._share()
         return str(self._found["tables"][key])
 
-    def plan(self, results: Path) -> None:
+    def plan(self, results: Path) -> str:
         """Compare, before jobs are planned, who made ``results`` with Snakemake's record, and note their last run.
+
+        Return what to do where a lock of Snakemake was left by a run that was killed.
 
         Where they differ, the record gets another name: so it is newer than all results, with a checksum that no job
         had, and they are made again. A dry run shows the same, and changes no more than Snakemake's own folder.
@@ -72,14 +78,17 @@ class Run:
                 record = secrets.token_hex(8)
                 atomic.write_text(RECORD, record + "\n")
             self._share(results=str(results.resolve()), record=record)
+            if any(LOCKS.glob("*.lock")) and not is_held(results / LOCK):
+                return (
+                    "an earlier run was killed; when its jobs have ended: snakemake --unlock, then this command again"
+                )
+        return ""
 
     def hold(self) -> str:
         """Hold the results until this process ends; return what there is to say of them.
 
         ``UserError`` if another run makes them, or has made some since the jobs were planned.
         """
-        from tileseer.core.locks import NoLocks, try_lock
-
         self._results.mkdir(parents=True, exist_ok=True)
         results, said = self._results.resolve(), []
         last = _text_of(results / LOCK)
@@ -148,7 +157,6 @@ def content_of(path: Path) -> str:
 
 
 def _values(path: Path) -> str:
-    from tileseer.core.reading import LARGEST_TABLE, read_utf8
     from tileseer.core.yaml_files import read_yaml
 
     if path.suffix in (".yaml", ".yml"):
@@ -206,7 +214,7 @@ def _state_of(paths: Iterable[Path]) -> str:
 
 
 def _text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
+    return read_utf8(path).strip() if path.is_file() else ""
 
 
 def _digest(words: Iterable[str]) -> str:

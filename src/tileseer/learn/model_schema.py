@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from tileseer.core.documents import Document, Scalar, read_document
 from tileseer.core.errors import UserError
@@ -154,7 +154,7 @@ class Manifest(Origin):
     """What the prior was trained for."""
     source: str | None = None
     """Whose times these are, where others published them."""
-    dataset: dict[str, str] = {}
+    dataset: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of the tables of the dataset, by name."""
-    files: dict[str, str] = {}
+    files: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of the other files of the model, by name."""
