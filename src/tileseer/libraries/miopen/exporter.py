@@ -10,8 +10,9 @@ direction. A record also stops MIOpen from searching, so a problem gets one only
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,9 @@ FALLBACK_SOLVERS = "ConvDirectNaiveConv"
 """Slow solvers that run everything. They are written only in first place, and only where they were the fastest of all
 measured problems nearby: a record stops MIOpen from searching, without one it finds something better."""
 OUTSIDE = "outside of what was measured (docs/internals/learning.md, Evidence): without a record MIOpen decides"
+MOST_BELOW_HALF = 0.02
+"""Share of picks with less than half of the speed, among left-out layers of a kind, up to which it gets records."""
+OFTEN_SLOW = "more than 2 % of the picks for layers like it have less than half of the speed: MIOpen decides"
 SLOW_FIRST = "the naive solver comes first, which was not the fastest of the measured problems nearby"
 NO_ENTRY = "no solver that is about as fast as the pick has an algorithm and a workspace that are sure and small enough"
 NOT_TUNED = "not timed with MIOpen {} on this GPU (tileseer tune --driver MIOpenDriver)"
@@ -200,47 +204,52 @@ class _Writer:
             return
         with Progress(self._selector.spec.operation, len(listed), "problems") as progress:
             for start in range(0, len(listed), PROBLEMS_AT_A_TIME):
-                self._write_ranked(listed[start : start + PROBLEMS_AT_A_TIME], export)
-                progress.add(min(PROBLEMS_AT_A_TIME, len(listed) - start))
+                part = dict(islice(listed.items(), start, start + PROBLEMS_AT_A_TIME))
+                self._write_ranked(part, export)
+                progress.add(len(part))
 
-    def _write_ranked(self, listed: Sequence[Problem], export: Export) -> None:
-        """Add the lines of problems that are ranked together."""
-        known = self._selector.expected(listed).classes != evidence.OUTSIDE
-        export.left_out.update({OUTSIDE: int((~known).sum())} if not known.all() else {})
-        asked = [problem for problem, is_known in zip(listed, known, strict=True) if is_known]
+    def _write_ranked(self, listed: Mapping[str, Problem], export: Export) -> None:
+        """Add the lines of problems, by their keys, that are ranked together."""
+        expected = self._selector.expected([*listed.values()])
+        outside = expected.classes == evidence.OUTSIDE
+        slow = ~outside & (expected.below_half > MOST_BELOW_HALF)
+        for reason, count in ((OUTSIDE, outside.sum()), (OFTEN_SLOW, slow.sum())):
+            export.left_out.update({reason: int(count)} if count else {})
+        known = [key for key, leave_out in zip(listed, outside | slow, strict=True) if not leave_out]
+        asked = [listed[key] for key in known]
         if not asked:
             return
         nearest, _ = self._selector.evidence.nearest(self._selector.evidence_columns(asked), NEAR_PROBLEMS)
-        for problem, scores, near in zip(asked, self._selector.scores(asked), nearest, strict=True):
+        for key, problem, scores, near in zip(known, asked, self._selector.scores(asked), nearest, strict=True):
             ranked = self._ranked(problem, scores)
             if ranked and self._is_fallback(ranked[0][0]) and not self._were_fastest(near, ranked[0][0]):
                 export.left_out[SLOW_FIRST] += 1
                 continue
-            self._add(problem, self._entries(problem, ranked, near[near >= 0]), export)
+            self._add(key, self._entries(key, problem, ranked, near[near >= 0]), export)
 
-    def _write_tuned(self, problems: Sequence[Problem], export: Export) -> None:
+    def _write_tuned(self, problems: Mapping[str, Problem], export: Export) -> None:
         """Add a line of the tuned choice of each problem that was timed with the version of ``user``."""
         reason = NOT_TUNED.format(".".join(map(str, self._release)))
-        for problem in problems:
+        for key, problem in problems.items():
             choice = self._selector.tuned(problem)
             entry = None
             if choice is not None and choice.device_kind == "measured":
-                entry = self._timed.entry(str(Key.of(problem)), Solver.parse(choice.candidate).solver)
+                entry = self._timed.entry(key, Solver.parse(choice.candidate).solver)
             if choice is None or entry is None:
                 export.left_out[reason] += 1
                 continue
             fits = int(entry.workspace) <= self._settings.workspace
-            self._add(problem, [entry._replace(time=_digits(choice.time_ms))] if fits else [], export)
+            self._add(key, [entry._replace(time=_digits(choice.time_ms))] if fits else [], export)
 
-    def _add(self, problem: Problem, entries: Sequence[Entry], export: Export) -> None:
+    def _add(self, key: str, entries: Sequence[Entry], export: Export) -> None:
         if not entries:
             export.left_out[NO_ENTRY] += 1
             return
-        export.lines.append(f"{Key.of(problem)}={';'.join(map(str, entries))}")
+        export.lines.append(f"{key}={';'.join(map(str, entries))}")
         export.entries += len(entries)
 
-    def _to_rank(self, problems: Sequence[Problem], export: Export) -> list[Problem]:
-        """Return the distinct problems of one layout each that get a line."""
+    def _to_rank(self, problems: Sequence[Problem], export: Export) -> dict[str, Problem]:
+        """Return the distinct problems of one layout each that get a line, by their keys."""
         kept: dict[str, Problem] = {}
         for problem in problems:
             layouts = [problem.layout] if problem.layout else list(LAYOUTS)
@@ -263,9 +272,11 @@ class _Writer:
                     export.left_out["measured in the recording of the model"] += 1
                 else:
                     kept[key] = one
-        return list(kept.values())
+        return kept
 
-    def _entries(self, problem: Problem, ranked: Sequence[tuple[int, float]], near: np.ndarray) -> list[Entry]:
+    def _entries(
+        self, key: str, problem: Problem, ranked: Sequence[tuple[int, float]], near: np.ndarray
+    ) -> list[Entry]:
         """Return the entries of a problem, fastest first; ``near``: the known problems that are nearest to it.
 
         The fastest is promised their median speed.
@@ -276,7 +287,7 @@ class _Writer:
             if len(entries) == self._settings.top or (place and self._is_fallback(row)):
                 continue
             time = max(fastest * share / 100, before * LEAST_RATIO_OF_TIMES)
-            if (entry := self._entry(problem, self._solvers[row], time)) is None:
+            if (entry := self._entry(key, problem, self._solvers[row], time)) is None:
                 continue
             if not entries and share > SLOWEST_FIRST:
                 break
@@ -284,14 +295,14 @@ class _Writer:
             before = time
         return entries
 
-    def _entry(self, problem: Problem, solver: str, milliseconds: float) -> Entry | None:
+    def _entry(self, key: str, problem: Problem, solver: str, milliseconds: float) -> Entry | None:
         """Return the entry of a solver; None without an algorithm and a workspace that are sure and small enough.
 
         The workspace is the larger one of the formula's and of what MIOpen wrote for the same key.
         """
         if self._named is not None and solver not in self._named:
             return None
-        known, key = (solver, self._letter), str(Key.of(problem))
+        known = solver, self._letter
         algorithm = self._own.algorithms.get(known) or self._system.algorithms.get(known) or algorithm_word(*known)
         formula = workspace(solver, problem)
         if formula is not None and not (holds(solver, self._release) or self._system.confirms(solver, problem)):
