@@ -47,6 +47,17 @@ def crawl(*arguments):
     return main.main(["crawl", *arguments, "--output", "found.csv"])
 
 
+def test_a_list_of_problems_becomes_a_table_of_layers(folder, capsys):
+    lines = ["conv -n 8 -c 16 -H 9 -W 9 -k 32 -y 3 -x 3 -F 1", "conv -n 8 -c 16 -H 9 -W 9 -k 32 -y 3 -x 3 -F 2"]
+    key = "16-9-9-3x3-32-7-7-4-0x0-1x1-1x1-0-NHWC-NHWC-NHWC-BF16-F"
+    (folder / "list.txt").write_text("\n".join([*lines, "['MIOpenDriver', 'convint8', '-n', '8']", key]))
+    assert crawl("--problems", "list.txt") == 0
+    assert "left out: 1 convolutions: MIOpenDriver 'convint8'" in capsys.readouterr().err
+    first, second = layers.read_layers(folder / "found.csv")
+    assert first.directions == ("forward", "bwd_data") and second.directions == ("forward",)
+    assert (first.network, dims(first)["N"], dims(second)["N"]) == ("list", 8, 4)
+
+
 def test_a_torch_model_becomes_a_table_of_layers(folder):
     pytest.importorskip("torch")
     assert crawl("--torch", "my_net_of_the_test:net", "--input", "8x3x64x64", "--train") == 0

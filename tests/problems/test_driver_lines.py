@@ -1,6 +1,7 @@
 """Lines of other programs say the same problem, there and back."""
 
 import argparse
+import json
 import random
 
 import pytest
@@ -87,6 +88,18 @@ RESNET = dict(zip(DIMS, (128, 192, 256, 1, 1, 71, 71, 1, 3, 3, 1, 2, 2, 0, 1, 1,
         (f'./bin/MIOpenDriver conv {FLAGS} -F 1",', ("forward", "fp32")),
         (f"it's ./MIOpenDriver conv {FLAGS} -F 1", ("forward", "fp32")),
         (f"MIOpenDriver conv {FLAGS} -F 1 \\\n -t 1", ("forward", "fp32")),
+        # Without the program's name, as lists of layers have them; as a list of words of Python or JSON.
+        (f"convbfp16 {FLAGS} -F 2", ("bwd_data", "bf16")),
+        (f"conv -F 1 -f GNC01 -I NGC01 -O NGC01 {FLAGS} -l 1 -j 1 -m conv -g 1 -t 1", ("forward", "fp32")),
+        (f"12:00 tune: convfp16 {FLAGS} -F 4 2>&1 | tee log", ("bwd_weight", "fp16")),
+        (str(["./bin/MIOpenDriver", "convfp16", *FLAGS.split(), "-F", 1]), ("forward", "fp16")),
+        (json.dumps({"cmd": ["convfp16", *FLAGS.split(), "-F", "1"]}), ("forward", "fp16")),
+        (f"subprocess.run({['MIOpenDriver', 'conv', *FLAGS.split(), '-F', '2']}, check=True)", ("bwd_data", "fp32")),
+        # Keys of a find-db, of which a gradient begins with the output.
+        ("192-71-71-3x3-256-36-36-128-1x1-2x2-1x1-0-NCHW-FP16-F", ("forward", "fp16")),
+        ("256-36-36-3x3-192-71-71-128-1x1-2x2-1x1-0-NHWC-NHWC-NHWC-BF16-B=GemmBwdRest:0.25,4096,x;fft:1,2,x",
+         ("bwd_data", "bf16")),
+        ('Find-db: "256-36-36-3x3-192-71-71-128-1x1-2x2-1x1-0-NCHW-FP32-W", loaded', ("bwd_weight", "fp32")),
     ],
 )  # fmt: skip
 def test_lines_that_others_write_are_read(line, operation):
@@ -146,6 +159,18 @@ def test_a_line_may_be_of_several_directions(sum_of_bits, names):
         ("MIOpenDriver conv -n eight", "--batchsize 'eight': this is no whole number"),
         ("MIOpenDriver conv -n 8 --fast 1", "MIOpenDriver has no flag '--fast'"),
         ("MIOpenDriver conv -F 8", "MIOpenDriver -F '8'"),
+        (
+            "MIOpenDriver conv -n 8 -z 3",
+            "-z 3: -z is the padding mode .default, same, valid.; a filter's depth is --fil_d",
+        ),
+        ("MIOpenDriver conv --filter_d 3", "has no flag '--filter_d'; do you mean --fil_d"),
+        ("convint8 -n 8 -c 8", "MIOpenDriver 'convint8': use one of conv, convfp16, convbfp16"),
+        ("hello", "lines are such as MIOpenDriver convbfp16 -n 8 -c 64 ... -F 1, ckProfiler"),
+        (
+            "8-9-9-3x3-8-9-9-2-1x1-1x1-1x1-0-NCHW-INT8-F",
+            "key of a find-db '.*': data type INT8: problems here are FP32",
+        ),
+        ("8-9-9-3x3-8-5-9-2-1x1-1x1-1x1-0-NCHW-FP32-F", "the output's size does not follow from the input's"),
         ("MIOpenDriver conv -m trans", "--mode 'trans': use one of conv"),
         ("MIOpenDriver conv -z circular", "--pad_mode 'circular': use one of default, same, valid"),
         ("MIOpenDriver conv -r 1", "--pad_val '1': only 0 is a problem here"),
@@ -163,6 +188,35 @@ def test_a_line_may_be_of_several_directions(sum_of_bits, names):
 def test_what_is_wrong_with_a_line_is_told(line, told):
     with pytest.raises(UserError, match=told.replace("(", "\\(")):
         program_lines.parse_line(line)
+
+
+def test_the_words_of_another_program_for_layouts_say_the_order():
+    last, first = ("conv -f GN01C -I N01GC -O N01GC -n 8", "conv -f GNC01 -I NGC01 -O NGC01 -n 8")
+    assert [program_lines.parse_line(line).layout for line in (last, first)] == ["NHWC", ""]
+    key = "8-9-9-3x3-8-9-9-2-1x1-1x1-1x1-0-{}-FP32-F"
+    assert program_lines.parse_line(key.format("NHWC-NHWC-NHWC")).layout == "NHWC"
+    assert program_lines.parse_line(key.format("NCHW")).layout == "NCHW"
+
+
+@pytest.mark.parametrize(
+    "text", ["N=8,C=64,Hi=56", "hello", "conv -> relu", "conv1 - 8", "find-db regenerating", "3-4-5"]
+)
+def test_what_is_no_line_is_none(text):
+    assert program_lines.line_in(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("4GiB", 4 << 30), ("512MiB", 512 << 20), ("1.5 KiB", 1536), ("1048576", 1 << 20), ("0B", 0)],
+)
+def test_sizes_have_units(text, size):
+    assert options.size(text) == size
+
+
+@pytest.mark.parametrize(("text", "told"), [("4", "write 4GiB or 4MiB"), ("4GB", "KiB, MiB or GiB"), ("-1", "no size")])
+def test_what_is_no_size_is_told(text, told):
+    with pytest.raises(argparse.ArgumentTypeError, match=told):
+        options.size(text)
 
 
 def test_an_option_takes_a_line():

@@ -26,6 +26,9 @@ def problem(variant, dtype, **changed):
         (f"{HEADER},variant,dtype\n{ROW},bwd_data,bf16\n{ROW},bwd_weight,bf16\n", ("bwd_data_bf16",)),
         (LINE.format(1), ("forward_bf16",)),
         (f"INFO run: 'C:\\bin\\MIOpenDriver.exe {LINE.format(3).partition(' ')[2]}'\n", OPERATIONS[:2]),
+        (LINE.format(3).partition(" ")[2], OPERATIONS[:2]),
+        (f"{LINE.format(1).split()!r},\n", ("forward_bf16",)),
+        ("64-28-14-3x3-32-26-12-8-0x0-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-F=fft:0.5,0,x\nother=1\n", ("forward_fp16",)),
         (f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{LINE.format(0)}\nothers\n", OPERATIONS[:2]),
     ],
 )
@@ -33,7 +36,9 @@ def test_the_operations_of_a_row_are_those_it_names_or_all(tmp_path, text, expec
     path = tmp_path / "problems"
     path.write_text(text)
     assert read_problems(path, OPERATIONS) == {
-        name: [problem(*name.rsplit("_", 1))] for name in OPERATIONS if name in expected
+        name: [problem(*name.rsplit("_", 1)).with_layout("NHWC" if "NHWC" in text else "")]
+        for name in OPERATIONS
+        if name in expected
     }
 
 

@@ -82,17 +82,21 @@ def add_models(parser: argparse.ArgumentParser) -> None:
 
 def add_problem_file(parser: argparse.ArgumentParser) -> None:
     """Declare ``--problems``, a file that ``problem_lists.read_problems`` reads."""
-    programs = program_lines.names_of_programs(" or ")
-    meaning = f"CSV with a column per dimension, a table of layers, or lines of {programs}"
-    parser.add_argument("--problems", required=True, type=Path, metavar="FILE", help=meaning)
+    parser.add_argument("--problems", required=True, type=Path, metavar="FILE", help=problem_files())
+
+
+def problem_files() -> str:
+    """Return what files of problems may have, in words."""
+    return (
+        f"CSV with a column per dimension, a table of layers, or a text with lines such as {program_lines.examples()}"
+    )
 
 
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Declare ``--variant``, ``--dtype`` and ``--problem``."""
     parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")
     parser.add_argument("--dtype", choices=DTYPES, help="data type (default: of the line, or bf16)")
-    programs = program_lines.names_of_programs(" or ")
-    words = f"dimensions, or a line of {programs}, whose direction and data type other options override"
+    words = f"dimensions, or a line, whose direction and data type other options override: {program_lines.examples()}"
     parser.add_argument("--problem", metavar="N=8,C=64,...", help=words)
     parser.epilog = (
         f"Dimensions: {', '.join(DIMS)}. C and K are totals over the groups; the rest default to a 1x1 convolution."
@@ -164,6 +168,20 @@ def number(read: Callable[[str], Number], fits: Callable[[Number], bool], form: 
         raise argparse.ArgumentTypeError(f"{text!r} is no {form}")
 
     return parse
+
+
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def size(text: str) -> int:
+    """Return the bytes of a size with a unit or without; of a few bytes, nobody means them."""
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(KiB|MiB|GiB|B)?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write bytes, or a number with KiB, MiB or GiB")
+    number_of_bytes = round(float(match[1]) * UNITS.get(match[2], 1))
+    if match[2] is None and 0 < number_of_bytes < UNITS["KiB"]:
+        raise argparse.ArgumentTypeError(f"{text} bytes are too few for anything; write {text}GiB or {text}MiB")
+    return number_of_bytes
 
 
 positive = number(int, lambda value: value >= 1, "whole number from 1")

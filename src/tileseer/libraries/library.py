@@ -17,7 +17,7 @@ from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.enumeration import Sweep
 from tileseer.libraries.features.table import FeatureSet
 from tileseer.libraries.gemm_kernel import Kernel
-from tileseer.libraries.program import Program
+from tileseer.libraries.program import Form, Program
 from tileseer.libraries.rules import Rules
 from tileseer.libraries.source_tree import SourceTree
 
@@ -65,6 +65,8 @@ class Library:
     """Last word of the arch whose models have a candidate for every problem: those of the vendor's library."""
     programs: tuple[Program, ...] = ()
     """Programs whose lines are problems (``program_lines``)."""
+    forms: tuple[Form, ...] = ()
+    """Other texts that are problems."""
     complete_name: Callable[[str, str], tuple[Kernel, str]] | None = None
     """(name that others gave, arch) to the kernel, and what the name leaves open, if there are such names."""
 

@@ -74,14 +74,15 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
             # A program logs a convolution each time that it runs.
             texts = (line.decode(errors="replace") for line in stream)
             first = next((text for text in texts if text.strip()), "")
-            lines = dict.fromkeys(match[0] for text in chain([first], texts) if (match := _line_in(text)))
+            lines = dict.fromkeys(part for text in chain([first], texts) if (part := program_lines.line_in(text)))
         if len(lines) > MOST_LINES:
             raise UserError(f"{path}: has more than {MOST_LINES:,} different lines of other programs; split it")
         if not lines:
             if not _is_header(first):
                 raise UserError(
                     f"{path}: has no line of {program_lines.names_of_programs(' or ')}, and its first line is no "
-                    f"header with columns {', '.join(problem_csv.REQUIRED_DIMS)}"
+                    f"header with columns {', '.join(problem_csv.REQUIRED_DIMS)}; lines are such as "
+                    f"{program_lines.examples()}"
                 )
             read.problems |= dict.fromkeys(_of_csv(path, operations, read))
         for one in lines:
@@ -92,15 +93,6 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
             except UserError as error:
                 read.refused[str(error).removeprefix("--problem: ")] += 1
     return read
-
-
-def _line_in(text: str) -> re.Match[str] | None:
-    """Return the line of another program in a text, which may be a very long one."""
-    lowered = text.lower()
-    places = [place for name in program_lines.programs() if (place := lowered.find(name.name.lower())) >= 0]
-    if not places:
-        return None
-    return program_lines.form_of_a_line().search(text, max(0, min(places) - 200), min(places) + 2200)
 
 
 def _is_header(text: str) -> bool:

@@ -30,6 +30,18 @@ class Program(NamedTuple):
     name: str
     parse: Callable[[Sequence[str]], Line]
     """The words behind the program's name to what they say; ``UserError`` for no convolution that we have."""
+    example: str
+    """A line."""
+
+
+class Form(NamedTuple):
+    """A text that says a problem without the name of a program."""
+
+    pattern: re.Pattern[str]
+    """How it begins, in a text with others."""
+    parse: Callable[[Sequence[str]], Line]
+    """Its words to what they say; ``UserError`` as for ``Program.parse``."""
+    example: str
 
 
 def check_depth(program: str, ndim: int, dims: Mapping[str, int]) -> None:

@@ -50,4 +50,4 @@ def _parse_profiler(words: Sequence[str]) -> Line:
     return Line((variant,), dtype, dims)
 
 
-CK_PROFILER = Program("ckProfiler", _parse_profiler)
+CK_PROFILER = Program("ckProfiler", _parse_profiler, "ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 ...")

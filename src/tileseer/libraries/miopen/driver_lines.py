@@ -3,11 +3,14 @@
 Its flags and defaults are those of release 3.6 (ROCm/rocm-libraries, projects/miopen/driver/conv_driver.hpp).
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from tileseer.core.errors import UserError, shown
 from tileseer.facts.operations import VARIANTS
-from tileseer.libraries.program import DEPTH_DIMS, Line, Program, check_depth, known, number
+from tileseer.libraries.miopen.find_db import FORM_OF_A_KEY, Key, UnusableError
+from tileseer.libraries.program import DEPTH_DIMS, Form, Line, Program, check_depth, known, number
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 
 DRIVER_DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16"}
@@ -87,7 +90,11 @@ def _flags(words: Sequence[str]) -> dict[str, str]:
     for flag, value in zip(words[::2], [*words[1::2], None], strict=False):
         long = _FLAG_OF.get(flag, flag)
         if long not in _FLAG_OF.values():
-            raise UserError(f"--problem: MIOpenDriver has no flag {shown(flag)}; leave it out, or write -FLAG VALUE")
+            near = get_close_matches(long, _FLAG_OF.values(), 1)
+            meant = f"do you mean {near[0]}? Or " if near else ""
+            raise UserError(
+                f"--problem: MIOpenDriver has no flag {shown(flag)}; {meant}leave it out, or write -FLAG VALUE"
+            )
         if value is None:
             raise UserError(f"--problem: MIOpenDriver: {flag} has no value")
         flags[long] = value
@@ -102,6 +109,11 @@ def _directions(text: str) -> tuple[str, ...]:
 
 def _padding(mode: str, dims: Mapping[str, int]) -> dict[str, int]:
     """Return the pads that MIOpenDriver's ``--pad_mode`` puts in the place of those given."""
+    if mode.isdecimal():
+        raise UserError(
+            f"--problem: MIOpenDriver -z {mode}: -z is the padding mode (default, same, valid); a filter's depth "
+            "is --fil_d (-@), that of the image --in_d (-!)"
+        )
     mode = known("MIOpenDriver --pad_mode", mode, {name: name for name in ("default", "same", "valid")})
     axes = {axis: (dims[image], dims[extent]) for axis, image, extent in _AXES if image in dims}
     plain = all(dims[f"dilation_{axis}"] == 1 for axis in axes) or all(extent == 1 for _, extent in axes.values())
@@ -122,8 +134,11 @@ def _layout(flags: Mapping[str, str]) -> str:
     MIOpenDriver takes a tensor without a layout as NCHW.
     """
     named = [flags.get(long, "").upper() for _, long in LAYOUT_FLAGS]
-    # Some lists of layers have words of other programs there, such as GNC01.
-    if not any(named) or any("G" in word for word in named):
+    # rocMLIR names the groups and numbers the axes: GNC01 and NGC01 for NCHW, N01GC for NHWC.
+    if any("G" in word for word in named):
+        last = {word.endswith(("C", "K")) for word in named if word}
+        return LAYOUTS[1] if last == {True} else ""
+    if not any(named):
         return ""
     one = {(word or LAYOUTS[0]).replace("CDHW", "CHW").replace("NDHW", "NHW") for word in named}
     if len(one) > 1 or not one <= set(LAYOUTS):
@@ -132,4 +147,26 @@ def _layout(flags: Mapping[str, str]) -> str:
     return DEEP_LAYOUTS[own] if any("D" in word for word in named) else own
 
 
-MIOPEN_DRIVER = Program("MIOpenDriver", _parse_driver)
+def _parse_key(words: Sequence[str]) -> Line:
+    """Read the key of a find-db, with its values or without."""
+    key = words[0].partition("=")[0]
+    try:
+        problem = Key.parse(key).problem()
+    except UnusableError as error:
+        raise UserError(f"--problem: key of a find-db {shown(key)}: {error}") from error
+    layout = problem.layout or LAYOUTS[0]
+    dims = dict(zip(DIMS, problem.dims, strict=True))
+    return Line((problem.variant,), problem.dtype, dims, DEEP_LAYOUTS[layout] if problem.ndim == 3 else layout)
+
+
+MIOPEN_DRIVER = Program("MIOpenDriver", _parse_driver, "MIOpenDriver convbfp16 -n 8 -c 64 ... -F 1")
+DRIVER_WITHOUT_NAME = Form(
+    re.compile(r"(?<![\w./-])conv(?:b?fp[a-z0-9_]*|int8)?\s+--?[A-Za-z_!@#$^&~%]\w*\s+\S"),
+    _parse_driver,
+    "convbfp16 -n 8 -c 64 ... -F 1",
+)
+"""As lists of layers have them, of rocMLIR too."""
+FIND_DB_KEY = Form(
+    re.compile(rf"(?<![\w-]){FORM_OF_A_KEY}(?=\s*(?:=|$|[\"',;)\s]))", re.ASCII), _parse_key,
+    "576-4-4-1x1-192-4-4-8-0x0-1x1-1x1-0-NCHW-FP32-F",
+)  # fmt: skip

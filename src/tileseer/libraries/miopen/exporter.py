@@ -75,6 +75,10 @@ SLOWEST_FIRST = 105.0
 """Predicted time of the first solver of a record, in percent of the pick's, which may be one that cannot be written."""
 
 
+MOST_WORKSPACE = 4 << 30
+"""Bytes."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a model is exported."""
@@ -89,7 +93,7 @@ class Settings:
     """Also write the keys that ``system`` or the model's own recording has measured."""
     layout: str = ""
     """Only problems of this one of ``LAYOUTS``."""
-    workspace: int = 4 << 30
+    workspace: int = MOST_WORKSPACE
     """Most bytes of workspace of a solver."""
     tuned: bool = False
     """Only the solvers that ``tileseer tune`` timed on this GPU, with their times."""
@@ -350,7 +354,7 @@ EXAMPLES = (
 def configure(own: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_models(own)
-    meaning = "CSV of layers or problems, lines of MIOpenDriver, or a log with such lines (MIOPEN_ENABLE_LOGGING_CMD=1)"
+    meaning = f"{options.problem_files()}; a program logs them with MIOPEN_ENABLE_LOGGING_CMD=1"
     own.add_argument("--problems", nargs="+", required=True, type=Path, metavar="FILE", help=meaning)
     meaning = "user find-db that your MIOpen wrote below ~/.config/miopen: the output has its name and its records"
     own.add_argument("--user", required=True, type=Path, metavar="UFDB", help=meaning)
@@ -363,8 +367,8 @@ def configure(own: argparse.ArgumentParser) -> None:
     own.add_argument("--tuned", action="store_true", help=meaning)
     options.add_layout(own)
     own.add_argument("--top", type=options.positive, default=4, help="most solvers of a problem (default: 4)")
-    meaning = "most workspace of a solver (default: 4)"
-    own.add_argument("--workspace", type=options.positive, default=4, metavar="GIB", help=meaning)
+    meaning = "most workspace of a solver: bytes, KiB, MiB, GiB or 0 (default: 4GiB)"
+    own.add_argument("--workspace", type=options.size, default=MOST_WORKSPACE, metavar="SIZE", help=meaning)
     own.add_argument("--build", default="", metavar="VERSION", help="refuse a --user of another build of MIOpen")
     own.epilog = "MIOpen takes the first solver of a record that it can run. See docs/amd.md on what to set."
 
@@ -381,9 +385,7 @@ def run(args: argparse.Namespace) -> int:
     # MIOpenDriver takes tensors whose layout a line leaves open as NCHW.
     listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations], LAYOUTS[0])
     layout = (args.layout or "").replace("D", "")
-    settings = Settings(
-        args.user, args.build, args.system, args.measured, layout, args.workspace << 30, args.tuned, args.top
-    )
+    settings = Settings(args.user, args.build, args.system, args.measured, layout, args.workspace, args.tuned, args.top)
     export = export_models(args.models, list(listed.problems), settings)
     path = write_export(args.output, args.user.name, export)
     notes = [*export.notes, *listed.notes]

@@ -39,12 +39,12 @@ LAYOUT_OF_WORDS = {("NCHW",): (2, FIRST), ("NCDHW",): (3, FIRST), ("NHWC",) * 3:
 _WHOLE_NUMBER = r"(?:0|[1-9][0-9]{0,17})"
 _SIZE_PAIR = rf"{_WHOLE_NUMBER}(?:-{_WHOLE_NUMBER})"
 _AXIS_NUMBERS = rf"{_WHOLE_NUMBER}(?:x{_WHOLE_NUMBER}){{1,2}}"
-FORM = re.compile(
+FORM_OF_A_KEY = (
     rf"(?P<first>{_SIZE_PAIR}{{2,3}})-(?P<filter>{_AXIS_NUMBERS})-(?P<second>{_SIZE_PAIR}{{3,4}})-(?P<pads>{_AXIS_NUMBERS})-"
     rf"(?P<strides>{_AXIS_NUMBERS})-(?P<dilations>{_AXIS_NUMBERS})-(?P<bias>{_WHOLE_NUMBER})-(?P<layouts>[A-Za-z]\w*(?:-[A-Za-z]\w*){{0,2}})-"
-    rf"(?P<dtype>[A-Z0-9]+)-(?P<direction>[FBW])(?:_g(?P<groups>[2-9]|[1-9][0-9]{{1,17}}))?",
-    re.ASCII,
+    r"(?P<dtype>[A-Z0-9]+)-(?P<direction>[FBW])(?:_g(?P<groups>[2-9]|[1-9][0-9]{1,17}))?"
 )
+FORM = re.compile(FORM_OF_A_KEY, re.ASCII)
 
 
 class UnusableError(Exception):

@@ -2,7 +2,7 @@
 
 from tileseer.libraries.library import Library
 from tileseer.libraries.miopen import features
-from tileseer.libraries.miopen.driver_lines import MIOPEN_DRIVER
+from tileseer.libraries.miopen.driver_lines import DRIVER_WITHOUT_NAME, FIND_DB_KEY, MIOPEN_DRIVER
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.libraries.miopen.rules import RULES
 
@@ -16,6 +16,7 @@ MIOPEN = Library(
     layout="NCHW",
     has_networks=False,
     programs=(MIOPEN_DRIVER,),
+    forms=(DRIVER_WITHOUT_NAME, FIND_DB_KEY),
     program=MIOPEN_DRIVER.name,
     device="tileseer.libraries.miopen.device:SolverDevice",
     importers={"find-db": "tileseer.libraries.miopen.importer"},
