@@ -41,7 +41,8 @@ int main()
             continue;
         }
         const model::Outlook outlook = model::Selector::outlook(problem);
-        std::printf("%d %a %a ", static_cast<int>(outlook.evidence), outlook.loss, outlook.own_loss);
+        std::printf("%d %d ", static_cast<int>(outlook.evidence), outlook.gains);
+        std::printf("%a %a ", outlook.loss, outlook.own_loss);
         std::printf("%a %d ", outlook.below_half, outlook.cases);
         const model::Pick pick = selector.select(problem, options);
         std::printf("%d %a %d\\n", pick.candidate ? pick.candidate->row : -1, pick.score, pick.known);
@@ -111,7 +112,8 @@ def assert_cpp_picks_alike(folder, selector, shapes, known=0, pruned=0):
 
 def assert_cpp_expects_alike(outlooks, expected):
     """Compare what the header expects of the picks with what Python does, to the last bit."""
-    classes, loss, own_loss, below_half, cases = outlooks
+    classes, gains, loss, own_loss, below_half, cases = outlooks
+    assert list(map(int, gains)) == expected.gains.tolist()
     assert list(map(int, classes)) == expected.classes.tolist()
     assert list(map(int, cases)) == expected.cases.tolist()
     for texts, values in ((loss, expected.loss), (own_loss, expected.own_loss), (below_half, expected.below_half)):

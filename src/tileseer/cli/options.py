@@ -206,8 +206,8 @@ def outlook_lines(outlook: Outlook, library: str | None) -> Iterator[str]:
         f"expected: {outlook.loss:.2f} of the time of the fastest, by {outlook.cases:,} layers left out ({kind}); "
         f"{own} {outlook.own_loss:.2f}"
     )
-    if outlook.evidence != "inside" and outlook.own_loss <= outlook.loss:
-        yield f"advice: {own} is expected to be no slower here; time candidates (tileseer tune) before you replace it"
+    if not outlook.gains:
+        yield f"advice: nothing says that {own} is slower here: time candidates (tileseer tune) before you replace it"
 
 
 def taken_lines(taken: Taken | None) -> list[str]:

@@ -192,8 +192,8 @@ def rank_held_out(model: Model, dataset: Dataset, served: Served | None = None) 
     scored = score_ranking(dataset, scores, offered, picks=picks, learnt=model.spec.evidence, basis=basis)
     if scored.own is None or model.spec.own_margins is None:
         return scored
-    known, sure = np.where(scored.pool, scored.scores, -np.inf), own_choice.replaces_own(scored.expected)
-    picks = own_choice.chosen(scored.problems, known, scored.own, sure, model.spec.own_margins)
+    known = np.where(scored.pool, scored.scores, -np.inf)
+    picks = own_choice.chosen(scored.problems, known, scored.own, scored.expected.gains, model.spec.own_margins)
     # A model that does not know the own choice cannot rank the others beside it.
     knows = np.isfinite(scored.scores[np.arange(len(picks)), scored.own])
     offered[scored.rows, scored.own] = True

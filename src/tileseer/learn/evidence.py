@@ -114,6 +114,9 @@ class Expected:
 
     classes: np.ndarray
     """Place in ``EVIDENCE_CLASSES``, int64 [n]."""
+    gains: np.ndarray
+    """Whether a pick is expected to be faster than what runs without the model, bool [n]: enough layers of the kind at
+    this distance say so."""
     loss: np.ndarray
     """Expected time of the pick over that of the fastest, float64 [n]; NaN where nothing was left out."""
     own_loss: np.ndarray
@@ -197,16 +200,18 @@ def known_by_kind(learnt: LearntEvidence) -> Expected:
         unknown = np.full((len(EVIDENCE_CLASSES), *shape), np.nan)
         return np.array([unknown if one is None else getattr(one, name) for one in own])
 
-    loss = at_each_distance("loss")
+    loss, own_loss = at_each_distance("loss"), at_each_distance("own_loss")
     common = COMMON * found[""].cases if found else np.inf
     by_cases = np.sum([known < CASES[0], known < CASES[1]], axis=0)
     by_cases[(known >= CASES[1]) & (known >= common)] = INSIDE
     by_loss = np.sum([~(loss <= most) for most in LOSSES], axis=0)
     by_distance = np.arange(len(EVIDENCE_CLASSES))
+    by_number = np.maximum(by_cases[:, None], by_distance)
     return Expected(
-        classes=np.maximum(np.maximum(by_cases[:, None], by_loss), by_distance),
+        classes=np.maximum(by_number, by_loss),
+        gains=(by_number < OUTSIDE) & (loss < own_loss),
         loss=loss,
-        own_loss=at_each_distance("own_loss"),
+        own_loss=own_loss,
         below_half=at_each_distance("below_half"),
         timed=at_each_distance("timed", len(TIMED)),
         cases=np.array([[one.cases if one else 0] * len(by_distance) for one in own]),

@@ -12,7 +12,6 @@ import pandas as pd
 
 from tileseer.core import exact
 from tileseer.data.dataset import Dataset
-from tileseer.learn.evidence import INSIDE, Expected
 from tileseer.measure.device import STATUSES
 from tileseer.problems.kinds import MARGIN_KINDS, margin_kind
 
@@ -90,35 +89,27 @@ def chosen(
     problems: Mapping[str, Any] | pd.DataFrame,
     scores: np.ndarray,
     own: np.ndarray,
-    sure: np.ndarray,
+    gains: np.ndarray,
     margins: Sequence[float],
 ) -> np.ndarray:
     """Return the candidate to run on each of P problems, int [P], by its scores, float64 [P, Q].
 
     It is the own choice (``own``, int [P]), unless the best one leads it by the margin of the problem's kind
-    (``MARGIN_KINDS``) and the evidence is ``sure`` (``replaces_own``, bool [P]). An own choice that the model does not
-    know, with a score of -inf, is kept: nothing says what would be gained.
+    (``MARGIN_KINDS``) and the model ``gains`` on such problems (``evidence.Expected``, bool [P]). An own choice that
+    the model does not know, with a score of -inf, is kept: nothing says what would be gained.
     """
     rows, best = np.arange(len(own)), scores.argmax(axis=1)
     known = np.isfinite(scores[rows, own])
     lead = np.where(known, scores[rows, best], 0.0) - np.where(known, scores[rows, own], 0.0)
-    sure = known & sure & (lead > np.asarray(margins)[margin_kind(problems)])
+    sure = known & gains & (lead > np.asarray(margins)[margin_kind(problems)])
     return np.where(sure, best, own)
 
 
-def replaces_own(expected: Expected) -> np.ndarray:
-    """Return on which of n problems a pick may replace the library's own choice, bool [n].
-
-    Those inside of what was measured, on whose kind the own choice loses more.
-    """
-    return np.asarray((expected.classes == INSIDE) & (expected.loss < expected.own_loss))
-
-
-def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray, sure: np.ndarray) -> list[float]:
+def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray, gains: np.ndarray) -> list[float]:
     """Return the margin of each of ``MARGIN_KINDS``: of those that do little harm, the one that gains most.
 
-    ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. Problems without ``sure``
-    evidence (bool [P]) keep the own choice. ``NEVER`` where nothing is gained, or too few
+    ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. Problems on which the model
+    is not known to gain (``gains``, bool [P]) keep the own choice. ``NEVER`` where nothing is gained, or too few
     problems of the kind were measured.
     """
     # What never ran, or was wrong once, is in no model's pool.
@@ -126,7 +117,7 @@ def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray, sure: np.ndar
     rows = np.flatnonzero((own != NONE) & np.isfinite(scores).any(axis=1))
     achieved = dataset.grid(rows)
     scored, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
-    lead = np.where(scored & sure[rows], scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
+    lead = np.where(scored & gains[rows], scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
     gain = exact.log(
         np.maximum(achieved[at, scores[rows].argmax(axis=1)], EFFICIENCY_OF_A_FAILED_PICK) / achieved[at, own[rows]]
     )

@@ -245,9 +245,9 @@ def learnt_of_left_out(prepared: Prepared, dataset: Dataset) -> tuple[LearntEvid
     learnt = with_losses(learnt, pairs, fold, judged_picks(pairs, rows, fold, scores, recipe.offers(pairs)))
     if own is None:
         return learnt, None
-    every, sure = np.flatnonzero(fold != NO_FOLD), np.zeros(len(fold), bool)
-    sure[every] = own_choice.replaces_own(held_out(pairs, every, fold, learnt))
-    return learnt, own_choice.margins(pairs, scores, own, sure)
+    every, gains = np.flatnonzero(fold != NO_FOLD), np.zeros(len(fold), bool)
+    gains[every] = held_out(pairs, every, fold, learnt).gains
+    return learnt, own_choice.margins(pairs, scores, own, gains)
 
 
 def out_of_fold(prepared: Prepared, fold: np.ndarray, recipe: Recipe) -> np.ndarray:

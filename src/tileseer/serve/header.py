@@ -140,6 +140,7 @@ def _evidence(model: Model, inputs: dict[str, Any]) -> dict[str, object]:
         ],
         "evidence_kind_of": [[*names].index(name) for name in known.kind[:, 0].tolist()],
         "evidence_classes": known.classes.ravel().tolist(),
+        "evidence_gains": known.gains.astype(int).ravel().tolist(),
         "evidence_sizes": sizes,
         "evidence_once": writer.once,
         "evidence_steps": STEPS_OF_AN_OCTAVE,

@@ -58,6 +58,8 @@ class Outlook:
 
     evidence: EvidenceClass
     """How the problem stands to what was measured; a pick from outside is a guess."""
+    gains: bool
+    """Whether the pick is expected to be faster than what runs without the model."""
     kind: str
     """The kind of layers that says the rest (``kinds.LEAVES``); "" is all."""
     cases: int
@@ -177,6 +179,7 @@ class Selector:
         return [
             Outlook(
                 evidence=EVIDENCE_CLASSES[found.classes[at]],
+                gains=bool(found.gains[at]),
                 kind=str(found.kind[at]),
                 cases=int(found.cases[at]),
                 loss=float(found.loss[at]),
@@ -343,8 +346,8 @@ class Selector:
     def choose(self, problem: Problem, offered: Sequence[str], library: str) -> int:
         """Return the row of the candidate to run of those that the library offers, by its own names in its order.
 
-        ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster, the
-        problem is not inside of what was measured, or picks of its kind lose more (``own_choice.chosen``).
+        ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster, or
+        the model is not known to gain on problems of its kind at its distance (``own_choice.chosen``).
         ``library`` is what offers them, with its version (``NAME VERSION``); another than was measured keeps its own
         choice, with a warning. A tuned choice that is offered goes first. The header's ``choose`` gives the same.
         """
@@ -355,8 +358,8 @@ class Selector:
         if 0 not in offers.values():
             return NO_CANDIDATE
         rows, problems = np.array([*offers]), self.frame(self.dims_of(problem))
-        sure, margins = own_choice.replaces_own(self.expected([problem])), self.spec.own_margins or []
-        (best,) = own_choice.chosen(problems, self._scores(problems, rows)[None], np.array([0]), sure, margins)
+        gains, margins = self.expected([problem]).gains, self.spec.own_margins or []
+        (best,) = own_choice.chosen(problems, self._scores(problems, rows)[None], np.array([0]), gains, margins)
         return NO_CANDIDATE if best == 0 else int(rows[best])
 
     @property
