@@ -53,13 +53,12 @@ NETWORKS = {
 SHIPPED_HEAD = """# How good the picks are that ship
 
 Written by `make figures` from the evaluations of the models. Efficiency in percent: time of the fastest candidate over
-time of the pick, on layers that no model was trained on. The interval is a 95 % bootstrap interval of the mean. "By
-time" weights each layer by its time and its uses in the networks. "Best of 2" and "best of 3" are of the recorded
-times, as if each pick were timed without error. The fixed choice is the best without a model, such as a rule or a fixed
-order of solvers. "Possible" is the mean of a selector that knows [more than a model
-can](../internals/learning.md#noise-floor). Layers without a candidate are in none of the other figures. With cuDNN's
-plans they are the layers whose first plan was wrong; these stay with cuDNN. Simulated figures do not describe a real
-GPU.
+time of the pick, on layers that no model was trained on. The interval is a 95 % bootstrap interval of the mean. "Best
+of 2" and "best of 3" are of the recorded times, as if each pick were timed without error. The fixed choice is the best
+without a model, such as a rule or a fixed order of solvers. "Possible" is the mean of a selector that knows [more than
+a model can](../internals/learning.md#noise-floor). Layers without a candidate are in none of the other figures. With
+cuDNN's plans they are the layers whose first plan was wrong; these stay with cuDNN. Simulated figures do not describe a
+real GPU.
 
 """
 LIBRARIES_HEAD = """
@@ -75,6 +74,17 @@ HARM_HEAD = """
 Share of layers with another pick than the first plan, of the room between the first plan and the fastest that these
 picks gain, and of picks that take at least 2 % longer; time of the worst pick over that of the first plan. "Best of 2"
 and "best of 3" are efficiencies, as above.
+
+"""
+
+TIMES_HEAD = """
+## Time
+
+Times over that of the fastest candidates of all layers together, each as often as networks use it: of the picks, of a
+selector that knows more than a model can, and of what runs without a model (the library's own choice, or the first of a
+fixed order). The longest layers are the ten that take most time with their picks: their share of the time that is lost,
+and the worst of them. Harmed are picks that take at least 2 % longer than what runs without the model; beside their
+share, their time over that of the latter.
 
 """
 
@@ -107,6 +117,21 @@ def shipped_page(found: Published) -> str:
         SHIPPED_HEAD
         + table(
             list(_shipped_cells(next(iter(found.values())))), (_shipped_cells(one).values() for one in found.values())
+        )
+        + TIMES_HEAD
+        + table(
+            (
+                "arch",
+                "operation",
+                "picks",
+                "possible",
+                "without a model",
+                "lost in the longest",
+                "worst of the longest",
+                "harmed",
+                "harm",
+            ),
+            (_times_cells(one) for one in found.values()),
         )
         + LIBRARIES_HEAD
         + table(
@@ -147,12 +172,11 @@ def _shipped_cells(one: Evaluation) -> dict[str, str]:
         "layers": f"{one.layers:,}",
         "mean": shown["mean"],
         "interval": f"{low:.1f} to {high:.1f}",
-        "by time": shown["by time"],
         "P10": shown["P10"],
         "best of 2": shown["best of 2"],
         "best of 3": shown["best of 3"],
         "fixed choice": f"{one.best_baseline.efficiency.mean:.1f}",
-        "possible": f"{one.possible.mean:.1f}",
+        "possible": f"{one.possible.mean:.1f}" if one.possible else "not known",
         "worst network": shown["worst network"],
         "worst layer": shown["worst layer"],
         "without a candidate": shown["without a candidate"],
@@ -160,23 +184,39 @@ def _shipped_cells(one: Evaluation) -> dict[str, str]:
     }
 
 
+def _times_cells(one: Evaluation) -> list[str]:
+    return [
+        one.arch,
+        one.operation,
+        f"{one.sum_over_best:.3f}",
+        "not known" if one.sum_possible is None else f"{one.sum_possible:.3f}",
+        f"{one.sum_without_model:.3f}",
+        f"{one.lost_in_longest:.0f} %",
+        f"{one.worst_of_longest:.2f}",
+        f"{one.harmed:.1f} %",
+        f"{one.harm_factor:.2f}",
+    ]
+
+
 def picks(found: Published) -> str:
     """Return README's table: of each GPU the figures of its lowest and its highest operation, and its verdicts."""
 
     def cells(arch: str, words: str) -> list[str]:
         own = [one for one in found.values() if one.arch == arch]
-        columns: list[list[float]] = [
+        efficiencies: list[list[float]] = [
             [one.efficiency.mean for one in own],
-            [one.by_time for one in own],
             [one.efficiency.p10 for one in own],
             [one.best_of_2.mean for one in own],
         ]
+        factors: list[list[float]] = [[one.sum_over_best for one in own], [one.worst_of_longest for one in own]]
         verdicts = Counter(verdict_of(one).word for one in own)
         without = max(100 - one.covered_time for one in own)
         return [
             words,
             f"{sum(one.layers for one in own):,}",
-            *(_range(column) for column in columns),
+            *(_range(column, ".1f") for column in efficiencies),
+            *(_range(column, ".2f") for column in factors),
+            _range([one.harmed for one in own], ".1f") + " %",
             f"{without:.0f} %",
             "; ".join(f"{count} {word}" for word, count in sorted(verdicts.items())),
         ]
@@ -185,17 +225,19 @@ def picks(found: Published) -> str:
         "GPU and candidates",
         "layers",
         "mean",
-        "by time",
         "P10",
         "best of 2",
+        "time over the fastest",
+        "worst of the 10 longest",
+        "slower than without a model",
         "time without a candidate",
         "verdicts",
     )
     return table(header, (cells(arch, words) for arch, words in CANDIDATES.items()))
 
 
-def _range(values: list[float]) -> str:
-    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+def _range(values: list[float], form: str) -> str:
+    low, high = f"{min(values):{form}}", f"{max(values):{form}}"
     return low if low == high else f"{low}–{high}"
 
 

@@ -65,6 +65,8 @@ GOOD = Summary(mean=99.0, median=100.0, p10=98.0, min=90.0)
 FIGURES = {
     "layers": 2, "without_candidate": 0, "failed": 0, "covered_time": 100.0, "time_us": 1.0, "efficiency": GOOD,
     "best_of_2": GOOD, "best_of_3": GOOD, "possible": GOOD, "within_2_percent": 90.0, "by_time": 99.0,
+    "sum_over_best": 1.01, "sum_possible": 1.0, "sum_without_model": 1.25, "lost_in_longest": 50.0,
+    "worst_of_longest": 1.1, "harmed": 1.0, "harm_factor": 1.05,
 }  # fmt: skip
 """The figures of good picks of two layers."""
 
@@ -76,7 +78,7 @@ def evaluation(origin, **changed):
     fields = {
         **FIGURES, "basis": "layers", "candidates": 3, "timed": 100.0, "by_kind": {}, "by_evidence": {},
         "interval": [98.0, 99.5],
-        "networks": [], "worst_layer": layer, "libraries": [], "possible_basis": "spread",
+        "networks": [], "worst_layer": layer, "worst_long_layer": layer, "libraries": [], "possible_basis": "spread",
         "baselines": {"fixed_order": {"efficiency": alone.model_dump(), "speed": 1.25}},
         "times": {"timed": 6, "failed": "none"}, "peak_tflops": 2500.0, "memory_tb_per_s": 8.0,
     }  # fmt: skip

@@ -180,6 +180,14 @@ NAMELESS = LayerEvaluation(network="", layer="", problem="N=8 C=64", efficiency=
         ({"efficiency": GOOD.model_copy(update={"mean": 96.9})}, "mean 96.9 %, 99.0 % is possible"),
         ({"efficiency": GOOD.model_copy(update={"p10": 92.9})}, "10th percentile 92.9 %"),
         ({"efficiency": GOOD.model_copy(update={"min": 49.0})}, "the pick of net conv has 49.0 %"),
+        ({"sum_over_best": 1.05, "sum_possible": 1.02}, None),
+        ({"sum_over_best": 1.06, "sum_possible": 1.02}, "all picks take 1.060 times as long as the fastest, 1.020 is "),
+        (
+            {"sum_over_best": 1.04, "possible": None, "sum_possible": None},
+            "all picks take 1.040 times as long as the fastest, what is possible is not known",
+        ),
+        ({"efficiency": GOOD.model_copy(update={"mean": 97.9}), "possible": None, "sum_possible": None}, "mean 97.9 %"),
+        ({"worst_of_longest": 1.31}, "the pick of net conv, one of the 10 layers that take most time"),
         (
             {"efficiency": GOOD.model_copy(update={"min": 49.0}), "worst_layer": NAMELESS.model_dump()},
             "the pick of N=8 C=64 has 49.0 %",

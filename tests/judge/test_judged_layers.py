@@ -55,6 +55,47 @@ def test_of_the_simulator_what_is_possible_is_exact():
     assert 1 > table(samples.measured(), truth)["possible"].mean() > 0.99
 
 
+def test_what_is_possible_is_not_known_where_nobody_timed_twice():
+    data = samples.measured()
+    found = table(data)
+    assert np.isnan(data.relative_error).all() and found["possible"].isna().all()
+    assert figures(found).possible is None and figures(found).sum_possible is None
+    assert noise_basis(data, None).startswith("not known")
+    # A single time without an error is as uncertain as the others.
+    measured, error = np.ones((500, 4)), np.full((500, 4), 0.05)
+    assert best_possible(measured, np.where(np.arange(4) == 3, np.nan, error)).mean() == pytest.approx(
+        best_possible(measured, error).mean()
+    )
+
+
+def timed(best_us, efficiency, alone, uses=1.0, own=np.nan):
+    """Layers with these times of the fastest, and efficiencies of the pick and of a fixed order."""
+    rows = pd.DataFrame({"best_us": np.array(best_us, float), "efficiency": efficiency, "fixed_order": alone})
+    pick_us = rows["best_us"] / rows["efficiency"].replace(0.0, np.nan)
+    return rows.assign(
+        uses=uses, own_choice=own, possible=1.0, pick_us=pick_us, estimated_us=np.nan, efficiency_of_2=1.0,
+        efficiency_of_3=1.0, random_supported=0.5, hand_rule=np.nan,
+    )  # fmt: skip
+
+
+def test_the_sum_of_times_and_the_longest_layers_count_time():
+    # Eleven layers of 100 us with perfect picks, one of 30 us whose pick takes 441, a short one whose pick failed.
+    found = figures(timed([100] * 11 + [30, 1], [1] * 11 + [30 / 441, 0], [0.5] * 13))
+    assert found.sum_over_best == round((1100 + 300 + 10) / 1131, 4)  # ten times the fastest is the most that counts
+    assert found.sum_possible == 1.0 and found.sum_without_model == 2.0
+    assert found.worst_of_longest == 10.0 and found.lost_in_longest == pytest.approx(100 * 270 / 279, abs=1e-3)
+    assert found.harmed == pytest.approx(100 * 2 / 13, abs=1e-3) and found.harm_factor == round(310 / 62, 4)
+    # With uses: the long layer is one that networks need seldom.
+    uses = np.array([100.0] * 11 + [1, 1])
+    assert figures(timed([100] * 11 + [30, 1], [1] * 11 + [30 / 441, 0], [0.5] * 13, uses)).worst_of_longest == 1.0
+
+
+def test_harm_is_against_the_own_choice_of_a_library_that_has_one():
+    found = figures(timed([10, 10], [0.8, 0.8], [0.5, 0.5], own=[1.0, 0.8]))
+    assert (found.harmed, found.harm_factor, found.sum_without_model) == (50.0, 1.25, 1.125)
+    assert figures(timed([10, 10], [0.8, 0.8], [0.5, 0.5])).harmed == 0.0
+
+
 def test_what_is_possible_says_that_it_knows_of_other_runs():
     data = dataclasses.replace(samples.measured(), between_runs=0.03)
     assert noise_basis(data, None).endswith("at least 3.00 %, by which a time differs from run to run")

@@ -33,7 +33,10 @@ HOSTILE = "<script>alert(1)</script>"
 FORMULA = "=1+1"
 VOID = {"meta", "link", "br", "img", "input"}
 LOW = {"efficiency": GOOD.model_copy(update={"mean": 96.5})}
-GOOD_OF_TWO = {"efficiency": GOOD.model_copy(update={"p10": 97.0, "min": 60.0}), "possible": GOOD, "networks": []}
+GOOD_OF_TWO = {
+    "efficiency": GOOD.model_copy(update={"p10": 97.0, "min": 60.0}), "possible": GOOD, "networks": [],
+    "sum_over_best": 1.01, "worst_of_longest": 1.1,
+}  # fmt: skip
 
 
 def operation(direction="forward", kind="simulated", **changed):
@@ -134,7 +137,14 @@ def test_the_numbers_are_those_of_the_evaluation(html):
     (one, *_) = sample()
     found = one.evaluation
     row = rows_of(html, "Efficiency of the picks that ship")[1]
-    assert row[:3] == ["forward_bf16", f"{found.efficiency.mean:.1f}", f"{found.possible.mean:.1f}"]
+    # Nobody timed anything of the small world twice.
+    assert row[:3] == ["forward_bf16", f"{found.efficiency.mean:.1f}", "not known"]
+    row = rows_of(html, "Time of the picks that ship")[1]
+    assert row[:3] == ["forward_bf16", f"{found.sum_over_best:.3f}", "not known"]
+    longest = rows_of(html, "The layers that take most time with their picks")[1:]
+    assert len(longest) == 10 and found.worst_of_longest == pytest.approx(
+        max(min(100 / max(float(row[1]), 1e-9), 10.0) for row in longest), rel=0.01
+    )
     worst = rows_of(html, "The worst picks, forward")[1]
     assert worst[1] == f"{found.efficiency.min:.1f}" and found.worst_layer.network in worst[0]
     assert rows_of(html, "All networks")[1][3] == f"{min(one.evaluation.networks[0].by_time for one in sample()):.1f}"

@@ -33,9 +33,10 @@ def test_what_is_evaluated_is_what_ships(forward):
     assert ran["pick"][whole.problems["problem_key"].iloc[rows]].tolist() == served
     assert figures(layers) == Figures(**{name: getattr(found, name) for name in Figures.model_fields})
     assert found.layers == len(rows) and found.best_of_3.mean >= found.best_of_2.mean >= found.efficiency.mean
-    assert found.best_baseline.efficiency.mean < found.efficiency.mean < found.possible.mean
+    # Nobody timed anything of the small world twice.
+    assert found.best_baseline.efficiency.mean < found.efficiency.mean and found.possible is None
     parts = [*found.by_kind.values(), *found.by_evidence.values()]
-    assert all(part.possible.mean >= part.efficiency.mean for part in parts), "nothing is above its bound"
+    assert all(part.sum_over_best >= 1 and part.worst_of_longest >= 1 for part in parts)
     assert found.best_baseline.speed > 1 and found.speeds == {"best fixed choice": found.best_baseline.speed}
 
 

@@ -13,7 +13,7 @@ from tileseer.learn import model_files
 from tileseer.libraries.library import INSTALLED, WAYS
 from tileseer.serve.model_page import figures_of, read_evaluations
 
-COLUMNS = ("mean", "P10", "best of 2", "by time")
+COLUMNS = ("mean", "P10", "best of 2", "time over the fastest")
 
 
 def print_summary(calls: Mapping[str, str]) -> None:

@@ -21,6 +21,7 @@ from tileseer.judge.figures import (
     groups,
     harm,
     interval_of_mean,
+    longest_layers,
     without_model,
 )
 from tileseer.judge.layers import Truth, judged_layers, noise_basis
@@ -28,6 +29,7 @@ from tileseer.judge.ranking import Scored
 from tileseer.learn.evidence import EVIDENCE_CLASSES, EvidenceClass
 from tileseer.learn.model_schema import Origin, percent
 from tileseer.measure.device import STATUSES, list_failures
+from tileseer.problems.problem_csv import without_defaults
 
 DRIFT = 0.01
 """A pair was measured on a drifted device if the sentinel's time had changed by more than this share."""
@@ -55,6 +57,16 @@ class LayerEvaluation(Document):
     """The 19 dimensions."""
     efficiency: float
     """0 for a pick that did not run."""
+
+    @classmethod
+    def of(cls, row: pd.Series) -> LayerEvaluation:
+        """Return the evaluation of a row of judged layers."""
+        return cls(**row[["network", "layer", "problem"]], efficiency=percent(row["efficiency"]))
+
+    @property
+    def name(self) -> str:
+        """Network and layer, or the problem of a layer of none."""
+        return f"{self.network} {self.layer}".strip() or without_defaults(self.problem)
 
 
 class Times(Document):
@@ -101,6 +113,8 @@ class Evaluation(Origin, Figures):
     networks: list[NetworkEvaluation]
     """The worst by time first; empty where layers belong to no network."""
     worst_layer: LayerEvaluation
+    worst_long_layer: LayerEvaluation
+    """The worst of the layers that take most time (``figures.longest_layers``)."""
     baselines: dict[str, Baseline]
     possible_basis: str
     """What ``possible`` rests on."""
@@ -136,8 +150,9 @@ class Evaluation(Origin, Figures):
         left = f"; {self.without_candidate} more layers have no candidate" if self.without_candidate else ""
         return (
             f"picks for {self.layers:,} unseen layers have efficiency {self.efficiency.mean:.1f} % (mean; P10 "
-            f"{self.efficiency.p10:.1f} %, worst {self.efficiency.min:.1f} %; {self.device_kind} times), the best "
-            f"fixed choice {self.best_baseline.efficiency.mean:.1f} %{left}"
+            f"{self.efficiency.p10:.1f} %, worst {self.efficiency.min:.1f} %; {self.device_kind} times) and together "
+            f"take {self.sum_over_best:.3f} times as long as the fastest; the best fixed choice has "
+            f"{self.best_baseline.efficiency.mean:.1f} %{left}"
         )
 
 
@@ -161,7 +176,7 @@ def evaluate(scored: Scored, gpu: Hardware, context: Context) -> tuple[Evaluatio
         uses = uses.iloc[:0]
     layers = judged_layers(scored, gpu, uses, context.libraries, context.truth)
     by_evidence = {name: figures(rows) for name, rows in groups(layers, "evidence")}
-    worst = layers.sort_values(["efficiency", "problem_key"]).iloc[0]
+    worst, long = (rows.sort_values(["efficiency", "problem_key"]).iloc[0] for rows in (layers, longest_layers(layers)))
     found = Evaluation(
         **dict(Origin.of(dataset)),
         **dict(figures(layers)),
@@ -172,7 +187,8 @@ def evaluate(scored: Scored, gpu: Hardware, context: Context) -> tuple[Evaluatio
         by_kind={name: figures(rows) for name, rows in groups(layers, "kind")},
         by_evidence={name: by_evidence[name] for name in EVIDENCE_CLASSES if name in by_evidence},
         networks=_networks(layers, uses),
-        worst_layer=LayerEvaluation(**worst[["network", "layer", "problem"]], efficiency=percent(worst["efficiency"])),
+        worst_layer=LayerEvaluation.of(worst),
+        worst_long_layer=LayerEvaluation.of(long),
         baselines=without_model(layers),
         possible_basis=noise_basis(dataset, context.truth),
         libraries=beside_libraries(layers),

@@ -11,6 +11,7 @@ from tileseer.core import exact
 from tileseer.core.documents import Document
 from tileseer.judge import baselines
 from tileseer.judge.layers import libraries_of
+from tileseer.learn.evidence import MOST_LOSS
 from tileseer.learn.model_schema import Summary, percent
 from tileseer.learn.own_choice import EFFICIENCY_OF_A_FAILED_PICK, LOSS
 
@@ -18,6 +19,8 @@ SLOWER = 1.02
 """A pick that takes so much longer than another library's choice is slower than it."""
 AS_GOOD_AS_BEST = 0.98
 """A pick this close to the best is as good as it: single timings do not tell them apart."""
+LONGEST = 10
+"""Layers on which no pick should be bad: most of the time is lost in so few."""
 LEVEL = 95
 """Percent of the resampled figures that an interval holds."""
 RESAMPLED_FIGURES = 2000
@@ -48,12 +51,28 @@ class Figures(Document):
     best_of_2: Summary
     """Of the fastest of the short list (``Selector.shortlist``) of two, each timed without error."""
     best_of_3: Summary
-    possible: Summary
-    """The best possible figures of untimed picks; none below what the picks reached with a little luck."""
+    possible: Summary | None
+    """The best possible figures of untimed picks; none below what the picks reached with a little luck. None where
+    nobody knows how much times differ from run to run."""
     within_2_percent: float
     """Share of the picks that are as good as the best."""
     by_time: float
     """Time of the fastest candidates over the time of the picks that ran, with all uses of the layers."""
+    sum_over_best: float
+    """Time of the picks over that of the fastest candidates, with all uses. A layer counts ``MOST_LOSS`` times its
+    fastest at most, also if its pick did not run; so it does in what follows."""
+    sum_possible: float | None
+    """The least possible such sum of untimed picks; None as for ``possible``."""
+    sum_without_model: float
+    """The same of what runs without the model: the library's own choice, or else the first of a fixed order."""
+    lost_in_longest: float
+    """Share of the time that is lost in the ``LONGEST`` layers that take most time, percent."""
+    worst_of_longest: float
+    """Time of the worst pick of these over that of the fastest."""
+    harmed: float
+    """Share of the picks that take 2 % longer than what runs without the model, percent."""
+    harm_factor: float
+    """Time of those picks over that of what runs without the model; 1 where there are none."""
 
 
 class Harm(Document):
@@ -94,7 +113,12 @@ def figures(layers: pd.DataFrame) -> Figures:
     ran = layers[layers["best_us"].notna()]
     best = ran["uses"] * ran["best_us"]
     covered, uncovered = best.sum(), (layers["uses"] * layers["estimated_us"]).sum()
-    picked, possible = (Summary.of(ran[name].to_numpy()) for name in ("efficiency", "possible"))
+    picked, known = Summary.of(ran["efficiency"].to_numpy()), ran["possible"].notna()
+    possible = Summary.of(ran["possible"][known].to_numpy()) if known.any() else None
+    taken, alone = _time_of(ran, "efficiency"), _time_without_model(ran)
+    longest, harmed = longest_layers(ran).index, taken > alone * (1 + LOSS)
+    over_best = round(_ratio(taken.sum(), covered) or 1.0, 4)
+    least = round(_ratio(_time_of(ran[known], "possible").sum(), best[known].sum()) or 1.0, 4)
     return Figures(
         layers=len(ran),
         without_candidate=len(layers) - len(ran),
@@ -104,10 +128,34 @@ def figures(layers: pd.DataFrame) -> Figures:
         efficiency=picked,
         best_of_2=Summary.of(ran["efficiency_of_2"].to_numpy()),
         best_of_3=Summary.of(ran["efficiency_of_3"].to_numpy()),
-        possible=Summary(**{name: max(value, getattr(picked, name)) for name, value in possible}),
+        possible=possible and Summary(**{name: max(value, getattr(picked, name)) for name, value in possible}),
         within_2_percent=percent((ran["efficiency"] >= AS_GOOD_AS_BEST).mean() if len(ran) else 0.0),
         by_time=percent(_ratio(best[ran["pick_us"].notna()].sum(), (ran["uses"] * ran["pick_us"]).sum())),
+        sum_over_best=over_best,
+        sum_possible=min(least, over_best) if possible else None,
+        sum_without_model=round(_ratio(alone.sum(), covered) or 1.0, 4),
+        lost_in_longest=percent(_ratio((taken - best)[longest].sum(), (taken - best).sum())),
+        worst_of_longest=round(float((taken / best)[longest].max()), 4) if len(longest) else 1.0,
+        harmed=percent(harmed.mean() if len(ran) else 0.0),
+        harm_factor=round(_ratio(taken[harmed].sum(), alone[harmed].sum()) or 1.0, 4),
     )
+
+
+def longest_layers(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return the ``LONGEST`` rows that take most time with their picks and all their uses, the longest first."""
+    taken = _time_of(layers[layers["best_us"].notna()], "efficiency")
+    return layers.loc[taken.sort_values(ascending=False, kind="stable").index[:LONGEST]]
+
+
+def _time_of(ran: pd.DataFrame, efficiency: str) -> pd.Series:
+    """Return the time of candidates with these efficiencies, with all uses of the layers."""
+    return ran["uses"] * ran["best_us"] / ran[efficiency].clip(lower=1 / MOST_LOSS)
+
+
+def _time_without_model(ran: pd.DataFrame) -> pd.Series:
+    """Return the time of what runs without the model, with all uses of the layers."""
+    efficiency = ran["own_choice"].fillna(ran["fixed_order"])
+    return _time_of(ran.assign(alone=efficiency), "alone")
 
 
 def groups(layers: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:

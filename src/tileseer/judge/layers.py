@@ -38,7 +38,8 @@ LAYERS = parquet.schema(
 * ``own``: what the library that offers the candidates would run itself
 * ``efficiency``: of the pick, ``efficiency_of_2`` and ``_of_3`` of the fastest of a short list, in 0..1; 0 for what
   did not run, missing where no candidate ran
-* ``possible``: efficiency of a pick that knows every true time; ``timed``: share of what is offered that has a time
+* ``possible``: efficiency of a pick that knows every true time, missing where the noise of times is not known;
+  ``timed``: share of what is offered that has a time
 * ``best_us``, ``pick_us``, ``own_us``: microseconds; ``estimated_us``: a library's or by roofline, where nothing ran
 * ``fixed_order`` and so on: efficiency of each choice without a model (``baselines.MEANINGS``)
 * ``uses``: in all runs of networks; ``flop``, ``bytes``: useful work, and what is moved once; ``gemm_m``, ``gemm_k``
@@ -149,12 +150,15 @@ def best_possible(measured: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Return what knowing the measured times would be worth on other draws of their noise, float64 [R].
 
     The best of many noisy times is a lucky one (the winner's curse), so even who knows every true time scores below 1.
-    ``measured`` are efficiencies, ``error`` the relative standard errors of the times, both float64 [R, Q]; an unknown
-    error (NaN) is taken as 0. A parametric bootstrap: noise of that size is drawn around the measured times.
+    ``measured`` are efficiencies, ``error`` the relative standard errors of the times, both float64 [R, Q]. A single
+    unknown error (NaN) is taken as the median of the others; where all are unknown, NaN is returned. A parametric
+    bootstrap: noise of that size is drawn around the measured times.
     """
+    if not np.isfinite(error).any():
+        return np.full(len(measured), np.nan)
     draw, rows = np.random.default_rng(SEED), np.arange(len(measured))
     ran = measured > 0
-    spread = np.where(ran & np.isfinite(error), error, 0.0)
+    spread = np.where(ran, np.where(np.isfinite(error), error, np.median(error[np.isfinite(error)])), 0.0)
     log_speed = exact.log(np.where(ran, measured, 1.0))
     best = np.where(ran, measured, -np.inf).argmax(axis=1)
     perfect = np.zeros(len(measured))
@@ -170,4 +174,6 @@ def noise_basis(dataset: Dataset, truth: Truth | None) -> str:
         return "noise-free times of the simulated device"
     one_run = "spread of the timed launches, drawn again around the measured times"
     between = dataset.between_runs
+    if between is None and not np.isfinite(dataset.relative_error).any():
+        return "not known: single timings, and nobody timed the same again"
     return f"{one_run}; at least {100 * between:.2f} %, by which a time differs from run to run" if between else one_run

@@ -18,6 +18,7 @@ from tileseer.data.provenance import Recording
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.judge import baselines, pictures
 from tileseer.judge.evaluation import Evaluation
+from tileseer.judge.figures import LONGEST, longest_layers
 from tileseer.judge.layers import read_layers
 from tileseer.judge.verdict import faults, meaning_of_times, next_step, verdict_of
 from tileseer.learn.model_schema import Origin, Summary, same_origin
@@ -149,7 +150,10 @@ def render_report(
             words=[verdict_of(one.evaluation) for one in operations],
             next=next_step(first.arch, [one.evaluation for one in operations], call),
             reasons=[f"{one.name}: {reason}" for one in operations for reason in faults(one.evaluation)],
-            figures=together("Efficiency of the picks that ship", _figures),
+            figures=[
+                *together("Efficiency of the picks that ship", _figures),
+                *together("Time of the picks that ship, with all uses of the layers", _sums),
+            ],
             ship=together("The few kernels to ship", _ship),
             losses=[
                 *together("What would improve the models", _advice),
@@ -158,7 +162,8 @@ def render_report(
             more=[
                 *each("Loss against the fastest candidate, by kind of layer and by evidence", _kinds),
                 *each("The worst picks", _worst),
-                *each("The layers on which picks lose most time, with all their uses", _longest),
+                *each("The layers on which picks lose most time, with all their uses", _costliest),
+                *each("The layers that take most time with their picks and all their uses", _longest),
             ],
             pictures=[
                 (one.label, picture)
@@ -196,19 +201,37 @@ def _verdict(one: Evaluation) -> Row:
     network = one.worst_network
     worst = f"{network.network} {network.by_time:.1f} %" if network else f"none; worst layer {one.efficiency.min:.1f} %"
     speeds = {f"speed against {name}": f"{speed:.3f}" for name, speed in one.speeds.items()}
-    return {**speeds, "efficiency": f"{one.efficiency.mean:.1f} %", "worst network": worst}
+    times = {"time over the fastest": f"{one.sum_over_best:.3f}"}
+    return {**speeds, **times, "efficiency": f"{one.efficiency.mean:.1f} %", "worst network": worst}
 
 
 def _figures(of: Operation) -> Iterator[Row]:
     one = of.evaluation
     yield {
-        "mean, %": one.efficiency.mean, "best possible mean without timing, %": one.possible.mean,
-        "mean without a model, %": one.best_baseline.efficiency.mean, "weighted by time, %": one.by_time,
+        "mean, %": one.efficiency.mean, "best possible mean without timing, %": _mean(one.possible),
+        "mean without a model, %": one.best_baseline.efficiency.mean,
         "P10, %": one.efficiency.p10, "worst layer, %": one.efficiency.min,
         "fastest of 2, timed, mean, %": one.best_of_2.mean, "fastest of 3, timed, mean, %": one.best_of_3.mean,
         "layers": one.layers, "more layers without a candidate": one.without_candidate,
         "their share of the time, %": 100 - one.covered_time,
     }  # fmt: skip
+
+
+def _sums(of: Operation) -> Iterator[Row]:
+    one = of.evaluation
+    yield {
+        "all picks over the fastest": f"{one.sum_over_best:.3f}",
+        "possible without timing": "not known" if one.sum_possible is None else f"{one.sum_possible:.3f}",
+        "without a model": f"{one.sum_without_model:.3f}",
+        f"share of the lost time in the {LONGEST} longest layers, %": one.lost_in_longest,
+        "worst of these over the fastest": f"{one.worst_of_longest:.2f}",
+        "picks slower than without a model by 2 % or more, %": one.harmed,
+        "their time over that without a model": f"{one.harm_factor:.2f}",
+    }
+
+
+def _mean(summary: Summary | None) -> float | str:
+    return "not known" if summary is None else summary.mean
 
 
 def _ship(of: Operation) -> Iterator[Row]:
@@ -238,7 +261,9 @@ def _kinds(of: Operation) -> Iterator[Row]:
     for name, part in [*by_time, *evidence.items()]:
         yield {
             "layers of a kind": name, "layers": part.layers, "loss of the pick, %": 100 - part.efficiency.mean,
-            "P10, %": part.efficiency.p10, "least possible loss without timing, %": 100 - part.possible.mean,
+            "P10, %": part.efficiency.p10,
+            "least possible loss without timing, %": 100 - part.possible.mean if part.possible else "not known",
+            "time over that of the fastest": f"{part.sum_over_best:.3f}",
             "loss of the fastest of 2, timed, %": 100 - part.best_of_2.mean,
             "share of the time, %": 100 * part.time_us / whole.time_us if whole.time_us else 0.0,
         }  # fmt: skip
@@ -256,6 +281,10 @@ def _worst(of: Operation) -> Iterator[Row]:
 
 
 def _longest(of: Operation) -> Iterator[Row]:
+    return _layers(of, longest_layers(of.ran))
+
+
+def _costliest(of: Operation) -> Iterator[Row]:
     lost = of.ran["uses"] * (of.ran["pick_us"] - of.ran["best_us"])
     return _layers(of, of.ran.loc[lost[lost > 0].sort_values(ascending=False, kind="stable").index])
 
@@ -296,9 +325,10 @@ def _choosers(of: Operation) -> Iterator[Row]:
     one = of.evaluation
     low, high = one.interval
     said = f"what ships; {one.basis}; 95 % interval of the mean {low:.1f} to {high:.1f}"
+    known = {"best possible": (one.possible, f"knows every true time, times nothing: {one.possible_basis}")}
     ways = {
         "pick": (one.efficiency, f"{said}; {one.within_2_percent:.1f} % are within 2 % of the best"),
-        "best possible": (one.possible, f"knows every true time, times nothing: {one.possible_basis}"),
+        **{name: (summary, meaning) for name, (summary, meaning) in known.items() if summary},
         "fastest of 2": (one.best_of_2, "the first two, each timed"),
         "fastest of 3": (one.best_of_3, "the first three, each timed"),
         **{name: (way.efficiency, baselines.MEANINGS[name]) for name, way in one.baselines.items()},
@@ -340,7 +370,7 @@ def _advice(of: Operation) -> Iterator[Row]:
         if library := vendor_arch(one.arch):
             change = f"use {library_of_arch(library).title}'s plans for them (tileseer run --arch {library})"
         yield _change(change, f"{one.without_candidate} layers have none")
-    if one.possible.mean < NOISY:
+    if one.possible and one.possible.mean < NOISY:
         reason = f"who knows every true time reaches {one.possible.mean:.1f} %"
         yield _change("time more precisely (benchmark.timing: thorough)", reason)
 
@@ -353,7 +383,8 @@ def _heavy(one: Evaluation) -> Iterator[str]:
     """Yield the kind of layer and the class of evidence that lose most beside what is possible, if that is much."""
     kinds = {f"kind of layer: {name}": part for name, part in one.by_kind.items()}
     for parts in (kinds, {f"evidence: {name}": part for name, part in one.by_evidence.items()}):
-        lost = {name: max(0.0, part.possible.mean - part.efficiency.mean) * part.layers for name, part in parts.items()}
+        best = {name: part.possible.mean if part.possible else 100.0 for name, part in parts.items()}
+        lost = {name: max(0.0, best[name] - part.efficiency.mean) * part.layers for name, part in parts.items()}
         if any(lost.values()):
             name = max(lost, key=lambda name: (lost[name], name))
             share, of_layers = 100 * lost[name] / sum(lost.values()), 100 * parts[name].layers / one.layers

@@ -1,7 +1,8 @@
 """Whether what ships is good enough to use, what says no, and what to do next.
 
-Every limit has to hold. Means and 10th percentiles are compared with what a model can reach at best
-(``Figures.possible``): on noisy times, less than 100 %.
+Every limit has to hold. Means, 10th percentiles and the sum of the times are compared with what a model can reach at
+best (``Figures.possible``): on noisy times, less than 100 %. Where nobody knows the noise, they are compared with the
+fastest candidates themselves.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,14 +10,18 @@ from typing import Literal, NamedTuple
 
 from tileseer.facts.hardware import target
 from tileseer.judge.evaluation import Evaluation
+from tileseer.judge.figures import LONGEST
 from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.problems.problem import EXAMPLE
-from tileseer.problems.problem_csv import without_defaults
 
 MEAN_POINTS = 2.0
 """The mean efficiency may be so far below the best possible one."""
 P10_POINTS = 5.0
 """The same of the 10th percentile."""
+MOST_TIME = 1.03
+"""The time of all picks over that of the fastest may be so many times the best possible one."""
+MOST_OF_A_LONG_LAYER = 1.3
+"""The most time over that of the fastest of a layer that is one of the longest (``figures.longest_layers``)."""
 LEAST_OF_A_NETWORK = 90.0
 """The least efficiency of a whole network, percent."""
 LEAST_OF_A_LAYER = 50.0
@@ -54,19 +59,28 @@ def faults(evaluation: Evaluation) -> Iterator[str]:
     """Yield what is not good enough; nothing if all limits hold."""
     picked, possible, without = evaluation.efficiency, evaluation.possible, evaluation.best_baseline.efficiency
     for name, value, best, limit in (
-        ("mean", picked.mean, possible.mean, MEAN_POINTS),
-        ("10th percentile", picked.p10, possible.p10, P10_POINTS),
+        ("mean", picked.mean, possible.mean if possible else None, MEAN_POINTS),
+        ("10th percentile", picked.p10, possible.p10 if possible else None, P10_POINTS),
     ):
-        if value < best - limit:
-            yield f"{name} {value:.1f} %, {best:.1f} % is possible (limit: {limit:g} points)"
+        if value < (100.0 if best is None else best) - limit:
+            yield f"{name} {value:.1f} %, {_possible(best, '.1f', ' %')} (limit: {limit:g} points)"
+    taken, least = evaluation.sum_over_best, evaluation.sum_possible
+    if taken > MOST_TIME * (least or 1.0):
+        yield (
+            f"all picks take {taken:.3f} times as long as the fastest, {_possible(least, '.3f')} "
+            f"(limit: {MOST_TIME:g} times that)"
+        )
+    if evaluation.worst_of_longest > MOST_OF_A_LONG_LAYER:
+        yield (
+            f"the pick of {evaluation.worst_long_layer.name}, one of the {LONGEST} layers that take most time, takes "
+            f"{evaluation.worst_of_longest:.2f} times as long as the fastest (limit: {MOST_OF_A_LONG_LAYER:g})"
+        )
     if picked.mean <= without.mean:
         yield f"the best fixed choice has mean {without.mean:.1f} %, the model {picked.mean:.1f} %"
     if (network := evaluation.worst_network) and network.by_time < LEAST_OF_A_NETWORK:
         yield f"{network.network} ({network.run}) runs at {network.by_time:.1f} % (limit: {LEAST_OF_A_NETWORK:g} %)"
     if picked.min < LEAST_OF_A_LAYER:
-        layer = evaluation.worst_layer
-        name = f"{layer.network} {layer.layer}".strip() or without_defaults(layer.problem)
-        yield f"the pick of {name} has {picked.min:.1f} % (limit: {LEAST_OF_A_LAYER:g} %)"
+        yield f"the pick of {evaluation.worst_layer.name} has {picked.min:.1f} % (limit: {LEAST_OF_A_LAYER:g} %)"
     if evaluation.covered_time < COVERED_TIME:
         is_offered = library_of_arch(evaluation.arch).offered
         why = "stay with the library, whose own choice was wrong" if is_offered else "have no candidate"
@@ -77,6 +91,11 @@ def faults(evaluation: Evaluation) -> Iterator[str]:
     for other in evaluation.libraries:
         if other.speed < LIBRARY_SPEED:
             yield f"{other.library} is faster: the picks have {other.speed:.2f} of its speed on {other.layers} layers"
+
+
+def _possible(best: float | None, form: str, unit: str = "") -> str:
+    """Return what is possible in words; None: nobody knows the noise of the times."""
+    return "what is possible is not known" if best is None else f"{best:{form}}{unit} is possible"
 
 
 def verdict_of(evaluation: Evaluation) -> Verdict:

@@ -115,8 +115,8 @@ class Expected:
     classes: np.ndarray
     """Place in ``EVIDENCE_CLASSES``, int64 [n]."""
     gains: np.ndarray
-    """Whether a pick is expected to be faster than what runs without the model, bool [n]: enough layers of the kind at
-    this distance say so."""
+    """Whether a pick is expected to be faster than what runs without the model, bool [n]: the problem is near, and
+    enough layers of its kind say so."""
     loss: np.ndarray
     """Expected time of the pick over that of the fastest, float64 [n]; NaN where nothing was left out."""
     own_loss: np.ndarray
@@ -206,10 +206,9 @@ def known_by_kind(learnt: LearntEvidence) -> Expected:
     by_cases[(known >= CASES[1]) & (known >= common)] = INSIDE
     by_loss = np.sum([~(loss <= most) for most in LOSSES], axis=0)
     by_distance = np.arange(len(EVIDENCE_CLASSES))
-    by_number = np.maximum(by_cases[:, None], by_distance)
     return Expected(
-        classes=np.maximum(by_number, by_loss),
-        gains=(by_number < OUTSIDE) & (loss < own_loss),
+        classes=np.maximum(np.maximum(by_cases[:, None], by_distance), by_loss),
+        gains=(by_cases[:, None] < OUTSIDE) & (by_distance == INSIDE) & (loss < own_loss),
         loss=loss,
         own_loss=own_loss,
         below_half=at_each_distance("below_half"),
