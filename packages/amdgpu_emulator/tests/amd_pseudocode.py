@@ -5,6 +5,7 @@ Whole numbers are Python's, without a limit, until they are viewed or stored as 
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -12,7 +13,7 @@ import numpy as np
 from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
 
 TOKEN = re.compile(
-    r"\s*(?:(?P<cast>\d+'[UIFB]\()|(?P<sized>\d+'(?:0x[0-9a-f]+|\d+)[UI]?)|(?P<float>\d+\.\d+F?)"
+    r"\s*(?:(?P<cast>\d+'[UIFB]\()|(?P<floating>\d+'-?\d+\.\d+)|(?P<sized>\d+'(?:0x[0-9a-f]+|\d+)[UI]?)|(?P<float>\d+\.\d+F?)"
     r"|(?P<int>0x[0-9a-fA-F]+|\d+)(?:ULL|LL|U)?|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<op>\*\*|<<|>>|<=|>=|==|!=|<>|&&|\|\||[-+*/&|^~!<>?:(){}\[\],.]))"
 )
@@ -77,25 +78,89 @@ def _toward_zero(value):
     return np.nextafter(near, np.float16(0)) if abs(np.float64(near)) > abs(np.float64(value)) else near
 
 
-def _fma(a, b, c):
-    if isinstance(a, np.float64):
-        if not np.isfinite([a, b, c]).all():
-            return a * b + c
-        exact = Fraction(a) * Fraction(b) + Fraction(c)
-        # Beyond the largest double; and a zero has the sign that plain arithmetic gives it.
-        return np.float64(exact) if 0 < abs(exact) < 2**1024 - 2**970 else a * b + c
-    return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
+DIGITS = {np.float16: (11, -24, 16), np.float32: (24, -149, 128), np.float64: (53, -1074, 1024)}
+"""Of a type of float: digits, exponent of the smallest number, and of the first power of two that is too large."""
+
+
+def nearest(exact, kind):
+    """A fraction as a float, by whole numbers alone: to the nearest, ties to even."""
+    digits, least, most = DIGITS[kind]
+    if not exact:
+        return kind(0)
+    size = abs(exact)
+    power = size.numerator.bit_length() - size.denominator.bit_length()
+    power -= size < Fraction(2) ** power
+    unit = max(power - digits + 1, least)
+    count = round(size / Fraction(2) ** unit)
+    result = kind(np.inf) if count >= 2 ** (most - unit) else kind(math.ldexp(count, unit))
+    return -result if exact < 0 else result
+
+
+def fma(a, b, c):
+    """The product and sum of floats of one type, rounded once."""
+    kind = type(a)
+    if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
+        # What is not finite needs no digits; the product of two halves or floats is finite in a double.
+        return kind(np.float64(a) * np.float64(b) + np.float64(c)) if kind is not np.float64 else a * b + c
+    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    # A zero has the sign that plain arithmetic gives it: of a product of the same type, which is then a zero or -c.
+    return nearest(exact, kind) if exact else a * b + c
+
+
+def _exponent(value):
+    bits, kind = bits_of(value, f"f{value.itemsize * 8}"), value.itemsize * 8
+    digits = {16: 10, 32: 23, 64: 52}[kind]
+    return bits >> digits & (1 << kind - 1 - digits) - 1
+
+
+def _frexp_exponent(value):
+    """The exponent that belongs to the mantissa of 0.5 and more; the text's formula forgets denormals and 0."""
+    return int(np.frexp(value)[1]) - 1
+
+
+def _signals(value):
+    digits = {2: 10, 4: 23, 8: 52}[value.itemsize]
+    return bool(np.isnan(value)) and not bits_of(value, f"f{value.itemsize * 8}") >> digits - 1 & 1
+
+
+def _quiet(value):
+    digits, type_ = {2: 10, 4: 23, 8: 52}[value.itemsize], f"f{value.itemsize * 8}"
+    return view(bits_of(value, type_) | 1 << digits - 1, type_)
+
+
+def _of_opcode(name):
+    """The function that the text of another opcode is."""
+
+    def compute(*values):
+        type_ = name.rpartition("_")[2]
+        (opcode, *_) = (key for key in PCODE if re.sub("_E(32|64)$", "", key.name) == name.upper())
+        names = run(opcode, **{f"S{i}": bits_of(value, type_) for i, value in enumerate(values)}, D0=0)
+        return view(names["D0"], type_)
+
+    return compute
 
 
 FUNCTIONS = {
-    "fma": _fma, "f32_to_f64": np.float64, "f64_to_f32": np.float32,
-    "isNAN": np.isnan, "sqrt": np.sqrt, "pow": lambda a, b: a**b, "log2": np.log2, "trunc": np.trunc,
+    "fma": fma, "f32_to_f64": np.float64, "f64_to_f32": np.float32,
+    "isNAN": np.isnan, "isSignalNAN": _signals, "isQuietNAN": lambda v: np.isnan(v) and not _signals(v),
+    "cvtToQuietNAN": _quiet, "exponent": _exponent, "frexp_exponent": _frexp_exponent,
+    "sign": lambda v: int(np.signbit(v)),
+    "mantissa": lambda v: np.frexp(v)[0], "abs": abs,
+    "isZERO": lambda v, sign: v == 0 and np.signbit(v) == sign, "ldexp": np.ldexp,
+    "sqrt": np.sqrt, "pow": lambda a, b: a**b, "log2": np.log2, "trunc": np.trunc,
     "floor": np.floor, "fract": lambda v: v - np.floor(v),
     "isEven": lambda v: np.fmod(v, 2) == 0, "u32_to_f32": np.float32, "i32_to_f32": np.float32,
-    "f32_to_u32": _integer(0, 2**32 - 1), "f32_to_i32": _integer(-(2**31), 2**31 - 1), "f32_to_f16": np.float16,
-    "f16_to_f32": np.float32, "f32_to_bf16": _bf16, "signext": lambda v: v,
+    "u32_to_f64": np.float64, "i32_to_f64": np.float64, "u16_to_f16": np.float16, "i16_to_f16": np.float16,
+    "f32_to_f16": np.float16, "f16_to_f32": np.float32, "f32_to_bf16": _bf16, "signext": lambda v: v,
+    "i32_to_i16": _integer(-(2**15), 2**15 - 1), "u32_to_u16": _integer(0, 2**16 - 1),
+    **{f"f{size}_to_{kind}{bits}": _integer(-(2 ** (bits - 1)) * (kind == "i"), 2 ** (bits - (kind == "i")) - 1)
+       for size in (16, 32, 64) for kind in "ui" for bits in (16, 32)},
+    **{f"{kind}{bits}_to_{kind}32": int for kind in "ui" for bits in (4, 8, 16)},
     "signext_from_bit": lambda v, n: view(v, f"i{n}") if n else 0,
-    "v_min_u32": min, "v_max_u32": max, "v_min_i32": min, "v_max_i32": max, "v_max3_u32": max, "v_max3_i32": max,
+    **{f"v_{what}{count}_{kind}{bits}": {"min": min, "max": max}[what]
+       for what in ("min", "max") for count in ("", "3") for kind in "ui" for bits in (16, 32)},
+    **{f"v_{what}{count}_f{bits}": _of_opcode(f"v_{what}{count}_f{bits}")
+       for what in ("min", "max") for count in ("", "3") for bits in (16, 32)},
 }  # fmt: skip
 
 
@@ -154,6 +219,9 @@ class Expression:
             if letter == "F":
                 return _near(value, f"f{size}")
             return view(int(value), f"{'i' if letter == 'I' else 'u'}{size}")
+        if kind == "floating":
+            size, number = text.split("'")
+            return FLOATS[f"f{size}"][1](number)
         if kind == "sized":
             return int(text.split("'")[1].rstrip("UI"), 0)
         if kind == "float":
@@ -168,7 +236,7 @@ class Expression:
             return self.joined()
         if self.peek() == "(":
             return self.call(text)
-        return self.names[text]
+        return np.float64(np.inf) if text == "INF" else self.names[text]
 
     def call(self, name):
         self.take("(")
@@ -241,7 +309,13 @@ class Machine:
 
     def __init__(self, text, names):
         self.lines = [line.split("//")[0].strip().rstrip(";").strip() for line in text.splitlines()]
-        self.lines = [line for line in self.lines if line]
+        # A cast to double would make a signalling NaN a quiet one. The mode is that of IEEE, as HIP sets it.
+        for old, new in (
+            (r"64'F\((\w+\.f\d+)\)", r"\1"), (r"(S\d\.f\d+) == \+0\.0", r"isZERO(\1, 0)"),
+            (r"(S\d\.f\d+) == -0\.0", r"isZERO(\1, 1)"), (r"WAVE_MODE\.IEEE", "1"), (r"INF\.f\d+", "INF"),
+            (r"exponent\((\S+)\) - (1023|127|15) \+ 1", r"frexp_exponent(\1) + 1"),
+        ):  # fmt: skip
+            self.lines = [re.sub(old, new, line) for line in self.lines if line]
         self.names = names
 
     def run(self):

@@ -98,9 +98,9 @@ def test_gfx90a_rounds_the_product():
 def test_an_opcode_that_is_not_known_names_itself_and_its_address():
     w = wave()
     code = machine_code(
-        encode("SOPP", ins.SOPPOp.S_NOP), encode("VOP1", ins.VOP1Op.V_SIN_F32_E32, src0=258, vdst=4),
+        encode("SOPP", ins.SOPPOp.S_NOP), encode("VOP1", ins.VOP1Op.V_CVT_OFF_F32_I4_E32, src0=258, vdst=4),
         encode("SOPP", ins.SOPPOp.S_ENDPGM),
     )  # fmt: skip
     w.pc = 0
-    with pytest.raises(UnsupportedInstruction, match=r"V_SIN_F32 at 0x4: V_SIN_F32_E32 is not emulated"):
+    with pytest.raises(UnsupportedInstruction, match=r"V_CVT_OFF_F32_I4 at 0x4: V_CVT_OFF_F32_I4_E32 is not emulated"):
         code.run(w, Counter())

@@ -118,6 +118,12 @@ class CodeObject:
         at = bisect.bisect_right(self.lines, address, key=itemgetter(0)) - 1
         return self.lines[at][1] if at >= 0 else ""
 
+    def missing(self, kernel: str) -> dict[int, str]:
+        """Return the addresses of the instructions of a kernel that are not emulated, and what is missing."""
+        from amdgpu_emulator.machine_code import missing
+
+        return missing(self.image, self.kernels[kernel].entry, self.text, self.arch)
+
     def launch(
         self, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument], **options: Any
     ) -> Execution:

@@ -40,8 +40,9 @@ def accesses_memory(inst: Instruction) -> bool:
     return type(inst).__name__ in _MEMORY
 
 
-def translate(inst: Instruction, name: str) -> Step:
+def translate(inst: Instruction, name: str, arch: str = "gfx950") -> Step:
     """Return the function that executes an instruction without a branch; ``name`` is that of the opcode on its arch."""
+    is_ocp = arch == "gfx950"
     encoding = type(inst).__name__
     if name in _WITHOUT_EFFECT:
         return lambda w: None
@@ -56,9 +57,9 @@ def translate(inst: Instruction, name: str) -> Step:
     if encoding.startswith("SOP"):
         return scalar_instructions.translate_scalar(inst, encoding, name)
     if encoding == "VOP3P_MFMA" and name.startswith("V_MFMA"):
-        return matrix_instructions.translate_mfma(inst, name)
+        return matrix_instructions.translate_mfma(inst, name, is_ocp)
     if name in lane_instructions.LANE_INSTRUCTIONS:
         return lane_instructions.LANE_INSTRUCTIONS[name](inst)
     if name.startswith("V_"):
-        return vector_instructions.translate_vector(inst, encoding, name)
+        return vector_instructions.translate_vector(inst, encoding, name, is_ocp)
     raise UnsupportedInstruction(inst.op.name)

@@ -7,7 +7,7 @@ import numpy as np
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.memory import Array
-from amdgpu_emulator.operands import VGPR, operand_reader, result_writer
+from amdgpu_emulator.operands import VGPR, Read, operand_reader, result_writer
 from amdgpu_emulator.scalar_instructions import scalar_read, scalar_write
 from amdgpu_emulator.wave import LANES, Step, Waves
 
@@ -106,22 +106,34 @@ def _dpp_sources(control: int) -> Array:
     raise UnsupportedInstruction(f"DPP control {control:#x}")
 
 
-def with_lanes_of(inst: Instruction, step: Step) -> Step:
-    """Return the step of a DPP instruction: its first operand comes from other lanes."""
-    of_wave, row = _dpp_sources(inst.dpp), inst.vsrc0.offset - VGPR
-    lane = np.arange(LANES)
-    allowed = (inst.row_mask >> (lane >> 4) & 1 & inst.bank_mask >> ((lane & 15) >> 2) & 1).astype(bool)
+class LanesOf:
+    """What DPP does: the first operand comes from other lanes, and lanes without such a one may be left alone."""
 
-    def run(w: Waves) -> None:
-        kept, mask, whole = w.v[row].copy(), w.m, w.whole
-        sources = w.every - np.tile(lane - of_wave, w.count)
-        there = np.tile(of_wave >= 0, w.count) & mask[sources]
-        w.v[row] = np.where(there, kept[sources], np.uint32(0))
-        w.m = mask & np.tile(allowed, w.count) & (there | bool(inst.bc))
-        w.whole = bool(w.m.all())
-        step(w)
-        if inst.vdst.offset - VGPR == row:
-            kept = np.where(w.m, w.v[row], kept)
-        w.v[row], w.m, w.whole = kept, mask, whole
+    def __init__(self, inst: Instruction) -> None:
+        of_wave, lane = _dpp_sources(inst.dpp), np.arange(LANES)
+        self._inst, self._distance, self._is_there = inst, lane - of_wave, of_wave >= 0
+        self._allowed = inst.row_mask >> (lane >> 4) & 1 & inst.bank_mask >> ((lane & 15) >> 2) & 1 == 1
 
-    return run
+    def step(self, compute: Step) -> Step:
+        """Return the step with the mask of the lanes that it writes."""
+        writes_anyway = bool(self._inst.bc)
+
+        def run(w: Waves) -> None:
+            mask, whole = w.m, w.whole
+            self._sources = w.every - np.tile(self._distance, w.count)
+            self._reads = np.tile(self._is_there, w.count) & mask[self._sources]
+            w.m = mask & np.tile(self._allowed, w.count) & (self._reads | writes_anyway)
+            w.whole = bool(w.m.all())
+            compute(w)
+            w.m, w.whole = mask, whole
+
+        return run
+
+    def reader(self, source: Read) -> Read:
+        """Return the operand with the values of other lanes, 0 where there is none."""
+
+        def read(w: Waves) -> Array:
+            values = source(w)
+            return np.where(self._reads, values[self._sources], values.dtype.type(0))
+
+        return read

@@ -12,6 +12,7 @@ from operator import length_hint
 from amdgpu_emulator import decoder, instructions
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import EmulationFault, EmulationHang, MemoryFault, UnsupportedInstruction
+from amdgpu_emulator.operands import LITERAL
 from amdgpu_emulator.scalar_operations import s16
 from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, VCC, Step, Waves
 
@@ -21,6 +22,8 @@ _LAST_INSTRUCTIONS = 20_000
 """Of a workgroup: what they are tells the loop of a kernel that does not end."""
 _LONGEST_BLOCK = 256
 """Instructions that are translated before they are counted; code without a branch is several blocks."""
+_LONGEST_SUM = 8
+"""Instructions between that which reads the program counter and that which adds to it."""
 _MOST_TRANSLATED = 200_000
 """Different instructions of a launch; the kernels of Composable Kernel have some 10,000."""
 Jump = Callable[[Waves], str | None]
@@ -158,7 +161,7 @@ class MachineCode:
             if instructions.polls_memory(inst, name):
                 block.polls.append(address)
             try:
-                step = instructions.translate(inst, name)
+                step = instructions.translate(inst, name, self._arch)
                 block.steps.append(_at(address - self.base, step) if instructions.accesses_memory(inst) else step)
             except Exception as fault:
                 # What is never reached may be what cannot be executed. Fields may hold what no assembler writes.
@@ -167,6 +170,54 @@ class MachineCode:
             address = after
         block.jump = lambda w: _go_on(w, [address] * w.count)
         return block
+
+
+def missing(image: bytes, entry: int, text: tuple[int, int], arch: str) -> dict[int, str]:
+    """Return the addresses of instructions that are not emulated, of all that a kernel may reach, and what is missing.
+
+    The targets of calls are known where the code computes them from its own address.
+    """
+    found: dict[int, str] = {}
+    seen: set[int] = set()
+    todo = [entry]
+    while todo:
+        address = todo.pop()
+        while address not in seen and text[0] <= address < text[1]:
+            seen.add(address)
+            try:
+                inst = decoder.decode(image, address, arch)
+            except UnsupportedInstruction as fault:
+                found[address] = str(fault)
+                break
+            name, after = decoder.opcode(inst.op.name, arch), address + inst.size()
+            if name in _BRANCHES or name == "S_CALL_B64":
+                todo.append(after + 4 * s16(inst.simm16))
+            elif name == "S_GETPC_B64":
+                todo += _behind(image, after, inst.sdst.offset, arch)
+            elif _jump(inst, name, after) is None:
+                try:
+                    instructions.translate(inst, name, arch)
+                except Exception as fault:
+                    is_ours = isinstance(fault, UnsupportedInstruction)
+                    found[address] = str(fault) if is_ours else f"{inst.op.name} ({fault!r})"
+            if name in ("S_BRANCH", "S_SETPC_B64", "S_ENDPGM"):
+                break
+            address = after
+    return dict(sorted(found.items()))
+
+
+def _behind(image: bytes, start: int, register: int, arch: str) -> list[int]:
+    """Return the address that is made of the program counter in a register by the sum that follows."""
+    address = start
+    for _ in range(_LONGEST_SUM):
+        try:
+            inst = decoder.decode(image, address, arch)
+        except UnsupportedInstruction:
+            break
+        address += inst.size()
+        if inst.op.name == "S_ADD_U32" and inst.sdst.offset == register and inst.ssrc1.offset == LITERAL:
+            return [start + inst.literal - ((inst.literal & 1 << 31) << 1)]
+    return []
 
 
 def _at(address: int, access: Step) -> Step:

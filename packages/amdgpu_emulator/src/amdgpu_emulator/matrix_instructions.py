@@ -2,7 +2,7 @@
 
 How the matrices lie in registers is the same rule for every shape: A has its rows over the first lanes, and what lanes
 are left go along k or, where the instruction multiplies several blocks, over the blocks. Products and sums are taken in
-double precision and rounded once; hardware rounds in an order that is not documented.
+double precision and rounded once, those of whole numbers exactly; hardware rounds in an order that is not documented.
 """
 
 import re
@@ -13,22 +13,32 @@ import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
+from amdgpu_emulator.floats import small_floats
 from amdgpu_emulator.memory import Array
-from amdgpu_emulator.operands import ACC, VGPR, constant_bits
+from amdgpu_emulator.operands import ACC, VGPR, Read, constant_bits, operand_reader
 from amdgpu_emulator.wave import LANES, Step, Waves
 
-_MFMA_NAME = re.compile(r"V_MFMA_F32_(\d+)X(\d+)X(\d+)_?(?:(\d+)B_)?(BF16|F16|F32)(?:_1K)?")
+_MFMA_NAME = re.compile(
+    r"V_MFMA_(F32|I32|F64)_(\d+)X(\d+)X(\d+)_?(?:(\d+)B_)?(BF16|F16|F32|F64|I8|FP8|BF8)(?:_(FP8|BF8))?(?:_1K)?"
+)
+_BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I8": 8, "FP8": 8, "BF8": 8}
+
+
+_TYPES = {"F64": np.float64, "F32": np.float32, "I32": np.int32}
+"""Of C and D."""
 
 
 @dataclass(frozen=True)
 class MfmaShape:
-    """One MFMA instruction: rows, columns, k, blocks and the type of A and B."""
+    """One MFMA instruction: rows, columns, k, blocks and the types of A, B, and C."""
 
     m: int
     n: int
     k: int
     blocks: int
-    kind: str
+    a: str
+    b: str
+    c: str
 
     @property
     def lane_k(self) -> int:
@@ -38,18 +48,24 @@ class MfmaShape:
     @property
     def source_rows(self) -> int:
         """Registers of A, and of B."""
-        return self.lane_k if self.kind == "F32" else self.lane_k // 2
+        return self.lane_k * _BITS[self.a] // 32
+
+    @property
+    def results(self) -> int:
+        """Elements of C, and of D, that a lane holds."""
+        return self.m * self.n * self.blocks // LANES
 
     @property
     def result_rows(self) -> int:
         """Registers of C, and of D."""
-        return self.m * self.n * self.blocks // LANES
+        return self.results * _BITS.get(self.c, 32) // 32
 
     @property
     def supported(self) -> bool:
         """Whether lanes beyond the rows go along k alone or over blocks alone."""
         groups = LANES // self.m
-        return self.m == self.n and self.blocks in (1, groups) and self.lane_k * groups == self.k * self.blocks
+        is_regular = self.m == self.n and self.blocks in (1, groups) and self.lane_k * groups == self.k * self.blocks
+        return is_regular and (self.c != "F64" or self.blocks == 1)
 
 
 def mfma_shape(name: str) -> MfmaShape | None:
@@ -57,13 +73,13 @@ def mfma_shape(name: str) -> MfmaShape | None:
     match = _MFMA_NAME.fullmatch(name)
     if not match:
         return None
-    m, n, k, blocks = (int(match[i] or 1) for i in range(1, 5))
-    shape = MfmaShape(m, n, k, blocks, match[5])
+    m, n, k, blocks = (int(match[i] or 1) for i in range(2, 6))
+    shape = MfmaShape(m, n, k, blocks, match[6], match[7] or match[6], match[1])
     return shape if shape.supported else None
 
 
-def translate_mfma(inst: Instruction, name: str) -> Step:
-    """Translate ``v_mfma_f32_...``."""
+def translate_mfma(inst: Instruction, name: str, is_ocp: bool) -> Step:
+    """Translate ``v_mfma_...``; ``is_ocp``: as ``small_floats``."""
     shape = mfma_shape(name)
     if shape is None:
         raise UnsupportedInstruction(inst.op.name)
@@ -74,37 +90,65 @@ def translate_mfma(inst: Instruction, name: str) -> Step:
     b = inst.src1.offset - VGPR + (ACC if inst.acc & 2 else 0)
     d = inst.vdst.offset - VGPR + of_c
     code = inst.src2.offset
-    c: Array | int
     if code >= VGPR:
-        c = code - VGPR + of_c
+        first = code - VGPR + of_c
+        rows = slice(first, first + shape.result_rows)
+        addend: Read = lambda w: _elements(w.v[rows], shape.c)  # noqa: E731
+    elif constant_bits(code, None) is None:
+        raise UnsupportedInstruction(f"{inst.op.name} with C in a scalar register")
     else:
-        bits = constant_bits(code, None)
-        if bits is None:
-            raise UnsupportedInstruction(f"{inst.op.name} with C in a scalar register")
-        c = np.array([bits], np.uint32).view(np.float32)
-    return lambda w: multiply(w, shape, d, a, b, c)
+        addend = operand_reader(code, shape.c.lower())
+    return lambda w: multiply(w, shape, d, a, b, addend, is_ocp)
 
 
-def multiply(w: Waves, shape: MfmaShape, d: int, a: int, b: int, c: Array | int) -> None:
-    """Execute one instruction; ``c`` is a row of registers, or the constant that fills C."""
-    left, right = _operand(w, shape, a), _operand(w, shape, b)
+def multiply(w: Waves, shape: MfmaShape, d: int, a: int, b: int, addend: Read, is_ocp: bool) -> None:
+    """Execute one instruction, with registers from ``d``, ``a`` and ``b`` on."""
+    left, right = _operand(w, shape, shape.a, a, is_ocp), _operand(w, shape, shape.b, b, is_ocp)
     product = (left @ right.transpose(0, 1, 3, 2)).reshape(w.count, -1)
-    values = product[:, _result_places(shape)].transpose(1, 0, 2).reshape(shape.result_rows, -1)
-    before = w.vf[c : c + shape.result_rows] if isinstance(c, int) else c
-    w.vf[d : d + shape.result_rows] = (values + before).astype(np.float32)
+    values = product[:, _result_places(shape)].transpose(1, 0, 2).reshape(shape.results, -1)
+    before = addend(w)
+    if shape.c == "I32":
+        # Sums of whole numbers are exact, and are cut to their type.
+        result = values.astype(np.int64).astype(np.int32) + before
+    else:
+        result = (values + before).astype(_TYPES[shape.c])
+    w.v[d : d + shape.result_rows] = _words(result)
 
 
-def _operand(w: Waves, shape: MfmaShape, first: int) -> Array:
+def _elements(words: Array, kind: str) -> Array:
+    """Return registers [rows, lanes] as elements of C."""
+    if kind != "F64":
+        return words.view(_TYPES[kind])
+    return (words[::2] | words[1::2].astype(np.uint64) << np.uint64(32)).view(np.float64)
+
+
+def _words(elements: Array) -> Array:
+    if elements.dtype != np.float64:
+        return elements.view(np.uint32)
+    bits = elements.view(np.uint64)
+    return np.stack([bits.astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)], axis=1).reshape(
+        -1, bits.shape[1]
+    )
+
+
+def _operand(w: Waves, shape: MfmaShape, kind: str, first: int, is_ocp: bool) -> Array:
     """Return A as [waves, blocks, rows, k], or B as [waves, blocks, columns, k]."""
     words = w.v[first : first + shape.source_rows]
-    if shape.kind == "F32":
+    if kind == "F64":
+        values = _elements(words, kind)
+    elif kind == "F32":
         values = words.view(np.float32)
-    elif shape.kind == "F16":
+    elif kind == "F16":
         values = words.view(np.float16)
-    else:
+    elif kind == "BF16":
         values = (words.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    # Lane = group * rows + row, and a word has one or two elements.
-    by_lane = values.astype(np.float64).reshape(shape.source_rows, w.count, LANES // shape.m, shape.m, -1)
+    elif kind == "I8":
+        values = words.view(np.int8)
+    else:
+        values = small_floats(kind, is_ocp)[words.view(np.uint8)]
+    # Lane = group * rows + row, and a word has one, two or four elements.
+    rows = len(words) // (2 if kind == "F64" else 1)
+    by_lane = values.astype(np.float64).reshape(rows, w.count, LANES // shape.m, shape.m, -1)
     if shape.blocks > 1:
         return by_lane.transpose(1, 2, 3, 0, 4).reshape(w.count, shape.blocks, shape.m, shape.k)
     return by_lane.transpose(1, 3, 2, 0, 4).reshape(w.count, 1, shape.m, shape.k)
@@ -112,12 +156,14 @@ def _operand(w: Waves, shape: MfmaShape, first: int) -> Array:
 
 @cache
 def _result_places(shape: MfmaShape) -> Array:
-    """Return which element of the blocks of D each register and lane has."""
-    register, lane = np.indices((shape.result_rows, LANES))
+    """Return which element of the blocks of D each element of each lane is."""
+    register, lane = np.indices((shape.results, LANES))
     if shape.m == 4:
         block, row, column = lane // 4, register, lane % 4
+    elif shape.c == "F64":
+        block, row, column = 0 * lane, register * (LANES // shape.m) + lane // shape.m, lane % shape.m
     else:
-        per_block = shape.result_rows // shape.blocks
+        per_block = shape.results // shape.blocks
         r = register % per_block
         # Four rows of a lane lie together; the lanes beyond the columns follow, then the next four registers.
         row = r % 4 + 4 * (lane // shape.m) + (r // 4) * 4 * (LANES // shape.m)

@@ -16,6 +16,8 @@ Write = Callable[[Waves, Array], None]
 VGPR, ACC = 256, 256
 """First code of a vector register; what an accumulation register's row adds to its number."""
 LITERAL, SCC, VCCZ, EXECZ = 255, 253, 251, 252
+SDWA_WORD = 6
+"""Selects all of a word."""
 _INLINE_FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0, 248: 0.15915494}
 OPERAND_TYPES = {
     "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u16": np.uint16, "i16": np.int16, "f16": np.float16,
@@ -120,7 +122,7 @@ def with_sign(source: Read, negate: bool, absolute: bool) -> Read:
 
 def _sdwa_field(selection: int) -> tuple[int, int]:
     """Return the lowest bit and number of bits of a byte, a half or the whole of a word."""
-    if selection == 6:
+    if selection == SDWA_WORD:
         return 0, 32
     return (8 * selection, 8) if selection < 4 else (16 * (selection - 4), 16)
 
@@ -156,11 +158,19 @@ def result_writer(code: int, kind: str, high: bool = False, acc: bool = False) -
             top(w, (bits >> np.uint64(32)).astype(np.uint32))
 
         return write_wide
-    word = _write_word(row, "v")
     if high:
-        return lambda w, value: word(w, w.v[row] & 0xFFFF | value.view(np.uint16).astype(np.uint32) << 16)
+        return half_writer(code, True)
+    word = _write_word(row, "v")
     # On these GPUs the upper half becomes zero.
     return lambda w, value: word(w, value.view(np.uint16).astype(np.uint32))
+
+
+def half_writer(code: int, high: bool) -> Write:
+    """Return the function that writes half of a register, and leaves the other half."""
+    row, word = code - VGPR, _write_word(code - VGPR, "v")
+    if high:
+        return lambda w, value: word(w, w.v[row] & 0xFFFF | value.view(np.uint16).astype(np.uint32) << 16)
+    return lambda w, value: word(w, w.v[row] & 0xFFFF0000 | value.view(np.uint16))
 
 
 def _write_word(row: int, view: str) -> Write:
@@ -178,7 +188,7 @@ def _write_word(row: int, view: str) -> Write:
 
 def sdwa_writer(row: int, selection: int, unused: int) -> Write:
     """Return the function that writes a SDWA result to a part of a word; ``unused`` says what the rest becomes."""
-    if unused == 1 and selection != 6:
+    if unused == 1 and selection != SDWA_WORD:
         raise UnsupportedInstruction("a SDWA result whose sign fills the rest")
     shift, bits = _sdwa_field(selection)
     mask = np.uint32(((1 << bits) - 1) << shift)

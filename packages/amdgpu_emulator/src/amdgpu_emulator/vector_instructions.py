@@ -1,17 +1,24 @@
 """Vector instructions: operands and results of the operations in ``vector_operations``, in each encoding."""
 
+import re
+from typing import Any
+
 import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.lane_instructions import with_lanes_of
+from amdgpu_emulator.floats import fma, small_floats, to_small
+from amdgpu_emulator.lane_instructions import LanesOf
 from amdgpu_emulator.memory import Array
 from amdgpu_emulator.operands import (
     LITERAL,
+    OPERAND_TYPES,
+    SDWA_WORD,
     VGPR,
     Read,
     Write,
     constant_bits,
+    half_writer,
     operand_reader,
     result_writer,
     sdwa_reader,
@@ -23,14 +30,24 @@ from amdgpu_emulator.wave import SGPR_PAIRS, VCC, Step, Waves
 
 _FLOAT_TYPES = ("f16", "f32", "f64")
 _TYPES_OF_16_BITS = ("u16", "i16", "f16")
+_SATURATE = ("V_ADD_", "V_SUB_", "V_SUBREV_", "V_MAD_")
+"""Sums of whole numbers that can be held within their type."""
 
 
-def translate_vector(inst: Instruction, encoding: str, name: str) -> Step:
-    """Translate ``v_...``, but for matrix products and instructions across lanes."""
+def translate_vector(inst: Instruction, encoding: str, name: str, is_ocp: bool = True) -> Step:
+    """Translate ``v_...``, but for matrix products and instructions across lanes; ``is_ocp``: as ``small_floats``."""
     if encoding == "VOP3P" and name in PACKED:
         return _packed(inst, name)
-    if name == "V_BITOP3_B32":
-        return _bitop3(inst)
+    if name.startswith("V_MAD_MIX"):
+        return _mix(inst, name)
+    # Whose lower half each operand's is, and its upper half: as assemblers write it where nothing is chosen.
+    plain = (0, 0 if name.startswith("V_ACCVGPR_") else 3, 0, 0, 0)
+    if encoding == "VOP3P" and (inst.opsel, inst.opsel_hi & 3, inst.neg, inst.neg_hi, inst.clmp) != plain:
+        raise UnsupportedInstruction(f"{inst.op.name} with a modifier")
+    if name.startswith("V_BITOP3_"):
+        return _bitop3(inst, name.lower()[-3:].replace("b", "u"))
+    if small := _SMALL_FLOATS.fullmatch(name):
+        return _small_floats(inst, encoding, name, small, is_ocp)
     if name in _WITH_LITERAL:
         return _three_with_literal(inst, *_WITH_LITERAL[name])
     if name.startswith("V_CMPX_"):
@@ -44,6 +61,11 @@ def _vector(inst: Instruction, encoding: str, name: str, operation: VectorOperat
     sources = _sources(inst, encoding, name, operation)
     put = _result(inst, encoding, name, operation)
     compute = operation.compute
+    if encoding == "VOP3" and inst.clmp and operation.result not in (*_FLOAT_TYPES, "mask"):
+        sources = [_in_64_bits(source) for source in sources]
+    if encoding.endswith("_DPP16"):
+        lanes = LanesOf(inst)
+        sources[0] = lanes.reader(sources[0])
     if operation.carries:
         carry = result_writer(int(inst.sdst.offset) if encoding == "VOP3SD" else VCC, "mask")
 
@@ -61,7 +83,11 @@ def _vector(inst: Instruction, encoding: str, name: str, operation: VectorOperat
         step = lambda w: put(w, compute(a(w), b(w), c(w)))  # noqa: E731
     else:
         step = lambda w: put(w, compute(*[source(w) for source in sources]))  # noqa: E731
-    return with_lanes_of(inst, step) if encoding.endswith("_DPP16") else step
+    return lanes.step(step) if encoding.endswith("_DPP16") else step
+
+
+def _in_64_bits(source: Read) -> Read:
+    return lambda w: source(w).astype(np.int64)
 
 
 def _compare_to_mask(inst: Instruction, encoding: str, name: str) -> Step:
@@ -102,7 +128,10 @@ def _source(inst: Instruction, encoding: str, name: str, index: int, code: int, 
         base = operand_reader(code - VGPR if scalar else code, "u32")
         source = sdwa_reader(base, kind, getattr(inst, f"src{index}_sel"), bool(getattr(inst, f"src{index}_sext")))
     else:
-        high = encoding in ("VOP3", "VOP3_SDST") and kind in _TYPES_OF_16_BITS and bool(inst.opsel >> index & 1)
+        chosen = encoding in ("VOP3", "VOP3_SDST") and bool(inst.opsel >> index & 1)
+        high = chosen and kind in _TYPES_OF_16_BITS
+        if chosen and not high:
+            raise UnsupportedInstruction(f"{inst.op.name} with half of an operand")
         source = operand_reader(code, kind, literal, high, accumulator)
     if encoding.startswith(("VOP3", "VOP3SD")) and encoding not in ("VOP3P", "VOP3P_MFMA"):
         negate = bool(inst.neg >> index & 1)
@@ -113,6 +142,9 @@ def _source(inst: Instruction, encoding: str, name: str, index: int, code: int, 
         negate = absolute = False
     if not (negate or absolute):
         return source
+    if name == "V_CNDMASK_B32":
+        sign = np.uint32(1 << 31)
+        return lambda w: (source(w) & ~sign if absolute else source(w)) ^ (sign if negate else np.uint32(0))
     if kind not in _FLOAT_TYPES:
         raise UnsupportedInstruction(f"{inst.op.name} with the sign of a whole number changed")
     return with_sign(source, negate, absolute)
@@ -124,8 +156,11 @@ def _result(inst: Instruction, encoding: str, name: str, operation: VectorOperat
             return result_writer(inst.vdst.offset, "mask")
         return result_writer(inst.sdst.offset if getattr(inst, "sd", 0) else VCC, "mask")
     if "_SDWA" in encoding and hasattr(inst, "dst_sel"):
-        if operation.result in ("u64", "i64") or inst.omod or inst.clmp:
+        is_wide = operation.result.endswith("64")
+        if (is_wide and inst.dst_sel != SDWA_WORD) or inst.omod or inst.clmp:
             raise UnsupportedInstruction(f"{inst.op.name} in this form")
+        if is_wide:
+            return result_writer(inst.vdst.offset, operation.result)
         put_part = sdwa_writer(inst.vdst.offset - VGPR, inst.dst_sel, inst.dst_unused)
         halves = operation.result in _TYPES_OF_16_BITS
         return lambda w, value: put_part(w, _word(value, halves))
@@ -136,14 +171,23 @@ def _result(inst: Instruction, encoding: str, name: str, operation: VectorOperat
     if not (omod or clamp):
         return put
     if operation.result not in _FLOAT_TYPES:
-        raise UnsupportedInstruction(f"{inst.op.name} with clamp")
+        # What is held within its type has more bits before.
+        if omod or not name.startswith(_SATURATE) or operation.carries:
+            raise UnsupportedInstruction(f"{inst.op.name} with clamp")
+        type_: Any = OPERAND_TYPES[operation.result]
+        limits = np.iinfo(type_)
+        return lambda w, value: put(w, np.clip(value, limits.min, limits.max).astype(type_))
     factor = (1.0, 2.0, 4.0, 0.5)[omod]
 
     def scaled(w: Waves, value: Array) -> None:
         result = value * value.dtype.type(factor)
-        put(w, np.fmin(np.fmax(result, 0), 1).astype(value.dtype) if clamp else result)
+        put(w, _between_0_and_1(result) if clamp else result)
 
     return scaled
+
+
+def _between_0_and_1(value: Array) -> Array:
+    return np.fmin(np.fmax(value, 0), 1).astype(value.dtype)
 
 
 def _word(value: Array, half: bool) -> Array:
@@ -151,21 +195,20 @@ def _word(value: Array, half: bool) -> Array:
 
 
 PACKED = {
-    "V_PK_FMA_F32": 64, "V_PK_MUL_F32": 64, "V_PK_ADD_F32": 64, "V_PK_MOV_B32": 64, "V_PK_ADD_F16": 32,
-    "V_PK_MUL_F16": 32, "V_PK_MAX_F16": 32, "V_PK_MIN_F16": 32, "V_PK_ADD_U16": 32, "V_PK_MUL_LO_U16": 32,
-    "V_PK_LSHLREV_B16": 32, "V_PK_LSHRREV_B16": 32, "V_PK_SUB_I16": 32,
-}  # fmt: skip
+    **dict.fromkeys(("V_PK_FMA_F32", "V_PK_MUL_F32", "V_PK_ADD_F32", "V_PK_MOV_B32"), 64),
+    **{f"V_PK_{name}_F16": 32 for name in ("ADD", "MUL", "FMA", "MAX", "MIN")},
+    **{f"V_PK_{name}_{kind}16": 32 for name in ("ADD", "SUB", "MAD", "MAX", "MIN") for kind in "IU"},
+    **dict.fromkeys(("V_PK_MUL_LO_U16", "V_PK_LSHLREV_B16", "V_PK_LSHRREV_B16", "V_PK_ASHRREV_I16"), 32),
+}
 """Instructions that do the same twice, and the bits of an operand."""
-_PACKED_AS = {"V_PK_SUB_I16": "V_SUB_U16", "V_PK_MOV_B32": "V_PK_MOV_B32"}
 
 
 def _packed(inst: Instruction, name: str) -> Step:
-    if inst.clmp:
-        raise UnsupportedInstruction(f"{inst.op.name} with clamp")
     wide = PACKED[name] == 64
-    single = name if wide else _PACKED_AS.get(name, name.replace("V_PK_", "V_"))
-    operation = VECTOR_OPERATIONS[single]
+    operation = VECTOR_OPERATIONS[name if wide else name.replace("V_PK_", "V_")]
     kind = operation.operands[0]
+    if (inst.neg or inst.neg_hi or inst.clmp) and kind not in _FLOAT_TYPES:
+        raise UnsupportedInstruction(f"{inst.op.name} with a modifier of floats")
     opsel_hi = inst.opsel_hi | inst.opsel_hi2 << 2
     codes = [inst.src0.offset, inst.src1.offset, inst.src2.offset][: len(operation.operands)]
 
@@ -178,7 +221,7 @@ def _packed(inst: Instruction, name: str) -> Step:
                 constant = constant_bits(code, None) is not None
                 source = operand_reader(code + (1 if chosen and not constant else 0), kind)
             else:
-                source = operand_reader(code, kind, None, chosen)
+                source = operand_reader(code, operation.operands[index], None, chosen)
             reads.append(with_sign(source, negate, False))
         return reads
 
@@ -189,26 +232,82 @@ def _packed(inst: Instruction, name: str) -> Step:
     compute, target = operation.compute, inst.vdst.offset
     upper = result_writer(target + 1, operation.result) if wide else result_writer(target, operation.result, high=True)
     puts = (result_writer(target, operation.result), upper)
+    is_clamped = bool(inst.clmp)
 
     def step(w: Waves) -> None:
         results = [compute(*[source(w) for source in half]) for half in (low, top)]
+        if is_clamped:
+            results = [_between_0_and_1(result) for result in results]
         for put, result in zip(puts, results, strict=True):
             put(w, result)
 
     return step
 
 
-def _bitop3(inst: Instruction) -> Step:
+def _mix(inst: Instruction, name: str) -> Step:
+    """Translate ``v_fma_mix...`` of floats and halves: rounded to a float, then to a half if it is wanted."""
+    sources = []
+    for index, code in enumerate((inst.src0.offset, inst.src1.offset, inst.src2.offset)):
+        is_half, high = (inst.opsel_hi | inst.opsel_hi2 << 2) >> index & 1, bool(inst.opsel >> index & 1)
+        read = operand_reader(code, "f16" if is_half else "f32", None, high)
+        sources.append(with_sign(read, bool(inst.neg >> index & 1), bool(inst.neg_hi >> index & 1)))
+    is_half = not name.endswith("F32")
+    # The other half of the register stays.
+    row, high = inst.vdst.offset, name.startswith("V_MAD_MIXHI")
+    put = half_writer(row, high) if is_half else result_writer(row, "f32")
+    is_clamped = bool(inst.clmp)
+
+    def step(w: Waves) -> None:
+        result = fma(*[source(w).astype(np.float32) for source in sources])
+        result = _between_0_and_1(result) if is_clamped else result
+        put(w, result.astype(np.float16) if is_half else result)
+
+    return step
+
+
+_SMALL_FLOATS = re.compile(r"V_CVT_(PK_)?(?:F32_(FP8|BF8)|(FP8|BF8)_F32)")
+
+
+def _small_floats(inst: Instruction, encoding: str, name: str, form: re.Match[str], is_ocp: bool) -> Step:
+    """Translate conversions between floats and numbers of eight bits."""
+    pair, of, to = form.groups()
+    if of:
+        table = small_floats(of, is_ocp)
+
+        def widened(a: Array) -> Array:
+            low = table[a & np.uint32(255)]
+            if not pair:
+                return low
+            high = table[a >> np.uint32(8) & np.uint32(255)]
+            return low.view(np.uint32) | high.view(np.uint32).astype(np.uint64) << np.uint64(32)
+
+        return _vector(inst, encoding, name, VectorOperation("u64" if pair else "f32", ("u32",), widened))
+    if not pair or not to or inst.omod or inst.clmp:
+        raise UnsupportedInstruction(inst.op.name)
+    sources = [
+        with_sign(operand_reader(code.offset, "f32"), bool(inst.neg >> index & 1), bool(inst.abs >> index & 1))
+        for index, code in enumerate((inst.src0, inst.src1))
+    ]
+    put = half_writer(inst.vdst.offset, bool(inst.opsel >> 3))
+
+    def step(w: Waves) -> None:
+        low, high = (to_small(source(w), to, is_ocp) for source in sources)
+        put(w, (low | high << np.uint32(8)).astype(np.uint16))
+
+    return step
+
+
+def _bitop3(inst: Instruction, kind: str) -> Step:
     """Translate ``v_bitop3``: any function of three bits, given by its table of eight."""
     table = inst.omod << 6 | inst.abs << 3 | inst.neg
-    sources = [operand_reader(code.offset, "u32") for code in (inst.src0, inst.src1, inst.src2)]
-    put = result_writer(inst.vdst.offset, "u32")
+    sources = [operand_reader(code.offset, kind) for code in (inst.src0, inst.src1, inst.src2)]
+    put = result_writer(inst.vdst.offset, kind)
     if inst.opsel or inst.clmp:
         raise UnsupportedInstruction(f"{inst.op.name} in this form")
 
     def step(w: Waves) -> None:
         a, b, c = (source(w) for source in sources)
-        result = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.uint32)
+        result = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), a.dtype)
         for index in range(8):
             if table >> index & 1:
                 result |= (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)

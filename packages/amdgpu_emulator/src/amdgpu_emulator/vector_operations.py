@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from amdgpu_emulator import float64
+from amdgpu_emulator import floats
 from amdgpu_emulator.memory import Array
 
 U32, U64 = np.uint32, np.uint64
@@ -135,11 +135,6 @@ def _bfe_i(value: Array, offset: Array, width: Array) -> Array:
     return np.where(count == 0, 0, i64(value) >> i64(offset & U32(31)) << left >> left).astype(np.int32)
 
 
-def _fma(a: Array, b: Array, c: Array) -> Array:
-    """Return the fused product and sum: the product of two floats is exact in a double."""
-    return (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(np.float32)
-
-
 def _i24(value: Array) -> Array:
     return i64(value) << 40 >> 40
 
@@ -175,7 +170,96 @@ def _low_bit(value: Array) -> Array:
     return np.where(value == 0, U32(0xFFFFFFFF), (exponent - 1).astype(U32))
 
 
+def _by_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Return a function that is computed in doubles, and rounded."""
+    return lambda value: function(value.astype(np.float64)).astype(value.dtype)
+
+
+def _in_turns(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Return a function of an angle in turns; the hardware's has 0 for what is far away."""
+    return lambda value: np.where(np.abs(value) > 256, 0, function(np.remainder(value, 1) * (2 * np.pi)))
+
+
+def _dot(kind: str, bits: int) -> Callable[[Array, Array, Array], Array]:
+    """Return the sum of products of the parts of two words, and of the third operand, which has its type."""
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        if kind == "f":
+            (a0, a1), (b0, b1) = ([part.view(np.float16).astype(c.dtype) for part in _parts(x, 16)] for x in (a, b))
+            return floats.fma(a1, b1, floats.fma(a0, b0, c))
+        total = i64(c)
+        for left, right in zip(_parts(a, bits), _parts(b, bits), strict=True):
+            shift = 64 - bits if kind == "i" else 0
+            total = total + (i64(left) << shift >> shift) * (i64(right) << shift >> shift)
+        return total.astype(c.dtype)
+
+    return compute
+
+
+def _parts(word: Array, bits: int) -> list[Array]:
+    parts = [word >> U32(first) & U32((1 << bits) - 1) for first in range(0, 32, bits)]
+    return [part.astype(np.uint16) for part in parts] if bits == 16 else parts
+
+
+def _narrowed(low: int, high: int) -> Callable[[Array, Array], Array]:
+    """Return two words held within the range of a half, in one word."""
+
+    def compute(a: Array, b: Array) -> Array:
+        first, second = (np.clip(i64(value), low, high).astype(U32) & U32(0xFFFF) for value in (a, b))
+        return first | second << U32(16)
+
+    return compute
+
+
+_OF_EVERY_FLOAT: dict[str, tuple[str, Callable[..., Any]]] = {
+    "ADD": ("{0} {0} {0}", np.add), "SUB": ("{0} {0} {0}", np.subtract), "MUL": ("{0} {0} {0}", np.multiply),
+    "SUBREV": ("{0} {0} {0}", lambda a, b: b - a), "FMA": ("{0} {0} {0} {0}", floats.fma),
+    "MIN": ("{0} {0} {0}", floats.minimum), "MAX": ("{0} {0} {0}", floats.maximum),
+    "MIN3": ("{0} {0} {0} {0}", floats.minimum3), "MAX3": ("{0} {0} {0} {0}", floats.maximum3),
+    "MED3": ("{0} {0} {0} {0}", floats.median), "FLOOR": ("{0} {0}", np.floor), "CEIL": ("{0} {0}", np.ceil),
+    "TRUNC": ("{0} {0}", np.trunc), "RNDNE": ("{0} {0}", np.rint), "FRACT": ("{0} {0}", floats.fraction_part),
+    "RCP": ("{0} {0}", _by_double(lambda a: 1 / a)), "RSQ": ("{0} {0}", _by_double(lambda a: 1 / np.sqrt(a))),
+    "SQRT": ("{0} {0}", np.sqrt), "EXP": ("{0} {0}", np.exp2), "LOG": ("{0} {0}", np.log2),
+    "SIN": ("{0} {0}", _by_double(_in_turns(np.sin))), "COS": ("{0} {0}", _by_double(_in_turns(np.cos))),
+    "DIV_FIXUP": ("{0} {0} {0} {0}", floats.div_fixup), "FREXP_MANT": ("{0} {0}", floats.frexp_mantissa),
+    "CMP_CLASS": ("mask {0} u32", floats.has_class),
+}  # fmt: skip
+"""What halves, floats and doubles have alike; of some opcodes the hardware has no double."""
+_OF_EVERY_INTEGER: dict[str, tuple[int, Callable[..., Any]]] = {
+    "MIN": (2, np.minimum), "MAX": (2, np.maximum), "MED3": (3, _median),
+    "MIN3": (3, lambda a, b, c: np.minimum(np.minimum(a, b), c)),
+    "MAX3": (3, lambda a, b, c: np.maximum(np.maximum(a, b), c)),
+}  # fmt: skip
+
+
 _COMPUTATIONS: dict[str, VectorOperation] = {
+    **{
+        f"V_{name}_{kind.upper()}": _row(types.format(kind), compute)
+        for kind in ("f16", "f32", "f64")
+        for name, (types, compute) in _OF_EVERY_FLOAT.items()
+    },
+    **{
+        f"V_{name}_{kind.upper()}": _row(" ".join([kind] * (1 + count)), compute)
+        for kind in ("u16", "i16", "u32", "i32")
+        for name, (count, compute) in _OF_EVERY_INTEGER.items()
+    },
+    **{
+        f"V_{name}_{kind.upper()}": _row(f"{kind} {kind} {kind}", compute)
+        for kind in ("u16", "i16")
+        for name, compute in (("ADD", np.add), ("SUB", np.subtract), ("SUBREV", lambda a, b: b - a))
+    },
+    **{
+        f"V_MAD_{kind.upper()}": _row(f"{kind} {kind} {kind} {kind}", lambda a, b, c: a * b + c)
+        for kind in ("u16", "i16")
+    },
+    **{
+        f"V_DIV_SCALE_{kind.upper()}": _row(f"{kind} {kind} {kind} {kind}", floats.div_scale, True)
+        for kind in ("f32", "f64")
+    },
+    **{
+        f"V_DIV_FMAS_{kind.upper()}": _row(f"{kind} {kind} {kind} {kind} mask", floats.div_fmas)
+        for kind in ("f32", "f64")
+    },
     # Moves and choices
     "V_MOV_B32": _row("u32 u32", lambda a: a),
     "V_MOV_B64": _row("u64 u64", lambda a: a),
@@ -215,14 +299,13 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     "V_ASHRREV_I64": _row("i64 u32 i64", lambda a, b: b >> i64(_by64(a))),
     "V_LSHLREV_B16": _row("u16 u16 u16", lambda a, b: b << _by16(a)),
     "V_LSHRREV_B16": _row("u16 u16 u16", lambda a, b: b >> _by16(a)),
+    "V_ASHRREV_I16": _row("i16 u16 i16", lambda a, b: b >> _by16(a).view(np.int16)),
     # Whole numbers
     "V_ADD_U32": _row("u32 u32 u32", np.add),
     "V_SUB_U32": _row("u32 u32 u32", np.subtract),
     "V_SUBREV_U32": _row("u32 u32 u32", lambda a, b: b - a),
     "V_ADD_I32": _row("i32 i32 i32", np.add),
     "V_SUB_I32": _row("i32 i32 i32", np.subtract),
-    "V_ADD_U16": _row("u16 u16 u16", np.add),
-    "V_SUB_U16": _row("u16 u16 u16", np.subtract),
     "V_MUL_LO_U16": _row("u16 u16 u16", np.multiply),
     "V_ADD3_U32": _row("u32 u32 u32 u32", lambda a, b, c: a + b + c),
     "V_ADD_LSHL_U32": _row("u32 u32 u32 u32", lambda a, b, c: (a + b) << _by32(c)),
@@ -237,16 +320,6 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     "V_MUL_U32_U24": _row("u32 u32 u32", lambda a, b: (_u24(a) * _u24(b)).astype(U32)),
     "V_MAD_I32_I24": _row("i32 i32 i32 i32", lambda a, b, c: (_i24(a) * _i24(b)).astype(np.int32) + c),
     "V_MAD_U32_U24": _row("u32 u32 u32 u32", lambda a, b, c: (_u24(a) * _u24(b)).astype(U32) + c),
-    "V_MIN_U32": _row("u32 u32 u32", np.minimum),
-    "V_MAX_U32": _row("u32 u32 u32", np.maximum),
-    "V_MIN_I32": _row("i32 i32 i32", np.minimum),
-    "V_MAX_I32": _row("i32 i32 i32", np.maximum),
-    "V_MIN3_U32": _row("u32 u32 u32 u32", lambda a, b, c: np.minimum(np.minimum(a, b), c)),
-    "V_MAX3_U32": _row("u32 u32 u32 u32", lambda a, b, c: np.maximum(np.maximum(a, b), c)),
-    "V_MED3_U32": _row("u32 u32 u32 u32", _median),
-    "V_MIN3_I32": _row("i32 i32 i32 i32", lambda a, b, c: np.minimum(np.minimum(a, b), c)),
-    "V_MAX3_I32": _row("i32 i32 i32 i32", lambda a, b, c: np.maximum(np.maximum(a, b), c)),
-    "V_MED3_I32": _row("i32 i32 i32 i32", _median),
     "V_SAD_U32": _row("u32 u32 u32 u32", lambda a, b, c: np.where(a > b, a - b, b - a) + c),
     "V_ADD_CO_U32": _row("u32 u32 u32", _add_carry, carries=True),
     "V_SUB_CO_U32": _row("u32 u32 u32", _sub_borrow, carries=True),
@@ -257,56 +330,61 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     "V_MAD_U64_U32": _row("u64 u32 u32 u64", _mad_u64, carries=True),
     "V_MAD_I64_I32": _row("i64 i32 i32 i64", _mad_i64, carries=True),
     # Floats
-    "V_ADD_F32": _row("f32 f32 f32", np.add),
-    "V_SUB_F32": _row("f32 f32 f32", np.subtract),
-    "V_SUBREV_F32": _row("f32 f32 f32", lambda a, b: b - a),
-    "V_MUL_F32": _row("f32 f32 f32", np.multiply),
     "V_MUL_LEGACY_F32": _row(
         "f32 f32 f32", lambda a, b: np.where((a == 0) | (b == 0), np.float32(0), a * b).astype(np.float32)
     ),
-    "V_MIN_F32": _row("f32 f32 f32", np.fmin),
-    "V_MAX_F32": _row("f32 f32 f32", np.fmax),
-    "V_FMA_F32": _row("f32 f32 f32 f32", _fma),
     "V_MAD_F32": _row("f32 f32 f32 f32", lambda a, b, c: a * b + c),
     "V_MAC_F32": _row("f32 f32 f32 old", lambda a, b, c: a * b + c),
-    "V_FMAC_F32": _row("f32 f32 f32 old", _fma),
-    "V_PK_FMA_F32": _row("f32 f32 f32 f32", _fma),
+    "V_FMAC_F32": _row("f32 f32 f32 old", floats.fma),
+    "V_PK_FMA_F32": _row("f32 f32 f32 f32", floats.fma),
     "V_PK_MUL_F32": _row("f32 f32 f32", np.multiply),
     "V_PK_ADD_F32": _row("f32 f32 f32", np.add),
     "V_PK_MOV_B32": _row("u32 u32 u32", lambda a, b: a.copy()),
-    "V_RCP_F32": _row("f32 f32", lambda a: np.float32(1) / a),
-    "V_RCP_IFLAG_F32": _row("f32 f32", lambda a: np.float32(1) / a),
-    "V_RSQ_F32": _row("f32 f32", lambda a: (1 / np.sqrt(a.astype(np.float64))).astype(np.float32)),
-    "V_SQRT_F32": _row("f32 f32", np.sqrt),
-    "V_EXP_F32": _row("f32 f32", np.exp2),
-    "V_LOG_F32": _row("f32 f32", np.log2),
-    "V_FLOOR_F32": _row("f32 f32", np.floor),
-    "V_CEIL_F32": _row("f32 f32", np.ceil),
-    "V_TRUNC_F32": _row("f32 f32", np.trunc),
-    "V_RNDNE_F32": _row("f32 f32", np.rint),
-    "V_FRACT_F32": _row("f32 f32", lambda a: np.minimum(a - np.floor(a), np.float32(0.99999994))),
-    "V_LDEXP_F32": _row("f32 f32 i32", lambda a, b: np.ldexp(a.astype(np.float64), np.clip(b, -400, 400)).astype("f4")),
-    "V_ADD_F16": _row("f16 f16 f16", np.add),
-    "V_SUB_F16": _row("f16 f16 f16", np.subtract),
-    "V_MUL_F16": _row("f16 f16 f16", np.multiply),
-    "V_MAX_F16": _row("f16 f16 f16", np.fmax),
-    "V_MIN_F16": _row("f16 f16 f16", np.fmin),
+    "V_FREXP_EXP_I16_F16": _row("i16 f16", lambda a: floats.frexp_exponent(a).astype(np.int16)),
+    "V_FREXP_EXP_I32_F32": _row("i32 f32", floats.frexp_exponent),
+    "V_FREXP_EXP_I32_F64": _row("i32 f64", floats.frexp_exponent),
+    "V_LDEXP_F16": _row("f16 f16 i16", floats.ldexp),
+    "V_LDEXP_F32": _row("f32 f32 i32", floats.ldexp),
+    "V_LDEXP_F64": _row("f64 f64 i32", floats.ldexp),
+    "V_TRIG_PREOP_F64": _row("f64 f64 u32", floats.trig_preop),
+    "V_MAD_F16": _row("f16 f16 f16 f16", lambda a, b, c: a * b + c),
+    "V_PK_FMAC_F16": _row("f16 f16 f16 old", floats.fma),
+    "V_DOT2C_F32_F16": _row("f32 u32 u32 old", _dot("f", 16)),
+    "V_DOT2_F32_F16": _row("f32 u32 u32 f32", _dot("f", 16)),
+    **{
+        f"V_DOT{32 // bits}{form}_{kind.upper()}32_{kind.upper()}{bits}": _row(
+            f"{kind}32 u32 u32 {third.format(kind)}", _dot(kind, bits)
+        )
+        for bits in (16, 8, 4)
+        for kind in ("i", "u")
+        for form, third in (("", "{}32"), ("C", "old"))
+    },
+    "V_RCP_IFLAG_F32": _row("f32 f32", _by_double(lambda a: 1 / a)),
     # Doubles
-    "V_ADD_F64": _row("f64 f64 f64", np.add),
-    "V_MUL_F64": _row("f64 f64 f64", np.multiply),
-    "V_FMA_F64": _row("f64 f64 f64 f64", float64.fma),
-    "V_FMAC_F64": _row("f64 f64 f64 old", float64.fma),
-    "V_RCP_F64": _row("f64 f64", lambda a: 1 / a),
-    "V_DIV_SCALE_F64": _row("f64 f64 f64 f64", float64.div_scale, carries=True),
-    "V_DIV_FMAS_F64": _row("f64 f64 f64 f64 mask", float64.div_fmas),
-    "V_DIV_FIXUP_F64": _row("f64 f64 f64 f64", float64.div_fixup),
+    "V_FMAC_F64": _row("f64 f64 f64 old", floats.fma),
     "V_CVT_F64_F32": _row("f64 f32", lambda a: a.astype(np.float64)),
     "V_CVT_F32_F64": _row("f32 f64", lambda a: a.astype(np.float32)),
     # Conversions
-    "V_CVT_F32_U32": _row("f32 u32", lambda a: a.astype(np.float32)),
-    "V_CVT_F32_I32": _row("f32 i32", lambda a: a.astype(np.float32)),
-    "V_CVT_U32_F32": _row("u32 f32", _to_integer(0, 2**32 - 1, U32)),
-    "V_CVT_I32_F32": _row("i32 f32", _to_integer(-(2**31), 2**31 - 1, np.int32)),
+    **{
+        f"V_CVT_{to.upper()}_{of.upper()}": _row(f"{to} {of}", _to_integer(low, high, type_))
+        for to, low, high, type_ in (("u32", 0, 2**32 - 1, U32), ("i32", -(2**31), 2**31 - 1, np.int32))
+        for of in ("f32", "f64")
+    },
+    **{
+        f"V_CVT_{to.upper()}_{of.upper()}": _row(f"{to} {of}", lambda a, type_=type_: a.astype(type_))
+        for to, type_, kinds in (("f32", "f4", "ui"), ("f64", "f8", "ui"))
+        for of in [f"{kind}32" for kind in kinds]
+    },
+    "V_CVT_F16_U16": _row("f16 u16", lambda a: a.astype(np.float16)),
+    "V_CVT_F16_I16": _row("f16 i16", lambda a: a.astype(np.float16)),
+    "V_CVT_U16_F16": _row("u16 f16", _to_integer(0, 2**16 - 1, np.uint16)),
+    "V_CVT_I16_F16": _row("i16 f16", _to_integer(-(2**15), 2**15 - 1, np.int16)),
+    "V_CVT_RPI_I32_F32": _row(
+        "i32 f32", lambda a: _to_integer(-(2**31), 2**31 - 1, np.int32)(np.floor(a.astype("f8") + 0.5))
+    ),
+    "V_CVT_FLR_I32_F32": _row("i32 f32", lambda a: _to_integer(-(2**31), 2**31 - 1, np.int32)(np.floor(a))),
+    "V_CVT_PK_U16_U32": _row("u32 u32 u32", _narrowed(0, 2**16 - 1)),
+    "V_CVT_PK_I16_I32": _row("u32 i32 i32", _narrowed(-(2**15), 2**15 - 1)),
     "V_CVT_F16_F32": _row("f16 f32", lambda a: a.astype(np.float16)),
     "V_CVT_F32_F16": _row("f32 f16", lambda a: a.astype(np.float32)),
     "V_CVT_PKRTZ_F16_F32": _row("u32 f32 f32", lambda a, b: half_to_zero(a) | half_to_zero(b) << U32(16)),
