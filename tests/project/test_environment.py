@@ -83,8 +83,6 @@ IMPORT_NAMES = {
 EXTRA_OF_COMMAND = {"crawl": "crawl"}
 # Taken where they are installed; without cuDNN its plans are not measured, and nothing is emulated without the other.
 OPTIONAL = {"cudnn", "tileseer_emulated"}
-NOT_CALLED = {"doctor": {"scipy"}}
-"""What a command could import, but for functions that it does not call: doctor draws no problems."""
 
 
 def third_party(paths):
@@ -115,7 +113,7 @@ def test_a_command_needs_only_what_pip_install_brings(command):
     paths = [ROOT / "src" / name.replace(".", "/") for name in names]
     used = third_party(path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in paths)
     extra = EXTRA_OF_COMMAND.get(command)
-    assert used - OPTIONAL - NOT_CALLED.get(command, set()) <= declared(*([extra] if extra else []))
+    assert used - OPTIONAL <= declared(*([extra] if extra else []))
 
 
 def test_a_disk_that_was_full_for_a_while_leaves_nothing_that_python_fails_on(tmp_path):

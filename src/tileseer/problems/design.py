@@ -1,11 +1,10 @@
 """Training problems that fill the space which the networks of the train split span.
 
 Layers are of one kind when filter, stride, dilation, padding, grouping and dimensionality agree. A kind's space is the
-box, in logarithms, of batch, channels and filters a group, groups, image height, image shape and depth between the
-5th and the 95th percentile of its layers. Each kind gets points of a scrambled Sobol sequence, as many as the square
-root of its number of layers commands: rare kinds are learnt too. Channels are rounded to multiples of 8 for most
-points, and to multiples of 4, of 2 or of 1 for the others: such channels leave other kernels to choose from, and one
-layer of them can cost a network more than all its others.
+box, in logarithms, of batch, channels and filters a group, groups, image height, image shape and depth that holds its
+layers: the odd ones, such as a network's first and last layer, can cost it more than all the others. Each kind gets
+points that are spread evenly, as many as the square root of its number of layers commands: rare kinds are learnt too.
+Channels are rounded to multiples of 8, or of 4, of 2 or of 1, which leave other, fewer kernels to choose from.
 """
 
 import hashlib
@@ -23,14 +22,17 @@ from tileseer.problems.layers import Layer
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, drawable_problem, ndim_of
 
-EDGE_PERCENTILES = (5, 95)
 LEAST_LAYERS = 3
 """Kinds of fewer layers are the oddities of one network: they span no space."""
-MULTIPLES = ((0.15, 1), (0.30, 2), (0.45, 4), (1.0, 8))
+MULTIPLES = ((0.20, 1), (0.40, 2), (0.55, 4), (1.0, 8))
 """What channels are multiples of: up to each share of the points."""
 TRIES = 64
-"""Sobol points tried for each one requested, before a kind gives up: most fall out for their size."""
+"""Points tried for each one requested, before a kind gives up: most fall out for their size."""
 DESIGN_AXES = ("N", "C/G", "K/G", "G", "H", "W/H", "D")
+POINT_BITS = 32
+STEPS = np.array([math.isqrt(prime << 2 * POINT_BITS) for prime in (2, 3, 5, 7, 11, 13, 17, 19)], np.uint64)
+"""Roots of primes, one for each axis and one for how channels are rounded: the fractions of their multiples fill a box
+evenly (a Kronecker sequence), and whole numbers make the same ones everywhere."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,13 @@ def draw_design(
     layers: Iterable[Layer], operation: Operation, ndims: Sequence[int], size: int, seed: int
 ) -> list[Problem]:
     """Return ``size`` distinct problems, or fewer where a kind's space holds no more, by kind and point."""
-    kinds: dict[LayerKind, set[tuple[int, ...]]] = defaultdict(set)
-    for layer in layers:
-        kinds[kind_of(layer.dims)].add(layer.layer_family)
+    kinds: dict[LayerKind, list[tuple[int, ...]]] = defaultdict(list)
+    for family in sorted({layer.layer_family for layer in layers}):
+        kinds[kind_of((1, *family))].append((1, *family))
     spaces = {
-        kind: np.array([(1, *family) for family in sorted(families)])
-        for kind, families in kinds.items()
-        if len(families) >= LEAST_LAYERS and (3 if kind.deep else 2) in ndims
+        kind: np.array(dims)
+        for kind, dims in kinds.items()
+        if len(dims) >= LEAST_LAYERS and (3 if kind.deep else 2) in ndims
     }
     if size and not spaces:
         raise UserError("problems.design: no kind of convolution has enough layers in the train split to span a space")
@@ -121,23 +123,26 @@ def _fill(
         return []
     points = coordinates(dims)
     points[:, 0] = 0.0
-    low, high = np.percentile(points, EDGE_PERCENTILES, axis=0)
+    low, high = points.min(axis=0), points.max(axis=0)
     low[0], high[0] = exact.log2(batches[[0, -1]])
-    stream = int(hashlib.sha256(f"{seed}:{kind.name}".encode()).hexdigest()[:8], 16)
-    # One more axis says how a point's channels are rounded.
-    from scipy.stats import qmc  # Not above: it takes a second, and what draws no design needs none.
-
-    sobol = qmc.Sobol(len(DESIGN_AXES) + 1, scramble=True, rng=np.random.default_rng(stream))
+    points = spread_points(f"{seed}:{kind.name}", count * TRIES)
+    sizes = exact.exp2(low + points[:, :-1] * (high - low))
     problems: dict[str, Problem] = {}
-    for point in sobol.random(1 << (count * TRIES - 1).bit_length()):
-        values = dict(zip(DESIGN_AXES, exact.exp2(low + point[:-1] * (high - low)), strict=True))
-        multiple = next(multiple for share, multiple in MULTIPLES if point[-1] <= share)
-        problem = _problem(kind, values, multiple, operation)
+    for point, rounding in zip(sizes.tolist(), points[:, -1].tolist(), strict=True):
+        multiple = next(multiple for share, multiple in MULTIPLES if rounding <= share)
+        problem = _problem(kind, dict(zip(DESIGN_AXES, point, strict=True)), multiple, operation)
         if problem is not None:
             problems.setdefault(problem.key, problem)
         if len(problems) == count:
             break
     return list(problems.values())
+
+
+def spread_points(name: str, count: int) -> np.ndarray:
+    """Return points of the unit cube, float64 [count, axes]; ``name`` decides where they begin."""
+    begin = np.frombuffer(hashlib.sha256(name.encode()).digest(), ">u4").astype(np.uint64)
+    numbers = begin + np.arange(count, dtype=np.uint64)[:, None] * STEPS
+    return (numbers % 2**POINT_BITS + 0.5) / 2**POINT_BITS
 
 
 def _problem(kind: LayerKind, values: dict[str, float], multiple: int, operation: Operation) -> Problem | None:
