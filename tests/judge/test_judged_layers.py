@@ -96,9 +96,11 @@ def test_harm_is_against_the_own_choice_of_a_library_that_has_one():
     assert figures(timed([10, 10], [0.8, 0.8], [0.5, 0.5])).harmed == 0.0
 
 
-def test_what_is_possible_says_that_it_knows_of_other_runs():
-    data = dataclasses.replace(samples.measured(), between_runs=0.03)
-    assert noise_basis(data, None).endswith("at least 3.00 %, by which a time differs from run to run")
+def test_what_is_possible_says_what_it_knows_of_other_runs():
+    data, known = samples.measured(), np.full(len(samples.measured().problem), 0.03)
+    data = dataclasses.replace(data, between_runs=0.03, between_source="two boards", relative_error=known)
+    words = "at least 3.00 %, by which a time differs from run to run (two boards)"
+    assert noise_basis(data, None).endswith(words) and figures(table(data)).possible.mean < 100
 
 
 def test_a_table_is_written_and_read_whole(tmp_path):

@@ -74,6 +74,8 @@ class Dataset:
     """Library that offered the candidates, and its version."""
     between_runs: float | None = None
     """Relative standard deviation of a time from run to run; None if it was not measured, or is zero."""
+    between_source: str | None = None
+    """The runs that say so."""
 
     @classmethod
     def read(cls, folder: Path | str) -> Dataset:
@@ -117,6 +119,7 @@ class Dataset:
             taken=recording.taken,
             library=recording.library,
             between_runs=between,
+            between_source=found.source if found else None,
             sentinel=pairs["sentinel"].to_numpy(np.float64),
             rank=pairs["rank"].to_numpy(np.float64),
         )

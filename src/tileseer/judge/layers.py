@@ -172,8 +172,10 @@ def noise_basis(dataset: Dataset, truth: Truth | None) -> str:
     """Return in words what the possible efficiencies rest on."""
     if truth is not None:
         return "noise-free times of the simulated device"
-    one_run = "spread of the timed launches, drawn again around the measured times"
-    between = dataset.between_runs
-    if between is None and not np.isfinite(dataset.relative_error).any():
+    if not np.isfinite(dataset.relative_error).any():
         return "not known: single timings, and nobody timed the same again"
-    return f"{one_run}; at least {100 * between:.2f} %, by which a time differs from run to run" if between else one_run
+    one_run, between = "spread of the timed launches, drawn again around the measured times", dataset.between_runs
+    if not between:
+        return one_run
+    source = f" ({dataset.between_source})" if dataset.between_source else ""
+    return f"{one_run}; at least {100 * between:.2f} %, by which a time differs from run to run{source}"
