@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tileseer.learn import model_files
-from tileseer.torch import chooser
+from tileseer.torch import chooser, switch
 
 PLANS = Path(__file__).parents[1] / "pytorch" / "plans_on_cpu"
 OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
@@ -61,6 +61,13 @@ class CpuChooser(chooser.Chooser):
 
     def _devices(self):
         return {-1: "NVIDIA H200"}
+
+
+def turn_on(model, verify, path, compiled, kind=CpuChooser):
+    """Enable the switch on the CPU, and return the chooser of the model."""
+    program = type("CpuProgram", (switch.Program,), {"kind": kind})(model, verify, path, compiled)
+    switch._put(switch._scopes[-1], program)
+    return program.choosers[model]
 
 
 def write_index(folder):

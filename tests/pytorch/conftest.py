@@ -44,16 +44,14 @@ def offer(monkeypatch):
 @pytest.fixture
 def enabled(model, compiled, offer):
     """Return a context manager that enables the switch on the CPU; verify=0 runs the model's plan, engine 1."""
-    from torch_on_cpu import CpuChooser
+    from torch_on_cpu import CpuChooser, turn_on
 
     from tileseer.torch import switch
 
     @contextlib.contextmanager
     def enable(verify=0, path=None, kind=CpuChooser):
-        made = kind(model, verify, path or model.parent / "choices", compiled)
-        switch._turn_on(made)
         try:
-            yield made
+            yield turn_on(model, verify, path or model.parent / "choices", compiled, kind)
         finally:
             switch.disable()
 

@@ -275,7 +275,7 @@ RANK = """
 import os, sys, torch, torch.distributed as dist
 sys.path.insert(0, {folder!r})
 import torch_on_cpu
-from tileseer.torch import extension, switch
+from tileseer.torch import extension
 torch_on_cpu.chooser.Selector = torch_on_cpu.Selector
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(sys.argv[2]), world_size=2)
 torch.manual_seed(0)
@@ -283,8 +283,7 @@ network = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(
     *(torch.nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
 ).bfloat16().to(memory_format=torch.channels_last))
 from pathlib import Path
-chooser = torch_on_cpu.CpuChooser(Path(sys.argv[3]), 0, Path(sys.argv[4]), extension.load(torch_on_cpu.PLANS))
-switch._turn_on(chooser)
+chooser = torch_on_cpu.turn_on(Path(sys.argv[3]), 0, Path(sys.argv[4]), extension.load(torch_on_cpu.PLANS))
 x = torch.randn(2, 8, 9, 9).bfloat16().to(memory_format=torch.channels_last)
 for _ in range(4):
     network(x).float().square().mean().backward()

@@ -428,8 +428,8 @@ def test_switches_of_pytorch_are_respected(enabled, compiled, image, layer):
 @pytest.mark.parametrize(
     ("kind", "attribute", "value", "message"),
     [
-        ("version", "TILESEER_TEST_VERSION", "92000", r"is for cudnn 91900, and this is cudnn 92000: install "
-         r"nvidia-cudnn-cu13==9\.19\.0\.\*"),
+        ("version", "TILESEER_TEST_VERSION", "92000", r"is for cudnn 91900, and this is cudnn 92000, where its plans "
+         r"have to be timed \(verify=2\); PyTorch 2\.11 brings cuDNN 9\.19: install torch==2\.11\.\*, or measure"),
         ("capability", "capability", (8, 0), "are for sm_90_cudnn, and this GPU is sm_80"),
         ("dtype", "dtype", torch.float16, "no model of forward_fp16"),
     ],
@@ -482,30 +482,19 @@ def test_threads_choose_once(enabled, compiled, image, layer, monkeypatch):
 def test_enabling_within_enabling_comes_back(enabled, compiled, image, layer):
     module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 9, 9)
     with enabled() as outer, torch.no_grad():
+        before = switch._active
         with pytest.warns(UserWarning, match="no CUDA device"), switch.enabled(outer.model):
             module(x)
-        assert switch._active is outer
+        assert switch._active is before
         module(x)
         assert compiled.counts() == (1, 0)
 
 
-def test_a_model_that_is_missing_leaves_the_enabled_one(enabled, monkeypatch, tmp_path):
-    with enabled() as outer:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.version, "cuda", "12.8")
-        monkeypatch.setattr(torch.backends.cudnn, "is_available", lambda: True)
-        monkeypatch.setattr(switch.extension, "load", lambda: outer.extension)
+def test_a_model_that_is_missing_leaves_the_enabled_one(enabled, tmp_path):
+    with enabled():
+        before = switch._active
         with pytest.raises(UserError, match="missing"), switch.enabled(tmp_path / "missing"):
             pass
-        assert switch._active is outer
-
-
-def test_without_a_gpu_one_sentence(model, monkeypatch):
-    monkeypatch.setattr(torch.version, "cuda", None)
-    with pytest.warns(UserWarning, match="no CUDA device with cuDNN; PyTorch's own choice runs"):
-        switch.enable(model)
+        assert switch._active is before is not None
     with pytest.raises(UserError, match="nothing is enabled"):
         switch.save()
-    for verify in (-1, "2"):
-        with pytest.raises(UserError, match=f"verify is {verify!r}; give the number"):
-            switch.enable(model, verify=verify)

@@ -28,7 +28,7 @@ with warnings.catch_warnings(record=True) as caught, enabled():
     warnings.simplefilter("always")
     expected = layer(x)
 torch_on_cpu.chooser.Selector = torch_on_cpu.Selector
-switch._turn_on(torch_on_cpu.CpuChooser(model_of_gpu(9, 0), 0, None, extension.load(torch_on_cpu.PLANS)))
+torch_on_cpu.turn_on(model_of_gpu(9, 0), 0, None, extension.load(torch_on_cpu.PLANS))
 for _ in range(3):
     layer(x).sum().backward()
 print(model_of_gpu(9, 0), extension.load(torch_on_cpu.PLANS).counts(), switch.save(), sep="\\n")

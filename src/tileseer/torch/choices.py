@@ -34,6 +34,11 @@ class Key(NamedTuple):
     dims: tuple[int, ...]
 
 
+def folder(path: Path | None) -> Path:
+    """Return the folder of the choices of ``path``; None: of the user's cache."""
+    return tuned_path(path or cache.default_folder() / "torch" / "choices", "").parent
+
+
 class Choices:
     """The plans of a store and of this process; a plan is cuDNN's name of it, or ``PYTORCH``.
 

@@ -20,9 +20,7 @@ from tileseer.core.reading import read_bytes
 from tileseer.facts.operations import VARIANTS
 from tileseer.learn import model_files
 from tileseer.libraries.cudnn.engines import RUN_WORKSPACE_BYTES
-from tileseer.libraries.cudnn.library import CUDNN
-from tileseer.libraries.cudnn.versions import package_of_version
-from tileseer.libraries.registry import library_of_arch
+from tileseer.libraries.cudnn.versions import advice_for
 from tileseer.measure import turns
 from tileseer.measure.device import Times
 from tileseer.problems.problem import DIMS, Problem
@@ -56,9 +54,6 @@ class Chooser:
         self._warned: set[str] = set()
         self._compared = False
         self.index = model_files.parse_index(model)
-        if library_of_arch(self.index.arch) is not CUDNN:
-            arch = self.index.arch
-            raise UserError(f"{model}: its models are of {arch}, not of cuDNN's plans, such as sm_90_cudnn")
         self.version = f"cudnn {extension.version()}"
         digest = cache.key(read_bytes(model / model_files.INDEX))[:16]
         identity = f"model {digest}, verify {verify}, {self.version}, torch {torch.__version__}"
@@ -166,8 +161,8 @@ class Chooser:
         self._compared = True
         self._warn(
             f"the model is for {selector.library}, and this is {self.version}: it orders the plans that it knows, "
-            f"{len(known)} of the {len(offered)} of the first shape, and the fastest that are timed stay; install "
-            f"{package_of_version(selector.library, torch.version.cuda)} for all of them"
+            f"{len(known)} of the {len(offered)} of the first shape, and the fastest that are timed stay; "
+            f"{advice_for(selector.library)}"
         )
 
     @functools.cache  # noqa: B019 - a chooser lives as long as the process
@@ -200,8 +195,8 @@ class Chooser:
         if self.verify or measured == self.version:
             return ""
         return (
-            f"{self.model} is for {measured}, and this is {self.version}: install "
-            f"{package_of_version(measured, torch.version.cuda)}, or let plans be timed (verify=2)"
+            f"{self.model} is for {measured}, and this is {self.version}, where its plans have to be timed (verify=2); "
+            f"{advice_for(measured)}"
         )
 
     def _capability(self, device: int) -> tuple[int, int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +39,8 @@ def load(plans: Path = CUDNN) -> Any:
         folder.mkdir(parents=True, exist_ok=True)
         with locks.hold_folder(folder):
             if not (folder / "complete").exists():
-                _compile(name, folder, plans)
+                with _without_starting_cuda():
+                    _compile(name, folder, plans)
                 (folder / "complete").touch()
         return _import(name, folder / f"{name}.so")
     except (RuntimeError, OSError, ImportError, subprocess.SubprocessError) as error:
@@ -48,12 +52,30 @@ def load(plans: Path = CUDNN) -> Any:
         ) from error
 
 
+def check_cudnn() -> None:
+    """Refuse a cuDNN that PyTorch itself refuses (``UserError``): an older one than it was built with."""
+    built, found = torch._C._cudnn.getCompileVersion(), torch._C._cudnn.getRuntimeVersion()
+    if found[0] == built[0] and found[1] >= built[1]:
+        return
+    required = (one.partition(";")[0].strip() for one in metadata.requires("torch") or ())
+    own = next((one for one in required if one.startswith("nvidia-cudnn-")), "PyTorch again")
+    raise UserError(
+        f"PyTorch {torch.__version__} was built with cuDNN {_dotted(built)}, and refuses the older {_dotted(found)} "
+        f"that is installed: install {own}"
+    )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
 def _compile(name: str, folder: Path, plans: Path) -> None:
     from torch.utils import cpp_extension
 
     # What a killed process left, with PyTorch's own lock, for which it would wait for ever.
     for left in folder.iterdir():
         shutil.rmtree(left) if left.is_dir() else left.unlink()
+    cpp_extension.JIT_EXTENSION_VERSIONER.entries.pop(name, None)  # or what failed once would count as compiled
     of_cuda = plans == CUDNN
     cpp_extension.load(
         name=name,
@@ -78,9 +100,28 @@ def _import(name: str, path: Path) -> Any:
 
 def _digest(plans: Path) -> str:
     """Sixteen digits for all that the compiled kernels depend on."""
-    parts = [torch.__version__, str(torch.version.cuda), sys.version, str(torch.backends.cudnn.version())]
+    parts = [torch.__version__, str(torch.version.cuda), sys.version, _library_version()]
     parts += [read_utf8(path) for path in (*sorted(SOURCES.glob("*.?pp")), plans / "plans.hpp")]
     return cache.key(*parts)[:16]
+
+
+def _library_version() -> str:
+    """Return cuDNN's version; PyTorch's own function starts CUDA."""
+    return str(torch._C._cudnn.getVersionInt()) if torch.backends.cudnn.is_available() else ""
+
+
+@contextlib.contextmanager
+def _without_starting_cuda() -> Iterator[None]:
+    """Let PyTorch ask the driver's library whether there is a GPU: its own way ends the use of CUDA after a fork."""
+    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def _include_folders() -> list[Path]:

@@ -4,21 +4,85 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from tileseer.core.errors import UserError, shown
-from tileseer.torch import extension
+from tileseer.torch import choices as stores
+from tileseer.torch import extension, model_packages
 from tileseer.torch.chooser import Chooser
-from tileseer.torch.model_packages import model_of_gpu
 
 SHAPES_KEPT = 4096
 """What was called least recently is forgotten beyond so many shapes, and its plan is freed."""
-_active: Chooser | None = None
-_prepared: Chooser | None = None
+
+
+class Program:
+    """What the kernels ask: the chooser of a GPU's model, which is looked for at its first convolution.
+
+    ``model`` is the folder of the models; None: those of the installed package for each GPU.
+    """
+
+    kind = Chooser
+
+    def __init__(self, model: Path | None, verify: int, path: Path | None, compiled: Any) -> None:
+        """Read a given model's index and its choices; ``UserError`` where these are none."""
+        self.verify, self.path, self.extension = verify, path, compiled
+        self.choosers: dict[Path, Chooser] = {}
+        self._model = model
+        self._of_device: dict[int, Chooser | None] = {}
+        self.identity: tuple[object, ...] = (verify, path, self._chooser(model).identity if model else None)
+
+    def begin(self, device: int) -> None:
+        """Find the model of a GPU; one sentence where there is none."""
+        try:
+            folder = self._model or model_packages.model_of_gpu(*torch.cuda.get_device_capability(device))
+            chooser = self._chooser(folder)
+        except UserError as error:
+            self._of_device[device] = None
+            _warn(error)
+            return
+        self._of_device[device] = chooser
+        chooser.begin(device)
+
+    def choose(self, call: Any) -> str | None:
+        """Return the plan of a call, as ``Chooser.choose`` does."""
+        if call.device not in self._of_device:  # another thread is looking for it
+            return None
+        chooser = self._of_device[call.device]
+        return chooser.choose(call) if chooser else stores.PYTORCH
+
+    def save(self) -> None:
+        """Write the choices; a warning where that cannot be, since the program has done its work."""
+        for chooser in self.choosers.values():
+            try:
+                chooser.choices.save()
+            except (OSError, UserError) as error:
+                warnings.warn(f"tileseer: the choices cannot be saved ({error})", stacklevel=3)
+
+    def _chooser(self, folder: Path) -> Chooser:
+        if folder not in self.choosers:
+            self.choosers[folder] = self.kind(folder, self.verify, self.path, self.extension)
+        return self.choosers[folder]
+
+
+class _Scope:
+    """The program, or the statements of a ``with``: what is enabled in it."""
+
+    def __init__(self, program: Program | None = None) -> None:
+        self.program = program
+
+
+_lock = threading.RLock()
+_scopes = [_Scope()]
+"""The last one counts; threads may leave theirs in any order."""
+_active: Program | None = None
+_prepared: Program | None = None
 """What the compiled kernels ask: turned off and on again, it has its plans still."""
 
 
@@ -28,66 +92,98 @@ def enable(model: Path | str | None = None, verify: int = 2, choices: Path | str
     ``model`` is the folder of published cuDNN models; None: those of the installed package for the GPU. At the third
     call of a shape, PyTorch's own choice, cuDNN's first plan and the model's ``verify`` best others are timed, and the
     fastest stays; with 0 the model alone decides. The folder ``CHOICES.tuned`` remembers the choices; None: one in the
-    user's cache folder. ``UserError`` for a model that cannot be read; a warning where there is no GPU or compiler.
+    user's cache folder. ``UserError`` for arguments that are none; a warning where the machine, its PyTorch or its
+    packages have nothing that could be enabled. CUDA is not started.
     """
-    if not isinstance(verify, int) or verify < 0:
-        raise UserError(f"verify is {shown(verify)}; give the number of the model's plans that are timed, 0 or more")
-    disable()
-    try:
-        if torch.version.cuda is None or not torch.cuda.is_available() or not torch.backends.cudnn.is_available():
-            raise UserError("there is no CUDA device with cuDNN")
-        compiled = extension.load()
-    except UserError as error:
-        warnings.warn(f"tileseer: {error}; PyTorch's own choice runs instead", stacklevel=2)
-        return
-    folder = Path(model) if model else model_of_gpu(*torch.cuda.get_device_capability())
-    chooser = Chooser(folder, verify, Path(choices) if choices else None, compiled)
-    _turn_on(_prepared if _prepared and _prepared.identity == chooser.identity else chooser)
+    _put(_scopes[-1], _made(model, verify, choices))
 
 
 def disable() -> None:
     """Leave all convolutions to PyTorch again, and write the choices to their folder."""
-    global _active
-    if _active:
-        _active.extension.turn(False)
-        _save()
-        _active = None
+    _put(_scopes[-1], None)
 
 
 @contextlib.contextmanager
 def enabled(model: Path | str | None = None, verify: int = 2, choices: Path | str | None = None) -> Iterator[None]:
-    """Enable for the statements of a ``with``; afterwards it is as it was before."""
-    before = _active
+    """Enable for the statements of a ``with``; afterwards it is as it was, or as another thread's is."""
+    scope = _Scope(_made(model, verify, choices))
+    _put(scope, scope.program)
     try:
-        enable(model, verify, choices)
         yield
     finally:
-        disable()
-        if before:
-            _turn_on(before)
+        with _lock:
+            _scopes.remove(scope)
+            _apply()
 
 
 def save() -> Path:
     """Write the choices to their folder now, and return it; ``UserError`` where nothing is enabled."""
     if not _active:
         raise UserError("nothing is enabled whose choices could be saved; call tileseer.torch.enable first")
-    _active.choices.save()
-    return _active.choices.file("").parent
+    for chooser in _active.choosers.values():
+        chooser.choices.save()
+    return stores.folder(_active.path)
 
 
-def _turn_on(chooser: Chooser) -> None:
+def _made(model: Path | str | None, verify: int, choices: Path | str | None) -> Program | None:
+    """Return what arguments describe; None, after a warning, where it cannot be."""
+    for name, path in (("model", model), ("choices", choices)):
+        if path is not None and (not isinstance(path, str | Path) or not str(path)):
+            raise UserError(f"{name} is {shown(path)}; give the path of a folder, or None")
+    if isinstance(verify, bool) or not isinstance(verify, int) or verify < 0:
+        raise UserError(f"verify is {shown(verify)}; give the number of the model's plans that are timed, 0 or more")
+    folder, path = (Path(os.path.abspath(Path(given).expanduser())) if given else None for given in (model, choices))
+    archs = [model_packages.arch_of_model(folder)] if folder else model_packages.installed_archs()
+    try:
+        _check_machine(archs)
+        compiled = extension.load()
+    except UserError as error:
+        _warn(error)
+        return None
+    return Program(folder, verify, path, compiled)
+
+
+def _check_machine(archs: Collection[str]) -> None:
+    """Refuse a machine on which models of these archs are of no use (``UserError``)."""
+    if torch.version.cuda is None or not torch.backends.cudnn.is_available():
+        raise UserError("there is no CUDA device with cuDNN, for which this PyTorch is not built")
+    if not torch.cuda.device_count():
+        raise UserError("there is no CUDA device with cuDNN")
+    extension.check_cudnn()
+    model_packages.check_gpus(archs)
+
+
+def _put(scope: _Scope, program: Program | None) -> None:
+    """Enable a program, or nothing, in a scope, which may be a new one."""
+    with _lock:
+        scope.program = program
+        if scope not in _scopes:
+            _scopes.append(scope)
+        _apply()
+
+
+def _apply() -> None:
+    """Let the kernels do what the last scope says."""
     global _active, _prepared
-    if chooser is not _prepared:
-        chooser.extension.use(chooser.choose, chooser.begin, SHAPES_KEPT)
-    chooser.extension.turn(True)
-    _active = _prepared = chooser
+    program = _scopes[-1].program
+    if program and _prepared and program.identity == _prepared.identity:
+        program = _prepared
+    if _active and program is not _active:
+        _active.extension.turn(False)
+        _active.save()
+    if program:
+        if program is not _prepared:
+            program.extension.use(program.choose, program.begin, SHAPES_KEPT)
+        program.extension.turn(True)
+        _prepared = program
+    _active = program
+
+
+def _warn(error: UserError) -> None:
+    warnings.warn(f"tileseer: {error}; PyTorch's own choice runs instead", stacklevel=4)
 
 
 @atexit.register
 def _save() -> None:
-    """Write the choices; a warning where that cannot be, since the program has done its work."""
-    try:
-        if _active:
-            _active.choices.save()
-    except (OSError, UserError) as error:
-        warnings.warn(f"tileseer: the choices cannot be saved ({error})", stacklevel=2)
+    if _active:
+        _active.save()

@@ -49,7 +49,7 @@ struct Asked
 void use(Asked asked, size_t bound);
 // Run a shape by this plan from its first call on; an empty name is PyTorch's own function.
 void know(const Convolution& convolution, const std::string& plan);
-// Register the kernels, or leave the dispatcher as PyTorch has it.
+// Let the kernels run plans, or do nothing but PyTorch's own functions.
 void turn(bool on);
 // Number of shapes that are kept, and of those that have a plan.
 std::pair<size_t, size_t> counts();

@@ -147,7 +147,7 @@ struct Shape
 };
 
 std::atomic<int64_t> step{0};
-std::atomic<bool> went_backward{false};
+std::atomic<bool> went_backward{false}, is_on{false};
 
 // The shapes that were called, the last used first, up to a bound.
 class Shapes
@@ -458,6 +458,8 @@ Tensor convolution(
     const auto pytorch = [&] {
         return at::native::convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
     };
+    if(!is_on)
+        return pytorch();
     const auto result_sizes = sizes_of_result(x, w, stride, padding, dilation, transposed, output_padding, groups);
     if(result_sizes.empty())
         return pytorch();
@@ -494,6 +496,8 @@ Gradients convolution_backward(
         return at::native::convolution_backward(
             grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, which);
     };
+    if(!is_on)
+        return pytorch(mask);
     const IntArrayRef image = transposed ? given_grad.sizes() : given_x.sizes();
     const IntArrayRef output = transposed ? given_x.sizes() : given_grad.sizes();
     Gradients result;
@@ -567,14 +571,12 @@ int64_t version() { return plans::version(); }
 
 void turn(bool on)
 {
-    static torch::Library* library = nullptr; // never freed: at the end of a process there may be no dispatcher
-    if(on == (library != nullptr))
+    is_on = on;
+    // Neither taken back, since threads of the program may be in them, nor freed: at the end of a process there may be no
+    // dispatcher.
+    static torch::Library* library = nullptr;
+    if(!on || library)
         return;
-    if(!on)
-    {
-        delete std::exchange(library, nullptr);
-        return;
-    }
     static Silence silence;
     const c10::WarningUtils::WarningHandlerGuard guard(&silence);
     library = new torch::Library(torch::Library::IMPL, "aten", plans::kDispatchKey, __FILE__, __LINE__);
