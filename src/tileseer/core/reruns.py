@@ -19,7 +19,6 @@ from typing import Any
 
 from tileseer.core import atomic, code_digest
 from tileseer.core.errors import UserError
-from tileseer.core.locks import NoLocks, is_held, try_lock
 from tileseer.core.reading import LARGEST_TABLE, read_utf8
 
 VARIABLE = "TILESEER_RUN"
@@ -31,6 +30,7 @@ LOCK = ".lock"
 """In results/, held by the run that makes them. Its text says by whom and since when, and stays when the run ends."""
 LOCKS = Path(".snakemake/locks")
 """Snakemake's own locks, which stay when a run is killed; a profile with ``nolock`` has none."""
+KILLED = "an earlier run was killed; when its jobs have ended: snakemake --unlock, then this command again"
 SOURCES_CHANGED = "the sources changed since this run began; run it again"
 
 
@@ -78,10 +78,10 @@ class Run:
                 record = secrets.token_hex(8)
                 atomic.write_text(RECORD, record + "\n")
             self._share(results=str(results.resolve()), record=record)
-            if any(LOCKS.glob("*.lock")) and not is_held(results / LOCK):
-                return (
-                    "an earlier run was killed; when its jobs have ended: snakemake --unlock, then this command again"
-                )
+            if any(LOCKS.glob("*.lock")):
+                from tileseer.core.locks import is_held
+
+                return "" if is_held(results / LOCK) else KILLED
         return ""
 
     def hold(self) -> str:
@@ -89,6 +89,8 @@ class Run:
 
         ``UserError`` if another run makes them, or has made some since the jobs were planned.
         """
+        from tileseer.core.locks import NoLocks, try_lock
+
         self._results.mkdir(parents=True, exist_ok=True)
         results, said = self._results.resolve(), []
         last = _text_of(results / LOCK)
