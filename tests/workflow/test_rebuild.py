@@ -165,8 +165,13 @@ RECORDED = {"a bit of a recorded table": 4e9, "a bit of a recorded table, in a f
 def test_a_recorded_table_counts_by_its_bytes(copy):
     recorded = copy.folder / "mine/forward_bf16"
     shutil.copytree(copy.folder / "results/datasets/gfx950/forward_bf16", recorded)
-    shutil.move(recorded / "recording.json", recorded.parent)
-    copy.configure(replays={"gfx950_mine": "mine"}, benchmark={"seed": 1, "products": {"gfx950_mine": "gfx950_mi355x"}})
+    described = json.loads((recorded / "recording.json").read_text()) | {"arch": "gfx950_mine"}
+    (recorded / "recording.json").unlink()
+    (recorded.parent / "recording.json").write_text(json.dumps(described))
+    copy.configure(
+        replays={"gfx950_mine": "mine"},
+        benchmark={"seed": 1, "products": dict.fromkeys(("gfx950", "gfx950_mine"), "gfx950_mi355x")},
+    )
     targets = ("results/models/gfx950_mine", "results/reports/gfx950_mine.html")
     copy.make(*targets)
     pairs = recorded / "pairs.parquet"
