@@ -25,9 +25,9 @@ def sources(tmp_path, monkeypatch):
     monkeypatch.delenv(reruns.VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    token = atomic.before_rename.set(lambda: None)
+    token = atomic.refuse_changes.set(lambda: None)
     yield files
-    atomic.before_rename.reset(token)
+    atomic.refuse_changes.reset(token)
     reruns._loadable.clear()
     code_digest._parsed.cache_clear()
     for name in ("first", "second"):
@@ -167,3 +167,20 @@ def test_a_plan_that_another_run_has_overtaken_is_refused(sources, tmp_path):
     (tmp_path / "results/.lock").write_text("process 1 of user 0")
     with pytest.raises(UserError, match="another run changed these results just now"):
         late.hold()
+
+
+def test_a_run_in_another_folder_inherits_nothing(sources, tmp_path, monkeypatch):
+    reruns.Run().plan(tmp_path / "results")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert not reruns.Run().is_job
+
+
+def test_what_a_run_is_planned_beside_keeps_its_record(sources, tmp_path):
+    run = reruns.Run()
+    run.plan(tmp_path / "results")
+    run.hold()
+    record = reruns.RECORD.read_text()
+    os.environ.pop(reruns.VARIABLE)
+    reruns.Run().plan(tmp_path / "results")
+    assert reruns.RECORD.read_text() == record

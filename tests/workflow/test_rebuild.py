@@ -135,7 +135,8 @@ CHANGES = {
         workflow.configure(lock={"folder": "/elsewhere"}, cache={"folder": "/nowhere", "max_gib": 1}),
         append(workflow, "config/config.yaml", "# changed\n"),
     ),
-    "the version of scipy": with_environment("scipy-0.dist-info/METADATA", "Name: scipy\nVersion: 0\n"),
+    "the version of pydantic": with_environment("pydantic-0.dist-info/METADATA", "Name: pydantic\nVersion: 0\n"),
+    "the version of msgpack": with_environment("msgpack-0.dist-info/METADATA", "Name: msgpack\nVersion: 0\n"),
     "the version of lightgbm": with_environment("lightgbm-0.dist-info/METADATA", "Name: lightgbm\nVersion: 0\n"),
     "the version of Python": with_environment(
         "sitecustomize.py", "import platform\nplatform.python_version = lambda: '3.0'\n"

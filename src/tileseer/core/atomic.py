@@ -16,8 +16,8 @@ LEFT_S = 3600.0
 """Silence after which the writer of a temporary file is taken for dead."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Of Linux (man renameat2)."""
-before_rename: ContextVar[Callable[[], None]] = ContextVar("before_rename", default=lambda: None)
-"""Called when a file or folder is whole; what it raises keeps it from appearing."""
+refuse_changes: ContextVar[Callable[[], None]] = ContextVar("refuse_changes", default=lambda: None)
+"""Called when a file or folder is whole: raises where a job was made from what changed meanwhile (``reruns.py``)."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with naming(target):
             yield temporary
             _share(temporary, 0o666)
-            before_rename.get()()
+            refuse_changes.get()()
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ def building(folder: Path) -> Iterator[Path]:
             # So that a power cut after the rename loses no file.
             for path in (*made.rglob("*"), made):
                 flush(path)
-            before_rename.get()()
+            refuse_changes.get()()
             if not _exchange(made, folder):
                 _put_in_place(made, folder, replaced)
         finally:

@@ -11,6 +11,7 @@ import importlib.metadata
 import importlib.util
 import platform
 import re
+import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -99,12 +100,20 @@ def files_of_stage(stage: str) -> list[Path]:
 @cache
 def _declared() -> dict[str, str]:
     """Return the distributions that the package declares, which are locked, by their modules."""
-    found = {}
-    for line in importlib.metadata.requires("tileseer") or ():
-        name, extra = re.split(r"[^\w.-]", line)[0], re.search(r"extra == .(\w+)", line)
-        if extra is None or extra[1] == EXTRA:
-            found[MODULES.get(name, name.replace("-", "_"))] = name
-    return dict(sorted(found.items()))
+    checkout = PACKAGE.parents[1] / "pyproject.toml"
+    if checkout.is_file():
+        # What is installed may be an earlier one.
+        project = tomllib.loads(read_utf8(checkout))["project"]
+        lines = [*project["dependencies"], *project["optional-dependencies"][EXTRA]]
+    else:
+        lines = [line for line in importlib.metadata.requires("tileseer") or () if _is_needed(line)]
+    names = [re.split(r"[^\w.-]", line)[0] for line in lines]
+    return {MODULES.get(name, name.replace("-", "_")): name for name in sorted(names)}
+
+
+def _is_needed(line: str) -> bool:
+    extra = re.search(r"extra == .(\w+)", line)
+    return extra is None or extra[1] == EXTRA
 
 
 @cache

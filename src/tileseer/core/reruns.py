@@ -38,9 +38,12 @@ class Run:
     """What a process of Snakemake found when it read the Snakefile; one within a job has what the job's run found."""
 
     def __init__(self) -> None:
-        inherited = os.environ.get(VARIABLE)
-        self.is_job = inherited is not None
-        self._found: dict[str, Any] = json.loads(inherited or '{"code": {}, "files": {}, "tables": {}}')
+        here = os.getcwd()
+        inherited = json.loads(os.environ.get(VARIABLE, "{}"))
+        self.is_job = inherited.get("folder") == here
+        self._found: dict[str, Any] = (
+            inherited if self.is_job else {"folder": here, "code": {}, "files": {}, "tables": {}}
+        )
 
     def code(self, stage: str) -> str:
         """Return the digest of the code of a stage."""
@@ -63,25 +66,25 @@ class Run:
         return str(self._found["tables"][key])
 
     def plan(self, results: Path) -> str:
-        """Compare, before jobs are planned, who made ``results`` with Snakemake's record, and note their last run.
+        """Note, before jobs are planned, the last run in ``results``, and whether Snakemake has a record of them.
 
-        Return what to do where a lock of Snakemake was left by a run that was killed.
-
-        Where they differ, the record gets another name: so it is newer than all results, with a checksum that no job
-        had, and they are made again. A dry run shows the same, and changes no more than Snakemake's own folder.
+        Where it has none, ``RECORD`` gets another name: so it is newer than all results, with a checksum that no job
+        had, and they are made again. A dry run shows the same, and changes no more than Snakemake's own folder. Return
+        what to do where a lock of Snakemake was left by a run that was killed.
         """
+        from tileseer.core.locks import is_held
+
         self._results, self._last = results, _text_of(results / LOCK)
         record, made_by = _text_of(RECORD), _text_of(results / MADE_BY)
         self._foreign = made_by != record and any(results.glob("*/*"))
         if not self.is_job:
-            if not record or made_by != record:
+            # Another run here may have begun without a job so far.
+            if not record or (made_by != record and not is_held(results / LOCK)):
                 record = secrets.token_hex(8)
                 atomic.write_text(RECORD, record + "\n")
             self._share(results=str(results.resolve()), record=record)
-            if any(LOCKS.glob("*.lock")):
-                from tileseer.core.locks import is_held
-
-                return "" if is_held(results / LOCK) else KILLED
+            if any(LOCKS.glob("*.lock")) and not is_held(results / LOCK):
+                return KILLED
         return ""
 
     def hold(self) -> str:
@@ -142,7 +145,7 @@ def begin_job(stage: str, code: str, inputs: Sequence[Path]) -> None:
     if "record" in run and _text_of(results / MADE_BY) != run["record"]:
         atomic.write_text(results / MADE_BY, run["record"] + "\n")
     _load_only(sources)
-    atomic.before_rename.set(check)
+    atomic.refuse_changes.set(check)
 
 
 def content_of(path: Path) -> str:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from tileseer.core import atomic
 from tileseer.core.errors import UserError
 from tileseer.measure.harness import abi
 
@@ -90,10 +91,13 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             reply = json.loads(line)
             if not isinstance(reply, dict) or reply.get("token") != self._token:
                 raise ValueError("it does not have the token of this worker")
-            self.pid = reply["pid"]
+            pid, self.pid = self.pid, reply["pid"]
         except ValueError as error:
             text = f"the worker sent no reply but {line[:80]!r} ({error})"
             raise Fault("crash", text) from None
+        if pid is None:
+            # It has loaded its code.
+            atomic.refuse_changes.get()()
         return reply
 
     def _line(self, deadline: float, limit_s: float) -> bytes:
