@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from amdgpu_emulator.publication import AGENT_SCOPE, SC0, Event, Fence, Publication
+from amdgpu_emulator.publication import AGENT_SCOPE, SC0, Event, Fence, Handover, Publication
 
 if TYPE_CHECKING:
     from amdgpu_emulator.memory import Allocation, Array, Touch
@@ -112,6 +112,10 @@ class Record:
     """Accesses of the launch that were done before."""
     is_settled: bool = True
     """Whether those of its waves to memory were done when it was issued."""
+    is_quiet: bool = True
+    """Whether all of them were done, also those to the LDS."""
+    is_spin: bool = False
+    """Whether a loop waits for what it reads."""
 
     def units(self, unit: int) -> tuple[Array, Array]:
         """Return the numbers of the units of so many bytes that it touched, and the wave of each."""
@@ -146,6 +150,10 @@ class AccessCheck:
         """What the access touches that takes place at this moment; allocations append to it."""
         self._wants_races, self._wants_memory = races, memory
         self._unwritten: dict[tuple[str, int], UnwrittenLoad] = {}
+        self.spins: set[int] = set()
+        """Addresses of what waits in a loop for what it reads; the machine code adds to them."""
+        self._handovers: dict[tuple[int, int, int], Handover] = {}
+        """By workgroup, of those that wait in loops."""
         self._local: list[Record] = []
         self._global: dict[Allocation, list[Record]] = defaultdict(list)
         self._races: dict[tuple[object, ...], Race] = {}
@@ -168,7 +176,7 @@ class AccessCheck:
                 swaps = transfer.atomic.startswith("CMPSWAP")
                 record = Record(
                     w.group.number, waves, at, size, transfer.address, kind, epochs, swaps,
-                    transfer.number, self._order, transfer.is_settled,
+                    transfer.number, self._order, transfer.is_settled, transfer.is_quiet,
                 )  # fmt: skip
                 self._order += 1
                 (self._local if allocation is w.lds else self._global[allocation]).append(record)
@@ -183,8 +191,15 @@ class AccessCheck:
         """Return the loads of bytes that nothing has written; at most one for each instruction."""
         return list(self._unwritten.values())[:MOST_FINDINGS]
 
-    def end_workgroup(self, lds: Allocation) -> None:
+    def end_workgroup(self, lds: Allocation, number: tuple[int, int, int]) -> None:
         """Look for races in the LDS of a workgroup that has ended."""
+        if self.spins:
+            memories = [self._local]
+            memories += [[one for one in records if one.workgroup == number] for records in self._global.values()]
+            for record in (record for records in memories for record in records):
+                # Only now it is known which loops wait.
+                record.is_spin = record.address in self.spins and record.what != "store"
+            self._handovers[number] = Handover(memories)
         by_epoch: dict[int, list[Record]] = defaultdict(list)
         for record in self._local:
             for epoch in range(record.epochs[0], record.epochs[1] + 1):
@@ -220,11 +235,19 @@ class AccessCheck:
                 pair = records[one], records[other]
                 if not pair[0].races_with(pair[1]) or (pair[0].workgroup, first) == (pair[1].workgroup, second):
                     continue
-                if self._is_flag(pair) or (
-                    published and published.orders(Event(pair[0], first), Event(pair[1], second))
-                ):
+                if self._is_ordered(Event(pair[0], first), Event(pair[1], second), published):
                     continue
                 self._note_race(allocation, place * unit, pair, (first, second))
+
+    def _is_ordered(self, one: Event, other: Event, published: Publication | None) -> bool:
+        """Return whether flags order two accesses, or are what is accessed."""
+        pair, workgroup = (one.record, other.record), one.record.workgroup
+        if self._is_flag(pair):
+            return True
+        if workgroup != other.record.workgroup:
+            return published is not None and published.orders(one, other)
+        handover = self._handovers.get(workgroup)
+        return handover is not None and (handover.is_flag(one, other) or handover.orders(one, other))
 
     def _is_flag(self, pair: tuple[Record, Record]) -> bool:
         """Return whether one lane stores what others access atomically.

@@ -46,6 +46,8 @@ _USER_SGPRS = ((1, 4), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (64, 1))
 """Bits of a descriptor's properties, and how many registers each is: the scratch memory's buffer, dispatch, queue,
 arguments, dispatch id, scratch, size."""
 _DYNAMIC_STACK = 1 << 11
+_STACK_BYTES = 1 << 14
+"""Of a lane, for calls whose depth is known only when they happen."""
 _KNOWN_PROPERTIES = sum(bit for bit, _ in _USER_SGPRS) | _DYNAMIC_STACK
 LANES = 64
 """Of a wave."""
@@ -84,6 +86,11 @@ class KernelDescriptor:
     """``COMPUTE_PGM_RSRC2``: the number of user SGPRs, and which workgroup and work-item ids the kernel reads."""
     properties: int
     """``KERNEL_CODE_PROPERTIES``: which user SGPRs are set."""
+
+    @property
+    def lane_bytes(self) -> int:
+        """Private memory that each lane gets: what it needs, and a stack if calls need more than the compiler knows."""
+        return self.scratch_bytes + (_STACK_BYTES if self.properties & _DYNAMIC_STACK else 0)
 
     @property
     def explicit_arguments(self) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """An emulated GPU: global memory, and kernels that are launched on it."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from amdgpu_emulator.coverage import Coverage
 from amdgpu_emulator.dispatch import Dispatch
 from amdgpu_emulator.faults import EmulationFault
 from amdgpu_emulator.machine_code import MachineCode
-from amdgpu_emulator.memory import Array, GlobalMemory
+from amdgpu_emulator.memory import PRIVATE_BASE, SHARED_BASE, Array, GlobalMemory
 
 _LDS_BYTES_OF_ARCH = {"gfx90a": 64 << 10, "gfx942": 64 << 10, "gfx950": 160 << 10}
 """What a workgroup can have."""
@@ -21,6 +21,18 @@ _MOST_THREADS = 1024
 """Of a workgroup."""
 Argument = Array | np.generic | bytes
 """An array is a buffer, of which the kernel gets the address; all else is passed by its bytes."""
+_KERNARG_UNIT = 64
+"""Bytes that the size of a kernel's arguments is a multiple of."""
+_POINTERS = {
+    f"hidden_{name}": f"hidden_{name}{needed}"
+    for name, needed in (
+        ("hostcall_buffer", " (of printf, assert, malloc)"), ("printf_buffer", " (of printf)"),
+        ("heap_v1", " (of malloc)"), ("multigrid_sync_arg", " (of grids that wait for each other)"),
+        ("default_queue", " (of launches by kernels)"), ("completion_action", " (of launches by kernels)"),
+        ("queue_ptr", ""),
+    )
+}  # fmt: skip
+"""Hidden arguments that point to what is not emulated, and what needs them."""
 _KERNARG, _CODE, _BUFFERS, _STRIDE = 1 << 36, 1 << 40, 1 << 44, 1 << 36
 """Addresses of what has none of its own. Between two of these allocations lies more than a 32-bit offset reaches."""
 
@@ -86,7 +98,9 @@ class EmulatedGpu:
         values = [
             addresses[i].to_bytes(8, "little") if i in buffers else _value(one, i) for i, one in enumerate(arguments)
         ]
-        mapped = {_KERNARG: (_kernarg(dispatch, values), "the arguments of the kernel", True)}
+        hidden = [row[".value_kind"] for row in descriptor.arguments if row[".value_kind"] in _POINTERS]
+        pointers = dict(zip(hidden, self.memory.hide([_POINTERS[kind] for kind in hidden]), strict=True))
+        mapped = {_KERNARG: (_kernarg(dispatch, values, pointers), "the arguments of the kernel", True)}
         mapped |= {addresses[i]: (buffers[i], f"argument {i}", i not in unwritten) for i in buffers}
         try:
             for address, what in mapped.items():
@@ -149,7 +163,7 @@ def _three(what: str, sizes: Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _kernarg(dispatch: Dispatch, values: Sequence[bytes]) -> Array:
+def _kernarg(dispatch: Dispatch, values: Sequence[bytes], pointers: Mapping[str, int]) -> Array:
     """Return the arguments as they lie in memory: those that the host passes, and the hidden ones of the runtime."""
     kernel = dispatch.kernel
     explicit = kernel.explicit_arguments
@@ -163,8 +177,13 @@ def _kernarg(dispatch: Dispatch, values: Sequence[bytes]) -> Array:
         **{f"hidden_block_count_{axis}": count for axis, count in zip("xyz", dispatch.grid, strict=True)},
         **{f"hidden_group_size_{axis}": count for axis, count in zip("xyz", dispatch.block, strict=True)},
         "hidden_grid_dims": 3,
+        "hidden_dynamic_lds_size": dispatch.dynamic_lds,
+        "hidden_private_base": PRIVATE_BASE >> 32,
+        "hidden_shared_base": SHARED_BASE >> 32,
+        **pointers,
     }
-    content = np.zeros(max(kernel.kernarg_bytes, 1), np.uint8)
+    # Runtimes round its size up, and compilers load whole vectors of it. What is behind it is no number.
+    content = np.full(-(-max(kernel.kernarg_bytes, 1) // _KERNARG_UNIT) * _KERNARG_UNIT, 0xFF, np.uint8)
     for row in kernel.arguments:
         begin, size = row[".offset"], row[".size"]
         number = hidden.get(row[".value_kind"], 0) & (1 << 8 * size) - 1

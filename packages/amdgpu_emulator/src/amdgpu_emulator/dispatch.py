@@ -8,14 +8,14 @@ import numpy as np
 
 from amdgpu_emulator.access_check import AccessCheck
 from amdgpu_emulator.code_object import KernelDescriptor
-from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.machine_code import BARRIER, END, PART, MachineCode
-from amdgpu_emulator.memory import Allocation, Array, GlobalMemory
+from amdgpu_emulator.machine_code import BARRIER, END, PART, WAIT, MachineCode
+from amdgpu_emulator.memory import PRIVATE_BASE, SHARED_BASE, Allocation, Array, GlobalMemory
+from amdgpu_emulator.memory_instructions import SCRATCH_WORD
 from amdgpu_emulator.wave import EXEC, LANES, SGPR_PAIRS, SGPRS, Waves, Workgroup
 
 _UNWRITTEN_BYTE = 0xFF
 """Each byte of registers, LDS and scratch before it is written: not a number in every float type."""
-_KERNARG, _SCRATCH_BUFFER = 8, 1
+_KERNARG, _SCRATCH_BUFFER, _SCRATCH = 8, 1, 32
 """Bits of a descriptor's properties."""
 
 
@@ -54,10 +54,15 @@ class Dispatch:
     ) -> None:
         count = -(-math.prod(self.block) // LANES)
         group = Workgroup(number, count, self.most_instructions, not_run)
+        if self.check:
+            self.check.spins = self.code.spins
         lds_bytes = self.kernel.lds_bytes + self.dynamic_lds
         lds = Allocation(_poison(lds_bytes), "the LDS of a workgroup", is_written=False)
         lds.touched = self.check.touched if self.check else None
-        scratch = Allocation(_poison(self.kernel.scratch_bytes * LANES * count), "the scratch memory of a workgroup")
+        scratch = Allocation(_poison(self.kernel.lane_bytes * LANES * count), "the scratch memory of a workgroup")
+        own = [(base, one) for base, one in ((SHARED_BASE, lds), (PRIVATE_BASE, scratch)) if len(one.u8)]
+        for base, one in own:
+            memory.place(base, one)
         # In an order of their own the waves are alone; else all execute the same instruction at once.
         together = [[wave] for wave in range(count)] if rng else [[*range(count)]]
         waiting = list[Waves]()
@@ -75,26 +80,36 @@ class Dispatch:
                 waiting.append(ready.pop(index))
             elif stop == PART:
                 ready[index : index + 1] = ready[index].parts()
+            elif stop == WAIT:
+                # What waits for others gives them a turn.
+                ready.append(ready.pop(index))
             elif stop == END:
                 # A barrier waits for the waves that still run.
                 ready.pop(index)
+            group.parts = ready
+        for base, _ in own:
+            memory.unmap(base)
         if self.check:
-            self.check.end_workgroup(lds)
+            self.check.end_workgroup(lds, number)
 
     def _start(self, w: Waves) -> Waves:
         """Give waves their first registers: user SGPRs, workgroup and work-item ids."""
         kernel = self.kernel
-        if kernel.properties & _SCRATCH_BUFFER and kernel.scratch_bytes:
-            raise UnsupportedInstruction("scratch through a buffer is not emulated")
         for bit, register in kernel.user_registers():
             if bit == _KERNARG:
                 w.s64[register // 2 :: SGPR_PAIRS] = self.kernarg
+            elif bit == _SCRATCH_BUFFER:
+                w.s_by_wave[:, register : register + 4] = 0, SCRATCH_WORD, 0xFFFFFFFF, 0
+            elif bit == _SCRATCH:
+                w.s64[register // 2 :: SGPR_PAIRS] = 0
         # Arguments that could lie in registers from the start are loaded by the code before the entry for those.
         register = kernel.rsrc2 >> 1 & 31
         for axis in range(3):
             if kernel.rsrc2 >> (7 + axis) & 1:
                 w.s[register::SGPRS] = w.group.number[axis]
                 register += 1
+        # All waves have the same scratch memory, from its begin on.
+        w.s[register::SGPRS] = 0
         thread = (LANES * w.numbers[:, None] + np.arange(LANES)).ravel()
         x, y, z = self.block
         # The ids of a work item in one register, ten bits each.

@@ -8,6 +8,11 @@ class EmulationFault(Exception):
 class MemoryFault(EmulationFault):
     """An access outside of its memory, or a store to what is read-only."""
 
+    def __init__(self, message: str, lane: int = 0) -> None:
+        """``lane``: of those of all waves that access at once."""
+        super().__init__(message)
+        self.lane = lane
+
 
 class EmulationHang(EmulationFault):
     """The waves of a workgroup executed more instructions than a launch allows."""

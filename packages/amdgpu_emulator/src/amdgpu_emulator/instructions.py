@@ -22,7 +22,7 @@ _MEMORY = {
 }
 _WITHOUT_EFFECT = frozenset(
     ("S_NOP", "S_SETPRIO", "S_SLEEP", "S_ICACHE_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_SETHALT", "S_INCPERFLEVEL",
-     "S_DECPERFLEVEL", "S_TTRACEDATA", "V_NOP")
+     "S_DECPERFLEVEL", "S_TTRACEDATA", "S_SENDMSG", "V_NOP", "V_CLREXCP")
 )  # fmt: skip
 """Instructions without an effect on results: memory here is always coherent."""
 

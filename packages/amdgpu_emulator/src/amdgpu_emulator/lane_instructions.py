@@ -70,6 +70,23 @@ def _swap(inst: Instruction) -> Step:
     return step
 
 
+def _swap_rows(lanes: int) -> Callable[[Instruction], Step]:
+    """Return a swap of each second row of so many lanes with the first one of another register."""
+
+    def make(inst: Instruction) -> Step:
+        a, b = inst.vdst.offset - VGPR, inst.src0.offset - VGPR
+
+        def step(w: Waves) -> None:
+            if not w.whole:
+                raise UnsupportedInstruction(f"{inst.op.name} with lanes disabled")
+            high, low = (w.v[row].reshape(-1, 2, lanes)[:, half] for row, half in ((a, 1), (b, 0)))
+            high[:], low[:] = low.copy(), high.copy()
+
+        return step
+
+    return make
+
+
 LANE_INSTRUCTIONS: dict[str, Callable[[Instruction], Step]] = {
     "V_READFIRSTLANE_B32": _first_lane,
     "V_READLANE_B32": _read_lane,
@@ -77,6 +94,8 @@ LANE_INSTRUCTIONS: dict[str, Callable[[Instruction], Step]] = {
     "V_MBCNT_LO_U32_B32": _count_below(False),
     "V_MBCNT_HI_U32_B32": _count_below(True),
     "V_SWAP_B32": _swap,
+    "V_PERMLANE16_SWAP_B32": _swap_rows(16),
+    "V_PERMLANE32_SWAP_B32": _swap_rows(32),
 }
 
 

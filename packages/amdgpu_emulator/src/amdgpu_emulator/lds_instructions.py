@@ -1,5 +1,6 @@
 """Instructions of the LDS: loads, stores, a transposing load, and exchanges between lanes."""
 
+import re
 from collections.abc import Callable
 from operator import attrgetter
 
@@ -8,26 +9,33 @@ import numpy as np
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.memory import WORD_BYTES, Accesses, Array
-from amdgpu_emulator.memory_instructions import Locate, Queue, atomic_step, load_step, store_step, vector_row
+from amdgpu_emulator.memory_instructions import (
+    ATOMICS,
+    LOADS,
+    STORES,
+    Locate,
+    Queue,
+    atomic_step,
+    load_step,
+    store_step,
+    vector_row,
+)
 from amdgpu_emulator.operands import operand_reader
 from amdgpu_emulator.wave import LANES, UNWRITTEN_WORDS, Step, Transfer, Waves
 
-_LDS_LOADS = {
-    "READ_B32": (4, "words"), "READ_B64": (8, "words"), "READ_B96": (12, "words"), "READ_B128": (16, "words"),
-    "READ_U8": (1, "zero"), "READ_I8": (1, "sign"), "READ_U16": (2, "zero"), "READ_I16": (2, "sign"),
-    "READ_U16_D16": (2, "low"), "READ_U16_D16_HI": (2, "high"), "READ_U8_D16": (1, "low"),
-    "READ_U8_D16_HI": (1, "high"),
+_NAMES = {
+    "B32": "DWORD", "B64": "DWORDX2", "B96": "DWORDX3", "B128": "DWORDX4", "U8": "UBYTE", "I8": "SBYTE",
+    "U16": "USHORT", "I16": "SSHORT", "U16_D16": "SHORT_D16", "U16_D16_HI": "SHORT_D16_HI", "U8_D16": "UBYTE_D16",
+    "U8_D16_HI": "UBYTE_D16_HI", "I8_D16": "SBYTE_D16", "I8_D16_HI": "SBYTE_D16_HI", "B8": "BYTE", "B16": "SHORT",
+    "B8_D16_HI": "BYTE_D16_HI", "B16_D16_HI": "SHORT_D16_HI",
 }  # fmt: skip
-_LDS_STORES = {
-    "WRITE_B32": (4, False), "WRITE_B64": (8, False), "WRITE_B96": (12, False), "WRITE_B128": (16, False),
-    "WRITE_B8": (1, False), "WRITE_B16": (2, False), "WRITE_B8_D16_HI": (1, True), "WRITE_B16_D16_HI": (2, True),
-}  # fmt: skip
-_LDS_ATOMICS = {
-    "ADD_U32": "ADD", "SUB_U32": "SUB", "MIN_I32": "SMIN", "MAX_I32": "SMAX", "MIN_U32": "UMIN", "MAX_U32": "UMAX",
-    "AND_B32": "AND", "OR_B32": "OR", "XOR_B32": "XOR", "WRXCHG_B32": "SWAP", "ADD_F32": "ADD_F32",
-    "PK_ADD_F16": "PK_ADD_F16", "PK_ADD_BF16": "PK_ADD_BF16",
-}  # fmt: skip
-"""What the atomic accesses are called in other memory."""
+"""What loads and stores of a type are called in other memory."""
+_ATOMIC_NAME = re.compile(r"([A-Z_]+?)(_RTN)?_([UIBF]|BF)(16|32|64)")
+_FIRST_OF_ROTATIONS, _FIRST_OF_FFT = 0xC000, 0xE000
+"""Offsets of ``ds_swizzle``."""
+_ATOMIC_NAMES = {"WRXCHG": "SWAP", "CMPST": "CMPSWAP"}
+
+
 _TWO = {"2_B32": (1, 4), "2_B64": (2, 8), "2ST64_B32": (1, 256), "2ST64_B64": (2, 512)}
 """Words of each of two accesses, and the bytes that an offset counts."""
 Address = Callable[[Waves], Array]
@@ -38,14 +46,17 @@ def translate_lds(inst: Instruction, name: str) -> Step:
     """Translate ``ds_...``."""
     what, acc = name.removeprefix("DS_"), bool(inst.acc)
     address, offset = operand_reader(inst.addr.offset, "u32"), inst.offset0 | inst.offset1 << 8
-    if what in _LDS_LOADS:
-        return load_step(*_LDS_LOADS[what], vector_row(inst.vdst.offset, acc), _locate(address, offset), _lgkm)
-    if what in _LDS_STORES:
-        return store_step(*_LDS_STORES[what], vector_row(inst.data0.offset, acc), _locate(address, offset), _lgkm)
-    if (plain := what.replace("_RTN_", "_")) in _LDS_ATOMICS:
-        back = vector_row(inst.vdst.offset, acc) if plain != what else None
-        row = vector_row(inst.data0.offset, acc)
-        return atomic_step(_LDS_ATOMICS[plain], row, back, _locate(address, offset), _lgkm)
+    way, _, kind = what.partition("_")
+    if way == "READ" and _NAMES.get(kind) in LOADS:
+        return load_step(*LOADS[_NAMES[kind]], vector_row(inst.vdst.offset, acc), _locate(address, offset), _lgkm)
+    if way == "WRITE" and _NAMES.get(kind) in STORES:
+        return store_step(*STORES[_NAMES[kind]], vector_row(inst.data0.offset, acc), _locate(address, offset), _lgkm)
+    if (match := _ATOMIC_NAME.fullmatch(what)) and (operation := _atomic_name(match)) in ATOMICS:
+        back = vector_row(inst.vdst.offset, acc) if match[2] else None
+        # What is expected comes before the new value.
+        data = (inst.data1, inst.data0) if operation.startswith("CMPSWAP") else (inst.data0,)
+        rows = [vector_row(field.offset, acc) for field in data]
+        return atomic_step(operation, rows, back, _locate(address, offset), _lgkm)
     words, unit = _TWO.get(what.removeprefix("READ").removeprefix("WRITE"), (0, 0))
     both = [_locate(address, inst.offset0 * unit), _locate(address, inst.offset1 * unit)]
     if words and what.startswith("READ"):
@@ -55,9 +66,33 @@ def translate_lds(inst: Instruction, name: str) -> Step:
     if what == "READ_B64_TR_B16":
         return _load_transposed(address, offset, vector_row(inst.vdst.offset, acc))
     if what in ("BPERMUTE_B32", "PERMUTE_B32"):
-        rows = vector_row(inst.data0.offset, acc), vector_row(inst.vdst.offset, acc)
-        return _permute(address, offset, *rows, is_backward=what.startswith("B"))
+        source, target = vector_row(inst.data0.offset, acc), vector_row(inst.vdst.offset, acc)
+        return _permute(address, offset, source, target, is_backward=what.startswith("B"))
+    if what == "SWIZZLE_B32" and offset < _FIRST_OF_FFT:
+        lanes = 4 * _swizzled(offset)
+        source, target = vector_row(inst.addr.offset, acc), vector_row(inst.vdst.offset, acc)
+        return _permute(lambda w: np.tile(lanes, w.count), 0, source, target, is_backward=True)
     raise UnsupportedInstruction(name)
+
+
+def _atomic_name(match: re.Match[str]) -> str:
+    """Return what an atomic access is called in other memory."""
+    name, kind, bits = _ATOMIC_NAMES.get(match[1], match[1]), match[3], match[4]
+    if "F" in kind:
+        return f"{name}_{kind}{bits}"
+    sign = {"U": "U", "I": "S"}[kind] if name in ("MIN", "MAX") else ""
+    return f"{sign}{name}{'_X2' if bits == '64' else ''}"
+
+
+def _swizzled(pattern: int) -> Array:
+    """Return the lane that each lane takes from, by the offset of ``ds_swizzle``."""
+    lane = np.arange(LANES, dtype=np.uint32)
+    if pattern >= _FIRST_OF_ROTATIONS:
+        count = (pattern >> 5 & 31) * (-1 if pattern >> 10 & 1 else 1)
+        return lane & 32 | (lane + count) & 31
+    if pattern >> 15:
+        return lane & ~np.uint32(3) | pattern >> 2 * (lane & 3) & 3
+    return lane & 32 | (lane & pattern & 31 | pattern >> 5 & 31) ^ pattern >> 10 & 31
 
 
 def _locate(address: Address, offset: int) -> Locate:

@@ -9,17 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import length_hint
 
-from amdgpu_emulator import decoder, instructions
+from amdgpu_emulator import decoder, instructions, spins
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import EmulationFault, EmulationHang, MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.operands import LITERAL
 from amdgpu_emulator.scalar_operations import s16
-from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, VCC, Step, Waves
+from amdgpu_emulator.wave import EXEC, LOOK_AFTER, SGPR_PAIRS, VCC, Step, Waves
 
 BARRIER, WAIT, END, PART = "barrier", "wait", "end", "part"
 _EVERYTHING = 1 << 20
-_LAST_INSTRUCTIONS = 20_000
-"""Of a workgroup: what they are tells the loop of a kernel that does not end."""
 _LONGEST_BLOCK = 256
 """Instructions that are translated before they are counted; code without a branch is several blocks."""
 _LONGEST_SUM = 8
@@ -68,6 +66,8 @@ class MachineCode:
         self._image, self.base, self._arch = image, base, arch
         self._text = text or (0, len(image))
         self._blocks: dict[int, BasicBlock] = {}
+        self.spins: set[int] = set()
+        """Addresses in the code object of loads and atomic accesses in loops that wait for what they read."""
         self.begin_launch()
 
     def begin_launch(self) -> None:
@@ -85,8 +85,8 @@ class MachineCode:
                 block = self._blocks[w.pc] = self._translate(w.pc)
             runs[w.pc] += w.count
             w.group.left -= w.count * len(block.addresses)
-            if w.group.left < _LAST_INSTRUCTIONS:
-                self._look_for_loop(w)
+            if w.group.left < w.look_at:
+                self._look(w)
             steps, place = iter(block.steps), -1
             try:
                 for step in steps:
@@ -106,6 +106,15 @@ class MachineCode:
                 raise UnsupportedInstruction(f"{where}: {fault!r}") from fault
             if stop:
                 return stop
+
+    def _look(self, w: Waves) -> None:
+        """Cut short what can never end: all waves of a workgroup that are not at a barrier repeat what they do."""
+        if w.group.left < LOOK_AFTER:
+            self._look_for_loop(w)
+        elif w.repeats():
+            w.is_stuck_at = w.group.stores
+            if all(part.is_stuck_at == w.group.stores for part in (w, *w.group.parts)):
+                w.group.left = LOOK_AFTER
 
     def _look_for_loop(self, w: Waves) -> None:
         """Note what waves execute when their workgroup has nearly used up its instructions; then it is a loop."""
@@ -157,6 +166,9 @@ class MachineCode:
             jump = _jump(inst, name, after)
             if jump is not None:
                 block.jump = jump
+                if name in _BRANCHES and inst.simm16 >> 15:
+                    target = after + 4 * s16(inst.simm16) - self.base
+                    self.spins |= spins.waiting_accesses(self._image, target, after - self.base, self._arch)
                 return block
             if instructions.polls_memory(inst, name):
                 block.polls.append(address)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from amdgpu_emulator.faults import MemoryFault
+from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
 
 Array = NDArray[Any]
 WORD_BYTES = 4
+SHARED_BASE, PRIVATE_BASE, _HIDDEN_BASE = 1 << 48, 2 << 48, 3 << 48
+"""Where the LDS and the memory of a lane lie for pointers to any memory; and what a hidden argument points to."""
+_HIDDEN_STRIDE = 1 << 32
 Touch = tuple["Allocation", Array, Array, int, str]
 """Allocation, numbers of lanes, offset of each, bytes of each, and ``load``, ``store``, or ``unwritten``: a load of
 bytes that nothing has written."""
@@ -43,7 +47,7 @@ class Allocation:
 
     def load(self, at: Array, size: int, lanes: Array) -> Array:
         """Read ``size`` bytes per lane: uint32 [words, lanes]; less than a word becomes one with zeros above."""
-        bits = self._within(at, size)
+        bits = self._within(at, size, lanes)
         unit, count = min(size, WORD_BYTES), max(1, size // WORD_BYTES)
         is_aligned = not bits & unit - 1
         if self.touched is not None:
@@ -60,8 +64,10 @@ class Allocation:
     def store(self, at: Array, size: int, values: Array, lanes: Array) -> None:
         """Write the lowest ``size`` bytes of words [words, lanes]; of lanes at the same place the last one stays."""
         if not self._is_writable and len(at):
-            raise MemoryFault(f"a store of {size} bytes at offset {at[0]} of {self.name}, which is read-only")
-        bits, unit = self._within(at, size), min(size, WORD_BYTES)
+            raise MemoryFault(
+                f"a store of {size} bytes at offset {at[0]} of {self.name}, which is read-only", int(lanes[0])
+            )
+        bits, unit = self._within(at, size, lanes), min(size, WORD_BYTES)
         if self.touched is not None:
             self.touched.append((self, lanes, at, size, "store"))
         if bits & unit - 1:
@@ -89,13 +95,14 @@ class Allocation:
         if missing.any() and self.touched is not None:
             self.touched.append((self, lanes[missing], at[missing], size, "unwritten"))
 
-    def _within(self, at: Array, size: int) -> int:
+    def _within(self, at: Array, size: int, lanes: Array) -> int:
         """Return all bits of the offsets; ``MemoryFault`` if one is outside."""
         bits = int(np.bitwise_or.reduce(at))
         # No offset is larger than all bits together.
         if not 0 <= bits <= len(self.u8) - size and len(at) and not (bits >= 0 and at.max() + size <= len(self.u8)):
-            wrong = int(at[(at < 0) | (at + size > len(self.u8))][0])
-            raise MemoryFault(f"{size} bytes at {wrong} are outside of {self.name}, which has {len(self.u8)} bytes")
+            place = int(np.flatnonzero((at < 0) | (at + size > len(self.u8)))[0])
+            what = f"{size} bytes at {int(at[place])} are outside of {self.name}, which has {len(self.u8)} bytes"
+            raise MemoryFault(what, int(lanes[place]))
         return bits
 
 
@@ -105,6 +112,7 @@ class GlobalMemory:
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._allocations: dict[int, Allocation] = {}
+        self._hidden: list[str] = []
         self.clock = itertools.count()
         """There is no time: it counts how often a kernel has read it."""
 
@@ -113,15 +121,24 @@ class GlobalMemory:
 
         Not ``is_written``: what a kernel reads of it before something has written it is reported.
         """
+        self.place(address, Allocation(content, name, is_written))
+
+    def place(self, address: int, allocation: Allocation) -> None:
+        """Let kernels access an allocation at an address."""
         bisect.insort(self._bases, address)
-        self._allocations[address] = Allocation(content, name, is_written)
+        self._allocations[address] = allocation
+
+    def hide(self, names: Sequence[str]) -> list[int]:
+        """Return an address for each hidden argument that points to what is not emulated: an access says so."""
+        self._hidden = list(names)
+        return [_HIDDEN_BASE + _HIDDEN_STRIDE * number for number in range(len(names))]
 
     def mark_written(self, address: int, size: int) -> None:
         """Note that the host has written; ``EmulationFault`` if that began in an allocation and went beyond it."""
         place = bisect.bisect_right(self._bases, address) - 1
         base = self._bases[place] if place >= 0 else 0
         if place >= 0 and address < base + len(self._allocations[base].u8):
-            allocation, base = self._of(address, size)
+            allocation, base = self._of(address, size, 0)
             allocation.mark_written(address - base, size)
 
     def note_accesses(self, touched: list[Touch] | None) -> None:
@@ -137,35 +154,47 @@ class GlobalMemory:
     def load(self, at: Array, size: int, lanes: Array) -> Array:
         """Read ``size`` bytes per lane at an address, as ``Allocation.load`` does."""
         values = np.empty((max(1, size // WORD_BYTES), len(at)), np.uint32)
-        for allocation, places, offsets in self._parts(at, size):
+        for allocation, places, offsets in self._parts(at, size, lanes):
             values[:, places] = allocation.load(offsets, size, lanes[places])
         return values
 
     def store(self, at: Array, size: int, values: Array, lanes: Array) -> None:
         """Write ``size`` bytes per lane at an address, as ``Allocation.store`` does."""
-        for allocation, places, offsets in self._parts(at, size):
+        for allocation, places, offsets in self._parts(at, size, lanes):
             allocation.store(offsets, size, values[:, places], lanes[places])
 
-    def _of(self, address: int, size: int) -> tuple[Allocation, int]:
-        place, near = bisect.bisect_right(self._bases, address) - 1, ""
-        if place >= 0:
-            base = self._bases[place]
+    def _of(self, address: int, size: int, lane: int) -> tuple[Allocation, int]:
+        place = bisect.bisect_right(self._bases, address)
+        if place:
+            base = self._bases[place - 1]
             allocation = self._allocations[base]
             if address + size <= base + len(allocation.u8):
                 return allocation, base
-            near = f": offset {address - base} of {allocation.name}, which has {len(allocation.u8)} bytes"
-        raise MemoryFault(f"{size} bytes at address {address:#x} are in no memory that was allocated{near}")
+        number = (address - _HIDDEN_BASE) // _HIDDEN_STRIDE
+        if 0 <= number < len(self._hidden):
+            raise UnsupportedInstruction(f"what {self._hidden[number]} points to is not emulated")
+        near = min(
+            self._bases[max(place - 1, 0) : place + 1], key=lambda base: self._distance(base, address), default=None
+        )
+        what = f"{size} bytes at address {address:#x} are in no memory that was allocated"
+        if near is not None:
+            what += f": offset {address - near} of {self._allocations[near].name}, which has "
+            what += f"{len(self._allocations[near].u8)} bytes"
+        raise MemoryFault(what, lane)
 
-    def _parts(self, at: Array, size: int) -> list[tuple[Allocation, Any, Array]]:
+    def _distance(self, base: int, address: int) -> int:
+        return base - address if address < base else address - base - len(self._allocations[base].u8)
+
+    def _parts(self, at: Array, size: int, lanes: Array) -> list[tuple[Allocation, Any, Array]]:
         if not len(at):
             return []
-        allocation, base = self._of(int(at[0]), size)
+        allocation, base = self._of(int(at[0]), size, int(lanes[0]))
         offsets = at - base
         inside = (offsets >= 0) & (offsets + size <= len(allocation.u8))
         if inside.all():
             return [(allocation, slice(None), offsets)]
         rest = np.flatnonzero(~inside)
-        others = [(other, rest[lanes], there) for other, lanes, there in self._parts(at[rest], size)]
+        others = [(other, rest[places], there) for other, places, there in self._parts(at[rest], size, lanes[rest])]
         return [(allocation, np.flatnonzero(inside), offsets[inside]), *others]
 
 

@@ -5,14 +5,15 @@ or at once (``Waves.issue``).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 import numpy as np
 
+from amdgpu_emulator import floats
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
-from amdgpu_emulator.memory import WORD_BYTES, Accesses, Array
+from amdgpu_emulator.memory import PRIVATE_BASE, WORD_BYTES, Accesses, Array
 from amdgpu_emulator.operands import ACC, VGPR, operand_reader
 from amdgpu_emulator.publication import AGENT_SCOPE
 from amdgpu_emulator.vector_operations import bf16
@@ -29,37 +30,65 @@ from amdgpu_emulator.wave import (
     Waves,
 )
 
+SCRATCH_WORD = 1 << 31 | 0x5C7A
+"""The second word of the descriptor of scratch memory, by which it is known; gfx90a has no other way to it."""
 _NO_SCALAR = (124, 127)
 """Codes of the scalar address that mean none."""
-_LOADS = {
+LOADS = {
     **{name: (words * WORD_BYTES, "words") for words, name in enumerate(("DWORD", "DWORDX2", "DWORDX3", "DWORDX4"), 1)},
     "UBYTE": (1, "zero"), "SBYTE": (1, "sign"), "USHORT": (2, "zero"), "SSHORT": (2, "sign"), "SHORT_D16": (2, "low"),
     "SHORT_D16_HI": (2, "high"), "UBYTE_D16": (1, "low"), "UBYTE_D16_HI": (1, "high"),
+    "SBYTE_D16": (1, "signed low"), "SBYTE_D16_HI": (1, "signed high"),
 }  # fmt: skip
 """Bytes of a load, and what becomes of the register: words, a byte or half extended, or half of a word replaced."""
-_STORES = {
+STORES = {
     **{name: (words * WORD_BYTES, False) for words, name in enumerate(("DWORD", "DWORDX2", "DWORDX3", "DWORDX4"), 1)},
     "BYTE": (1, False), "SHORT": (2, False), "BYTE_D16_HI": (1, True), "SHORT_D16_HI": (2, True),
 }  # fmt: skip
 """Bytes of a store, and whether they come from the upper half."""
-_ATOMICS: dict[str, tuple[int, int, Callable[[Array, Array], Array]]] = {
-    "ADD_F32": (1, 1, lambda old, add: (old.view(np.float32) + add.view(np.float32)).view(np.uint32)),
-    "ADD": (1, 1, np.add),
-    "SUB": (1, 1, np.subtract),
-    "UMIN": (1, 1, np.minimum),
-    "UMAX": (1, 1, np.maximum),
-    "SMIN": (1, 1, lambda old, new: np.minimum(old.view(np.int32), new.view(np.int32)).view(np.uint32)),
-    "SMAX": (1, 1, lambda old, new: np.maximum(old.view(np.int32), new.view(np.int32)).view(np.uint32)),
-    "AND": (1, 1, np.bitwise_and),
-    "OR": (1, 1, np.bitwise_or),
-    "XOR": (1, 1, np.bitwise_xor),
-    "SWAP": (1, 1, lambda old, new: new),
+Atomic = tuple[int, int, Callable[[Array, Array], Array]]
+"""Words in memory, words of data, and what an atomic access makes of them."""
+
+
+def _of_type(kind: str, compute: Callable[[Array, Array], Array]) -> Atomic:
+    """Return an atomic access that combines what is in memory with a number of one type."""
+    words = int(kind[1:]) // WORD_BYTES
+
+    def run(old: Array, data: Array) -> Array:
+        if words == 1:
+            return compute(old.view(kind), data.view(kind)).view(np.uint32)
+        before, operand = (part[0] | part[1].astype(np.uint64) << np.uint64(32) for part in (old, data))
+        result = compute(before.view(kind), operand.view(kind)).view(np.uint64)
+        return np.stack([result.astype(np.uint32), (result >> np.uint64(32)).astype(np.uint32)])
+
+    return words, words, run
+
+
+_OF_INTEGERS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
+    "ADD": ("u", np.add), "SUB": ("u", np.subtract), "RSUB": ("u", lambda old, new: new - old),
+    "UMIN": ("u", np.minimum), "UMAX": ("u", np.maximum), "SMIN": ("i", np.minimum), "SMAX": ("i", np.maximum),
+    "AND": ("u", np.bitwise_and), "OR": ("u", np.bitwise_or), "XOR": ("u", np.bitwise_xor),
+    "SWAP": ("u", lambda old, new: new),
+    "INC": ("u", lambda old, most: np.where(old >= most, old.dtype.type(0), old + old.dtype.type(1))),
+    "DEC": ("u", lambda old, most: np.where((old == 0) | (old > most), most, old - old.dtype.type(1))),
+}  # fmt: skip
+ATOMICS: dict[str, Atomic] = {
+    **{
+        f"{name}{suffix}": _of_type(f"{kind}{size}", compute)
+        for name, (kind, compute) in _OF_INTEGERS.items()
+        for suffix, size in (("", 4), ("_X2", 8))
+    },
+    **{
+        f"{name}_F{8 * size}": _of_type(f"f{size}", compute)
+        for name, compute in (("ADD", np.add), ("MIN", floats.minimum), ("MAX", floats.maximum))
+        for size in (4, 8)
+    },
     "PK_ADD_F16": (1, 1, lambda old, add: (old.view(np.float16) + add.view(np.float16)).view(np.uint32)),
     "PK_ADD_BF16": (1, 1, lambda old, add: _add_packed_bf16(old, add)),
     "CMPSWAP": (1, 2, lambda old, data: np.where(old == data[1:], data[:1], old)),
     "CMPSWAP_X2": (2, 4, lambda old, data: np.where((old == data[2:]).all(axis=0), data[:2], old)),
 }
-"""Words in memory, words of data, and what an atomic access makes of them; a swap has the new value before the old."""
+"""A swap on a condition has the new value before the old one."""
 
 
 Locate = Callable[[Waves, int], Accesses]
@@ -112,7 +141,8 @@ def translate_global(inst: Instruction, name: str) -> Step:
     if type(inst).__name__ == "GLOBAL":
         offset -= (offset & 1 << 12) << 1
     wide, narrow = operand_reader(inst.addr.offset, "u64"), operand_reader(inst.addr.offset, "u32")
-    has_scalar = scalar not in _NO_SCALAR and type(inst).__name__ != "FLAT"
+    is_flat = type(inst).__name__ == "FLAT"
+    has_scalar = scalar not in _NO_SCALAR and not is_flat
 
     def locate(w: Waves, size: int) -> Accesses:
         lanes = w.active()
@@ -120,12 +150,19 @@ def translate_global(inst: Instruction, name: str) -> Step:
             at = narrow(w)[lanes].astype(np.int64) + _of_lanes(w.spread(w.si64[scalar // 2 :: SGPR_PAIRS]), lanes)
         else:
             at = wide(w)[lanes].astype(np.int64)
+        if is_flat:
+            own = at >> 32 == PRIVATE_BASE >> 32
+            if own.any():
+                # Memory of a lane, which lies with that of the others.
+                at[own] = PRIVATE_BASE - offset + _in_scratch(w, lanes[own], (at[own] & 0xFFFFFFFF) + offset).at
         return Accesses(w.memory, lanes, at + offset)
 
     kind, _, what = name.partition("_")[2].partition("_")
-    if kind == "ATOMIC" and what in _ATOMICS:
+    if kind == "LOAD" and what.startswith("LDS_DWORD"):
+        return _load_to_lds(LOADS[what.removeprefix("LDS_")][0], offset, locate)
+    if kind == "ATOMIC" and what in ATOMICS:
         back = vector_row(inst.vdst.offset, inst.acc) if inst._raw >> 16 & 1 else None
-        return atomic_step(what, vector_row(inst.data.offset, inst.acc), back, locate, _vm)
+        return atomic_step(what, [vector_row(inst.data.offset, inst.acc)], back, locate, _vm)
     return _load_or_store(inst, name, locate)
 
 
@@ -142,22 +179,28 @@ def translate_scratch(inst: Instruction, name: str) -> Step:
             at += _of_lanes(w.spread(w.s[base::SGPRS]), lanes)
         if by_lane is not None:
             at += by_lane(w)[lanes]
-        lane_bytes = len(w.scratch.u8) // (LANES * w.group.waves)
-        if len(at) and not (at.min() >= 0 and at.max() < lane_bytes):
-            raise MemoryFault(f"scratch at {int(at.max())}, of which a lane has {lane_bytes} bytes")
-        threads = LANES * w.waves_of(lanes) + lanes % LANES
-        return Accesses(w.scratch, lanes, at + threads * lane_bytes)
+        return _in_scratch(w, lanes, at)
 
     return _load_or_store(inst, name, locate)
+
+
+def _in_scratch(w: Waves, lanes: Array, at: Array) -> Accesses:
+    """Return where lanes access their own memory, of which each has the same size."""
+    lane_bytes = len(w.scratch.u8) // (LANES * w.group.waves)
+    outside = (at < 0) | (at >= lane_bytes)
+    if outside.any():
+        lane = int(np.flatnonzero(outside)[0])
+        raise MemoryFault(f"scratch at {int(at[lane])}, of which a lane has {lane_bytes} bytes", int(lanes[lane]))
+    return Accesses(w.scratch, lanes, at + (LANES * w.waves_of(lanes) + lanes % LANES) * lane_bytes)
 
 
 def _load_or_store(inst: Instruction, name: str, locate: Locate) -> Step:
     kind, _, what = name.partition("_")[2].partition("_")
     scope = inst.sc0 | inst.sc1 << 1
-    if kind == "LOAD" and what in _LOADS:
-        return load_step(*_LOADS[what], vector_row(inst.vdst.offset, inst.acc), locate, _vm, scope)
-    if kind == "STORE" and what in _STORES:
-        return store_step(*_STORES[what], vector_row(inst.data.offset, inst.acc), locate, _vm, scope)
+    if kind == "LOAD" and what in LOADS:
+        return load_step(*LOADS[what], vector_row(inst.vdst.offset, inst.acc), locate, _vm, scope)
+    if kind == "STORE" and what in STORES:
+        return store_step(*STORES[what], vector_row(inst.data.offset, inst.acc), locate, _vm, scope)
     raise UnsupportedInstruction(name)
 
 
@@ -173,18 +216,18 @@ def translate_buffer(inst: Instruction, name: str) -> Step:
         vector_row(inst.vdata.offset, inst.acc),
         inst.sc0 | inst.sc1 << 1,
     )
-    if kind == "LOAD" and what in _LOADS:
-        size, how = _LOADS[what]
+    if kind == "LOAD" and what in LOADS:
+        size, how = LOADS[what]
         if not inst.lds:
             return load_step(size, how, row, locate, _vm, scope)
         if how == "words":
             return _load_to_lds(size, inst.offset, locate)
     if inst.lds:
         raise UnsupportedInstruction(f"{name} with LDS")
-    if kind == "STORE" and what in _STORES:
-        return store_step(*_STORES[what], row, locate, _vm, scope)
-    if kind == "ATOMIC" and what in _ATOMICS:
-        return atomic_step(what, row, row if inst.sc0 else None, locate, _vm)
+    if kind == "STORE" and what in STORES:
+        return store_step(*STORES[what], row, locate, _vm, scope)
+    if kind == "ATOMIC" and what in ATOMICS:
+        return atomic_step(what, [row], row if inst.sc0 else None, locate, _vm)
     raise UnsupportedInstruction(name)
 
 
@@ -194,10 +237,14 @@ def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
 
     def locate(w: Waves, size: int) -> Accesses:
         words = w.s_by_wave[:, descriptor : descriptor + 4]
-        if any(high >> 16 & 0x3FFF or high >> 31 or word3 >> 23 & 1 for _, high, _, word3 in words.tolist()):
-            raise UnsupportedInstruction(f"{name} with a stride, swizzled or with the lane added")
         lanes = w.active()
         at = np.full(len(lanes), constant, np.int64)
+        if any(high >> 16 & 0x3FFF or high >> 31 or word3 >> 23 & 1 for _, high, _, word3 in words.tolist()):
+            if not (words[:, 1] == SCRATCH_WORD).all():
+                raise UnsupportedInstruction(f"{name} with a stride, swizzled or with the lane added")
+            # Offsets of a wave count the bytes of all its lanes.
+            at += (by_lane(w)[lanes] if offen else 0) + _of_lanes(scalar(w).astype(np.int64), lanes) // LANES
+            return _in_scratch(w, lanes, at)
         if offen:
             # The sum has 32 bits (LLVM's pull request 152584 says since when it has more): an offset may be negative.
             at = at + by_lane(w)[lanes] & 0xFFFFFFFF
@@ -214,7 +261,7 @@ def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
 
 
 def _load_to_lds(size: int, constant: int, locate: Locate) -> Step:
-    """Translate a buffer load whose words go to the LDS: lane after lane from M0 on, without the buffer's offset."""
+    """Translate a load whose words go to the LDS: lane after lane from M0 on, with the instruction's offset alone."""
 
     def complete(_: Waves, transfer: Transfer) -> None:
         source, target = transfer.places
@@ -242,8 +289,8 @@ def vector_row(register: int, acc: bool) -> int:
 
 
 def load_step(size: int, how: str, row: int, locate: Locate, queue: Queue, scope: int = 0) -> Step:
-    """Load ``size`` bytes per lane to registers from ``row`` on; ``how`` as in ``_LOADS``."""
-    nothing = UNWRITTEN_WORDS[: 0 if how in ("low", "high") else max(1, size // WORD_BYTES)]
+    """Load ``size`` bytes per lane to registers from ``row`` on; ``how`` as in ``LOADS``."""
+    nothing = UNWRITTEN_WORDS[: 0 if how.endswith(("low", "high")) else max(1, size // WORD_BYTES)]
 
     def complete(w: Waves, transfer: Transfer) -> None:
         accesses = transfer.places[0]
@@ -292,10 +339,11 @@ def _cache_step(name: str, scope: int) -> Step:
     return write_back if name == "BUFFER_WBL2" else invalidate
 
 
-def atomic_step(operation: str, row: int, back: int | None, locate: Locate, queue: Queue) -> Step:
-    """Return an atomic access with data from ``row`` on; ``back`` is where the old content goes."""
-    words, operands, compute = _ATOMICS[operation]
+def atomic_step(operation: str, rows: Sequence[int], back: int | None, locate: Locate, queue: Queue) -> Step:
+    """Return an atomic access with data in ``rows``, or from one row on; ``back`` is where the old content goes."""
+    words, operands, compute = ATOMICS[operation]
     size = words * WORD_BYTES
+    sources = [row + word for row in rows for word in range(operands // len(rows))]
 
     def complete(w: Waves, transfer: Transfer) -> None:
         accesses, data = transfer.places[0], transfer.data
@@ -309,7 +357,7 @@ def atomic_step(operation: str, row: int, back: int | None, locate: Locate, queu
 
     def step(w: Waves) -> None:
         accesses = locate(w, size)
-        w.issue(queue(w), Transfer((accesses,), complete, w.v[row : row + operands, accesses.lanes], operation))
+        w.issue(queue(w), Transfer((accesses,), complete, w.v[sources][:, accesses.lanes], operation))
 
     return step
 
@@ -323,10 +371,12 @@ def _in_turn(accesses: Accesses, size: int) -> list[Array]:
 
 def _write_loaded(w: Waves, row: int, how: str, size: int, values: Array, lanes: Array) -> None:
     """Put what was loaded into registers of the active lanes."""
-    if how == "sign":
+    if how.startswith("sign"):
         bits = 32 - 8 * size
         values = (values.view(np.int32) << bits >> bits).view(np.uint32)
-    elif how == "high":
+        if how != "sign":
+            values, how = values & np.uint32(0xFFFF), how.removeprefix("signed ")
+    if how == "high":
         values = w.v[row, lanes] & np.uint32(0xFFFF) | values << np.uint32(16)
     elif how == "low":
         values = w.v[row, lanes] & np.uint32(0xFFFF0000) | values

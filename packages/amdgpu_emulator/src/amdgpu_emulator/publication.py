@@ -8,9 +8,11 @@ passes both on within a workgroup: its waves share the first cache. This is the 
 
 from __future__ import annotations
 
+import bisect
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -41,6 +43,63 @@ class Fence:
     """Accesses that its waves had issued before."""
     order: int
     """Accesses of the launch that were done before."""
+
+
+class Handover:
+    """What the waves of one workgroup hand over to each other by flags, in the LDS or in memory that they share.
+
+    A wave waits for a flag in a loop (module ``spins``). What another one has written there hands over all of its
+    accesses that were done before. Waves of a workgroup share the first cache: nothing is written back or invalidated.
+    """
+
+    def __init__(self, memories: Sequence[Sequence[Record]]) -> None:
+        """``memories``: what the workgroup did, in each allocation."""
+        self._acquired: dict[int, list[tuple[int, dict[int, int]]]] = defaultdict(list)
+        """By wave: the numbers of its acquires, and how far it then knows each wave."""
+        flags = [{at for one in records if one.is_spin for at in one.at.tolist()} for records in memories]
+        released: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        events = [
+            (record.order, memory, record)
+            for memory, records in enumerate(memories)
+            if flags[memory]
+            for record in records
+        ]
+        for _, memory, record in sorted(events, key=lambda event: event[0]):
+            for at, wave in sorted(set(zip(record.at.tolist(), record.waves.tolist(), strict=True))):
+                if at in flags[memory]:
+                    self._step(released, (memory, at), record, wave)
+
+    def _step(
+        self, released: dict[tuple[int, int], dict[int, int]], flag: tuple[int, int], record: Record, wave: int
+    ) -> None:
+        known = self._acquired[wave][-1][1] if self._acquired[wave] else {}
+        if record.is_spin or record.what.startswith("atomic"):
+            known = _joined(known, released[flag])
+            self._acquired[wave].append((record.number, known))
+        if record.what != "load" and record.what != "atomic load" and record.is_quiet:
+            own = known | {wave: record.number}
+            # A store replaces what was there, an atomic access adds to it.
+            released[flag] = _joined(released[flag], own) if record.what == "atomic" else own
+
+    def orders(self, one: Event, other: Event) -> bool:
+        """Return whether one of two accesses is behind the other one."""
+        return self._is_behind(one, other) or self._is_behind(other, one)
+
+    def _is_behind(self, first: Event, second: Event) -> bool:
+        rows = self._acquired[second.wave]
+        place = bisect.bisect_left(rows, second.record.number, key=itemgetter(0)) - 1
+        return place >= 0 and rows[place][1].get(first.wave, -1) >= first.record.number
+
+    def is_flag(self, one: Event, other: Event) -> bool:
+        """Return whether one of two accesses waits in a loop for what the other one stores."""
+        return any(
+            waiting.record.is_spin and writing.record.what != "load"
+            for waiting, writing in ((one, other), (other, one))
+        )
+
+
+def _joined(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
+    return one | {wave: max(number, one.get(wave, -1)) for wave, number in other.items()}
 
 
 class Publication:

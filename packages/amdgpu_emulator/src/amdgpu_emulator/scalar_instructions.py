@@ -4,10 +4,21 @@ from collections.abc import Callable
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
+from amdgpu_emulator.memory import PRIVATE_BASE, SHARED_BASE
 from amdgpu_emulator.operands import EXECZ, LITERAL, SCC, VCCZ, constant_bits, scalar_flags
 from amdgpu_emulator.scalar_operations import M32, M64, SCALAR_OPERATIONS, WITH_16_BITS, ScalarOperation, s16
 from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, SGPRS, Step, Waves
 
+_APERTURES = {
+    code + limit: base + limit * 0xFFFFFFFF
+    for code, base in ((235, SHARED_BASE), (237, PRIVATE_BASE))
+    for limit in (0, 1)
+}
+"""Operands that are the first and the last address of the LDS, and of the memory of a lane."""
+_MODE, _OF_PLACE = 1, (4, 20)
+"""Registers of the hardware: how floats are rounded, and where a wave runs."""
+_USUAL_MODE = 0x3F0
+"""To the nearest, with denormals, and NaN as IEEE has it."""
 ScalarRead = Callable[[Waves], list[int]]
 ScalarWrite = Callable[[Waves, int | list[int]], None]
 """Writes a value of the right number of bits, one for all waves or one each."""
@@ -15,6 +26,9 @@ ScalarWrite = Callable[[Waves, int | list[int]], None]
 
 def scalar_read(code: int, bits: int, literal: int | None) -> ScalarRead:
     """Return the function that gives an operand of 32 or 64 bits, one a wave."""
+    if code in _APERTURES and bits == 64:
+        aperture = _APERTURES[code]
+        return lambda w: [aperture] * w.count
     value = constant_bits(code, literal)
     if value is not None:
         if bits == 64 and code != LITERAL and value >> 31 and code < 240:
@@ -54,6 +68,8 @@ def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
     literal = getattr(inst, "literal", None)
     if name.endswith(("_SAVEEXEC_B64", "_WREXEC_B64")):
         return _save_exec(inst, name, literal)
+    if name in ("S_GETREG_B32", "S_SETREG_B32", "S_SETREG_IMM32_B32"):
+        return _hardware_register(inst, name)
     if encoding.startswith("SOPK") and name in WITH_16_BITS:
         operation = WITH_16_BITS[name]
         constant = inst.simm16 if name.endswith("_U32") else s16(inst.simm16) & M32
@@ -90,6 +106,27 @@ def _step(operation: ScalarOperation, reads: list[ScalarRead], put: ScalarWrite 
             put(w, [value & mask for value, _ in outcomes])
         if scc is not None:
             w.scc = [flag or 0 for _, flag in outcomes]
+
+    return step
+
+
+def _hardware_register(inst: Instruction, name: str) -> Step:
+    """Read or write some bits of a register of the hardware. Of the mode only what is usual can be set."""
+    register, first, bits = inst.simm16 & 63, inst.simm16 >> 6 & 31, (inst.simm16 >> 11 & 31) + 1
+    usual, mask = (_USUAL_MODE if register == _MODE else 0) >> first, (1 << bits) - 1
+    if name == "S_GETREG_B32":
+        if register != _MODE and register not in _OF_PLACE:
+            raise UnsupportedInstruction(f"{name} of the register {register}")
+        put = scalar_write(inst.sdst.offset, 32)
+        return lambda w: put(w, usual & mask)
+    if register != _MODE:
+        raise UnsupportedInstruction(f"{name} of the register {register}")
+    constant = inst.literal if name == "S_SETREG_IMM32_B32" else None
+    read = scalar_read(inst.sdst.offset, 32, None) if constant is None else lambda w: [constant]
+
+    def step(w: Waves) -> None:
+        if any((value ^ usual) & mask for value in read(w)):
+            raise UnsupportedInstruction(f"{name} of another mode of floats, from bit {first} on,")
 
     return step
 

@@ -13,6 +13,8 @@ from amdgpu_emulator.access_check import AccessCheck
 from amdgpu_emulator.memory import Accesses, Allocation, Array, GlobalMemory
 
 LANES = 64
+LOOK_AFTER = 20_000
+"""Instructions of a workgroup between looks at what its waves do, and at its end, when all are looked at."""
 REGISTER_ROWS = 512
 """Vector registers: 256, and behind them as many accumulation registers."""
 SGPRS = 128
@@ -47,6 +49,8 @@ class Transfer:
     """Accesses that its waves had issued before."""
     is_settled: bool = True
     """Whether those of them to global memory were done."""
+    is_quiet: bool = True
+    """Whether all of them were done, also those to the LDS."""
 
     def of_waves(self, which: Sequence[int]) -> Transfer:
         """Return the part of some waves, by their place among those that issued it."""
@@ -71,6 +75,10 @@ class Workgroup:
     """Instructions that its waves may still execute."""
     not_run: int = 0
     """Workgroups of the launch that begin after this one."""
+    stores: int = 0
+    """Stores and atomic accesses that its waves have issued."""
+    parts: list[Waves] = field(default_factory=list)
+    """Waves that are not at a barrier."""
     recent: dict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     """By wave: how often it has executed each basic block, since few instructions are left."""
 
@@ -105,6 +113,13 @@ class Waves:
         self.scc, self.pc = [0] * self.count, 0
         self.targets: list[int] = []
         """Where each wave goes on, after a branch that not all of them take."""
+        self.look_at = max(self.group.left - LOOK_AFTER, LOOK_AFTER)
+        """Instructions left to the workgroup when the waves are looked at: whether they do the same again and again."""
+        self.seen: tuple[int, int, bytes] | None = None
+        """Where they were looked at, instructions that were left, and scalar registers."""
+        self.seen_vectors: Array = self.v[:0]
+        self.repeated, self.is_stuck_at = -1, -1
+        """Stores of the workgroup when they were looked at, and when they were found to repeat what they do."""
         self.eager = eager
         """Whether accesses to memory happen at once; else as late as the waits of the kernel allow."""
         self.vm: Pending = deque()
@@ -130,6 +145,20 @@ class Waves:
                 own.extend(transfer.of_waves(which) for transfer in all_)
             parts.append(part)
         return parts
+
+    def repeats(self) -> bool:
+        """Return whether the waves are in the state in which they were last looked at, and note it where it is due."""
+        left = self.group.left
+        if self.seen is None or self.seen[1] - left > LOOK_AFTER:
+            self.seen = None if self.seen else (self.pc, left, self._state())
+            self.seen_vectors, self.look_at = self.v.copy(), left if self.seen else left - LOOK_AFTER
+            self.look_at, self.repeated = max(self.look_at, LOOK_AFTER), self.group.stores
+            return False
+        is_same = self.pc == self.seen[0] and self._state() == self.seen[2] and not (self.vm or self.lgkm)
+        return is_same and self.repeated == self.group.stores and bool((self.v == self.seen_vectors).all())
+
+    def _state(self) -> bytes:
+        return self.s.tobytes() + bytes(self.scc)
 
     def set_exec(self, mask: int | Array | list[int]) -> None:
         """Enable the lanes of a mask, one for all waves or one each."""
@@ -170,7 +199,9 @@ class Waves:
         """Do an access to memory, now or at the wait for it."""
         transfer.address, transfer.epoch = self.at, self.epoch
         transfer.number, transfer.is_settled = self.issued, not self.vm
+        transfer.is_quiet = not (self.vm or self.lgkm)
         self.issued += 1
+        self.group.stores += bool(transfer.data.size)
         if self.eager:
             self._complete(transfer)
         else:
