@@ -37,8 +37,8 @@ if line := RUN.plan(Path(rules.arch_specs.output.json).parents[1]):
 rule all:
     default_target: True
     input:
-        f"results/models/{SETTINGS.arch}",
-        f"results/reports/{SETTINGS.arch}.html",
+        f"results/models/{SETTINGS.published_as(SETTINGS.arch)}",
+        f"results/reports/{SETTINGS.published_as(SETTINGS.arch)}.html",
 
 
 onstart:
@@ -57,4 +57,5 @@ onstart:
 onsuccess:
     from tileseer.cli.run_summary import print_summary
 
-    print_summary({arch: call_of(arch) for arch in sorted(ARCHS)})
+    for arch, with_models in sorted(ARCHS.items()):
+        print_summary(arch, SETTINGS.published_as(arch), call_of(arch), with_models)

@@ -29,7 +29,7 @@ from tileseer.core.errors import UserError, plain_output
 from tileseer.core.parquet import read_table
 from tileseer.core.reading import read_utf8
 from tileseer.data.dataset import Dataset
-from tileseer.facts.config import check, check_config_file
+from tileseer.facts.config import check, read_config_file
 from tileseer.libraries.ck_tile import api as ck_api
 from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.problems import layers
@@ -209,7 +209,7 @@ def test_what_snakemake_would_read_in_silence_or_run_is_refused(name, tmp_path):
     content, reason = CERTAIN[name]
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    read = {"columns.csv": read_csv, "ck_api.yaml": ck_api.read_api}.get(name, check_config_file)
+    read = {"columns.csv": read_csv, "ck_api.yaml": ck_api.read_api}.get(name, read_config_file)
     with pytest.raises(UserError, match=f"{name}.*{reason}") if reason else contextlib.nullcontext():
         read(path)
 
@@ -217,7 +217,7 @@ def test_what_snakemake_would_read_in_silence_or_run_is_refused(name, tmp_path):
 def test_texts_are_utf8_whatever_the_locale_says(tmp_path):
     (tmp_path / "é.yaml").write_text("# ☃\narch: gfx950\narch: é\n", encoding="utf-8")
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
-    code = "import pathlib; from tileseer.facts.config import check_config_file as c; c(*pathlib.Path().glob('*.yaml'))"
+    code = "import pathlib; from tileseer.facts.config import read_config_file as c; c(*pathlib.Path().glob('*.yaml'))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert b"'arch' is written twice" in done.stderr
 

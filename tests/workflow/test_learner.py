@@ -10,8 +10,10 @@ def test_a_learner_of_another_package_is_published_like_ours(fresh, tmp_path, mo
     fresh.configure(model={"learner": "nearest"})
     assert "there is no learner 'nearest'; installed are trees" in fresh.refuse()
     fresh.variables["PYTHONPATH"] = str(install("nearest_learner", tmp_path))
-    fresh.make("results/models/gfx950", "results/reports/gfx950.html")
-    (folder,) = (fresh.folder / "results/models/gfx950").glob("grouped_conv_*")
+    run = fresh.make("results/models/gfx950-nearest", "results/reports/gfx950-nearest.html")
+    assert "models:   results/models/gfx950-nearest (simulated" in run.output
+    assert not (fresh.folder / "results/models/gfx950").exists()
+    (folder,) = (fresh.folder / "results/models/gfx950-nearest").glob("grouped_conv_*")
     assert (folder / "scores.npy").is_file() and "struct Place" in (folder / "selector.hpp").read_text()
     monkeypatch.syspath_prepend(fresh.variables["PYTHONPATH"])
     selector = Selector.read(folder.parent, "forward_bf16")

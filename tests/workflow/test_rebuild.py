@@ -257,3 +257,20 @@ def test_another_arch_is_built_beside(copy):
     assert run.jobs["arch_specs"] == run.jobs["problems"] == 0 and run.jobs["configs"] == 1
     assert "models:   results/models/gfx942 (simulated" in run.output and "results/models/gfx950" not in run.output
     assert json.loads(copy.read("results/models/gfx942/index.json"))["arch"] == "gfx942"
+
+
+def test_a_trial_leaves_the_models_and_the_last_lines_speak_of_what_was_made(copy):
+    kept = ("results/models/gfx950/index.json", "results/reports/gfx950.html")
+    before = [copy.read(name) for name in kept]
+    copy.configure(publish={"name": "try_1"}, model={"seed": 5})
+    run = copy.make("results/models/gfx950-try_1", "results/reports/gfx950-try_1.html")
+    assert [copy.read(name) for name in kept] == before
+    assert "models:   results/models/gfx950-try_1 (simulated" in run.output
+    assert (
+        "tileseer ship results/models/gfx950-try_1 "
+        in (copy.folder / "results/models/gfx950-try_1/README.md").read_text()
+    )
+    assert "whose models are results/models/gfx950-try_1: make these" in copy.refuse("results/models/gfx950")
+    copy.configure(model={"seed": 6})
+    run = copy.make("results/reports/gfx950.html")
+    assert "models:   not part of this run; tileseer run --arch gfx950 (simulated" in run.output

@@ -12,7 +12,7 @@ if SRC.is_dir():
 
 from tileseer.core.errors import UserError, lines_of
 from tileseer.core.places import find_file
-from tileseer.facts.config import check_config_file
+from tileseer.facts.config import read_config_file
 
 # That of the working folder, or the workflow's own.
 CONFIG_FILE = str(find_file(Path("config/config.yaml")))
@@ -28,7 +28,7 @@ def call_of(arch):
 try:
     for path in map(Path, [CONFIG_FILE, *workflow.configfiles]):
         if path.exists():
-            check_config_file(path)
+            read_config_file(path)
 except UserError as error:
     # The last line on the screen.
     raise SystemExit(lines_of(error)) from None

@@ -20,14 +20,26 @@ def operations_of(wildcards):
     return ask(recordings.operations_of, SETTINGS, wildcards.arch)
 
 
-# Those that this call is about, for its closing summary.
-ARCHS = set()
+# Those that this call is about, for its closing summary, and whether it is about their models too.
+ARCHS = {}
 
 
-def summarized(wildcards):
-    """No files: the closing summary will be about this arch."""
-    ARCHS.add(wildcards.arch)
-    return []
+def summarized(with_models):
+    """No files: the closing summary will be about an arch."""
+
+    def note(wildcards):
+        ARCHS[wildcards.arch] = with_models or ARCHS.get(wildcards.arch, False)
+        return []
+
+    return note
+
+
+def models_of_trial(wildcards):
+    """No files, but where the models of a trial are."""
+    own = f"results/models/{SETTINGS.published_as(wildcards.arch)}"
+    raise WorkflowError(
+        f"this configuration is a trial (publish.name, model.learner), whose models are {own}: make these"
+    )
 
 
 def each_operation(*patterns):
@@ -115,7 +127,7 @@ def made_from(wildcards):
     from tileseer.serve.publication import refuse_replacement
 
     kind = "recorded" if wildcards.arch in RECORDINGS else "measured" if MEASURED else "simulated"
-    models = Path("results/models", wildcards.arch)
+    models = Path("results/models", SETTINGS.published_as(wildcards.arch))
     ask(refuse_replacement, models, wildcards.arch, kind, SETTINGS.publish.replace)
     tables = []
     if wildcards.arch not in RECORDINGS:

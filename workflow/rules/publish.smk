@@ -1,6 +1,7 @@
 # Stage 11: the directory that a client loads.
 #
 # update(): what was published stays until the new models replace it.
+MODELS = f"results/models/{SETTINGS.published_as('{arch}')}"
 MODELS_PAGE = source("workflow/templates/models.md.j2")
 COMPILED_BY = registration.describe_toolchain(SETTINGS.compile, ROOTS)
 
@@ -14,10 +15,10 @@ rule publish:
         layers=each_operation("results/evaluation/{arch}/{operation}.parquet"),
         made_from=made_from,
         tables=tables_read,
-        summary=summarized,
+        summary=summarized(with_models=True),
         template=MODELS_PAGE,
     output:
-        models=update(directory("results/models/{arch}")),
+        models=update(directory(MODELS)),
     log:
         "logs/{arch}/publish.log",
     localrule: True
@@ -39,3 +40,13 @@ rule publish:
         " --made-from {input.made_from} --files {input.tables:q} --template {input.template:q} --compiler {params.compiler:q}"
         " --workflow {params.workflow:q} --settings {params.settings:q}"
         " --models {output.models} > {log} 2>&1"
+
+
+if MODELS != "results/models/{arch}":
+
+    # So that a request for the models themselves gets an answer.
+    rule not_of_a_trial:
+        input:
+            models_of_trial,
+        output:
+            directory("results/models/{arch}"),

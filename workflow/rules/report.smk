@@ -1,4 +1,5 @@
 # Stage 12: one page that shows what came out, and all judged layers beside it.
+REPORT = f"results/reports/{SETTINGS.published_as('{arch}')}"
 REPORT_PAGE = source("workflow/templates/report.html.j2")
 
 
@@ -9,15 +10,15 @@ rule report:
         judged=each_operation("results/evaluation/{arch}/{operation}.parquet"),
         kernels=each_operation("results/serving/{arch}/{operation}/kernels.json"),
         dataset=datasets_of_arch,
-        summary=summarized,
+        summary=summarized(with_models=False),
         template=REPORT_PAGE,
     output:
         page=report(
-            "results/reports/{arch}.html",
+            f"{REPORT}.html",
             category="Tileseer",
             labels={"arch": "{arch}"},
         ),
-        layers="results/reports/{arch}.csv",
+        layers=f"{REPORT}.csv",
     log:
         "logs/{arch}/report.log",
     localrule: True

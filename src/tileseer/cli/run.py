@@ -10,11 +10,12 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tileseer.core import places
 from tileseer.core.errors import UserError, shown
-from tileseer.facts.config import Config, check_config_file
+from tileseer.core.yaml_files import parse_yaml
+from tileseer.facts.config import Config, check, read_config_file
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.libraries.library import INSTALLED, Installed
 from tileseer.libraries.registry import examples, installed_words
@@ -44,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 SNAKEMAKE = sys.executable, "-m", "snakemake"
-PROFILES = Path("profiles")
+CONFIG_FILE, PROFILES = Path("config/config.yaml"), Path("profiles")
 USUAL = {
     "--cores", "--config", "--configfile", "--configfiles", "--dry-run", "--directory", "--forceall", "--forcerun",
     "--jobs", "--keep-going", "--profile", "--quiet", "--rerun-incomplete", "--unlock", "--workflow-profile",
@@ -71,7 +72,7 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
                 raise UserError(
                     f"--configfile: {shown(word)}: there is no such file; put what to make before --configfile"
                 )
-            check_config_file(Path(word))
+            read_config_file(Path(word))
         if option in ("--config", "-C") and "." in word.partition("=")[0]:
             raise UserError(f"--config: {shown(word)}: sections are set in a file: write it and give --configfile FILE")
         if option == "--workflow-profile" and word not in ("", "none") and not Path(word).is_dir():
@@ -106,6 +107,25 @@ def _with_configuration(words: Sequence[str], path: Path) -> list[str]:
     return [*rest, "--configfile", str(path), *own]
 
 
+def _settings(words: Sequence[str]) -> Config:
+    """Return the configuration of a call of Snakemake: the folder's, over it files, over these ``--config``."""
+    files, values = [path for path in [places.find_file(CONFIG_FILE)] if path.is_file()], []
+    option = ""
+    for word in words:
+        if word.startswith("-"):
+            option, _, word = word.partition("=")
+        if word and option in ("--configfile", "--configfiles"):
+            files.append(Path(word))
+        elif word and option in ("--config", "-C"):
+            values.append(word.partition("=")[::2])
+    content: dict[str, Any] = {}
+    for more in (*map(read_config_file, files), *({name: parse_yaml(text, "--config")} for name, text in values)):
+        for name, value in more.items():
+            both = isinstance(value, dict) and isinstance(content.get(name), dict)
+            content[name] = content[name] | value if both else value
+    return check(content)
+
+
 def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     """Become Snakemake, with its view ``tileseer``."""
     if importlib.util.find_spec("snakemake") is None:
@@ -121,7 +141,8 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
         raise UserError(f"--gpu: is for --arch {' or '.join(installed_words())}; an arch names its GPU")
     archs = dict.fromkeys([*own, *models])
     # Each run ends with a report: who asks for models gets it too.
-    targets = [path for arch in archs for path in (f"results/models/{arch}", f"results/reports/{arch}.html")]
+    published = list(map(_settings(words).published_as, archs))
+    targets = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
     words = [word for word in words if not _MODELS.fullmatch(word)]
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])

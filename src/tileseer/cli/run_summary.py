@@ -1,10 +1,11 @@
-"""What a run of the workflow prints last: which models are on disk, what their times are worth, how good they are."""
+"""What a run of the workflow prints last: what it made, what its times are worth, how good the picks are."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from tileseer.cli import options
+from tileseer.core.documents import read_document
 from tileseer.core.errors import UserError, plain_output
 from tileseer.core.reading import read_utf8
 from tileseer.judge.evaluation import Evaluation
@@ -16,34 +17,35 @@ from tileseer.serve.model_page import figures_of, read_evaluations
 COLUMNS = ("mean", "P10", "best of 2", "time over the fastest")
 
 
-def print_summary(calls: Mapping[str, str]) -> None:
-    """Print what is on disk of each arch, how good it is and what to do next; ``calls``: the command that makes it."""
+def print_summary(arch: str, name: str, call: str, with_models: bool) -> None:
+    """Print what a run made of an arch, how good it is and what to do next.
+
+    ``name`` is that of the folder of its models and of its report, ``call`` the command that makes both. Without
+    models the run was for the report alone, whatever models are on the disk.
+    """
     with plain_output():
-        for arch, call in calls.items():
-            try:
-                print(*lines_of(arch, call), sep="\n", flush=True)
-            except UserError as error:
-                print(f"error: {error}", file=sys.stderr)
+        try:
+            print(*_lines(arch, name, call, with_models), sep="\n", flush=True)
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
 
 
-def lines_of(arch: str, call: str) -> Iterator[str]:
-    """Yield the summary of an arch: these models speak, whatever the last run was for."""
-    models, report = Path("results/models", arch), Path(f"results/reports/{arch}.html")
-    shown = report if report.exists() else f"not made; {call}"
-    if not (models / model_files.INDEX).is_file():
-        yield f"models: missing: {models}"
-        yield f"report:   {shown}"
-        yield f"next:     {call}"
-        return
-    index = model_files.read_index(models)
-    evaluations = read_evaluations(models, index)
-    yield f"models:   {models} ({index.device_kind} times of {index.device})"
-    yield f"report:   {shown}"
+def _lines(arch: str, name: str, call: str, with_models: bool) -> Iterator[str]:
+    models, report = Path("results/models", name), Path(f"results/reports/{name}.html")
+    if with_models:
+        evaluations = read_evaluations(models, model_files.read_index(models))
+    else:
+        judged = sorted(Path("results/evaluation", arch).glob("*.json"))
+        evaluations = {path.stem: read_document(path, Evaluation) for path in judged}
+    first = next(iter(evaluations.values()))
+    made = models if with_models else f"not part of this run; {call}"
+    yield f"models:   {made} ({first.device_kind} times of {first.device})"
+    yield f"report:   {report if report.exists() else f'not made; {call}'}"
     yield "picks:    efficiency, % of the fastest candidate, and speed relative to what runs without the model"
     yield from (f"          {line}" for line in options.table_lines(list(map(_figures, evaluations.values()))))
-    for name, one in evaluations.items():
-        yield f"verdict:  {name}: {verdict_words(one)}"
-    yield f"          {meaning_of_times(index.device_kind, index.device)}"
+    for operation, one in evaluations.items():
+        yield f"verdict:  {operation}: {verdict_words(one)}"
+    yield f"          {meaning_of_times(first.device_kind, first.device)}"
     text, command = next_step(arch, evaluations.values(), call)
     yield f"next:     {text}:"
     yield f"          {command}"

@@ -29,7 +29,11 @@ _OF_THE_MACHINE: dict[str, Any] = {
 
 
 class PublishSettings(Section):
-    """What publishing may replace."""
+    """Where models are published, and what publishing may replace."""
+
+    name: str = Field("", pattern="^([a-z0-9_]{1,40})?$")
+    """What a trial is called: its models and report are ``results/models/ARCH-NAME`` and ``results/reports/ARCH-NAME``,
+    so that those without a name stay as they are. Another learner's have its name by default."""
 
     replace: bool = False
     """Whether models of measured times may be replaced by models of recorded or simulated times."""
@@ -65,6 +69,11 @@ class Config(Section):
     cache: CacheSettings = CacheSettings()
     model: ModelSettings = ModelSettings()
     publish: PublishSettings = PublishSettings()
+
+    def published_as(self, arch: str) -> str:
+        """Return the name of the folder of an arch's models, and of its report: those of a trial have their own."""
+        other = self.model.learner if self.model.learner != ModelSettings().learner else ""
+        return "-".join(filter(None, (arch, self.publish.name or other)))
 
     def portable(self) -> dict[str, Any]:
         """Return the settings without those that only say where things are on a machine."""
@@ -105,10 +114,11 @@ def _read_as_yaml(content: Any, place: Sequence[str | int], value: object) -> No
             content[place[-1]] = parse_yaml(value, "")
 
 
-def check_config_file(path: Path) -> None:
-    """Raise a ``UserError`` for a configuration that Snakemake would read in silence, or with a traceback, or run."""
+def read_config_file(path: Path) -> dict[str, Any]:
+    """Return a configuration; ``UserError`` if Snakemake would read it wrongly, or with a traceback, or run it."""
     content = read_json(path) if path.suffix == ".json" else read_yaml(path)
     if not isinstance(content, dict):
         raise UserError(f"{path}: should have fields such as arch: gfx950, but it is {shown(content)}")
     if TEMPLATE_KEY in content:
         raise UserError(f"{path}: {TEMPLATE_KEY} lets the file run code; remove it, and write plain YAML")
+    return content
