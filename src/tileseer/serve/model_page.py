@@ -21,13 +21,8 @@ def read_evaluations(models: Path, index: Index) -> dict[str, Evaluation]:
     return {name: documents.read_document(folder / EVALUATION, Evaluation) for name, folder in folders.items()}
 
 
-def model_page(
-    models: Path, index: Index, template: Path, recordings: Mapping[str, Recording | None], name: str
-) -> str:
-    """Return the page of the directory ``models``, which will be called ``name``.
-
-    ``recordings``: where the recorded times of operations are from.
-    """
+def model_page(models: Path, index: Index, template: Path, recordings: Mapping[str, Recording | None]) -> str:
+    """Return the page of the directory ``models``; ``recordings``: where the recorded times of operations are from."""
     evaluations = read_evaluations(models, index)
     operation = min(index.operations, key=lambda name: (not name.startswith("forward"), name))
     variant, _, dtype = operation.rpartition("_")
@@ -37,7 +32,7 @@ def model_page(
         arch=index.arch,
         meaning=meaning_of_times(index.device_kind, index.device),
         operations=[_row(name, one, recordings.get(name)) for name, one in evaluations.items()],
-        folder=f"results/models/{name}",
+        folder=f"results/models/{index.arch}",
         example={"operation": operation, "variant": variant, "dtype": dtype},
         library=vendor_arch(index.arch) if any(one.without_candidate for one in evaluations.values()) else None,
         header=f"{index.operations[operation].folder}/{model_files.SELECTOR}",

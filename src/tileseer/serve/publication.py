@@ -87,7 +87,7 @@ def publish_models(
                 _copy(evaluation.with_suffix(suffix), made / entry.folder / own, f"evaluate {name} again")
         if provenance is not None:
             documents.write_document(made / PROVENANCE, provenance)
-        (made / PAGE).write_text(model_page(made, index, page, recordings, output.name), encoding="utf-8")
+        (made / PAGE).write_text(model_page(made, index, page, recordings), encoding="utf-8")
         index = index.model_copy(update={"sha256": model_files.file_digests(made)})
         documents.write_document(made / INDEX, index)
         model_files.read_index(made)
