@@ -266,10 +266,6 @@ def test_a_trial_leaves_the_models_and_the_last_lines_speak_of_what_was_made(cop
     run = copy.make("results/models/gfx950-try_1", "results/reports/gfx950-try_1.html")
     assert [copy.read(name) for name in kept] == before
     assert "models:   results/models/gfx950-try_1 (simulated" in run.output
-    assert (
-        "tileseer ship results/models/gfx950-try_1 "
-        in (copy.folder / "results/models/gfx950-try_1/README.md").read_text()
-    )
     assert "whose models are results/models/gfx950-try_1: make these" in copy.refuse("results/models/gfx950")
     copy.configure(model={"seed": 6})
     run = copy.make("results/reports/gfx950.html")
