@@ -267,6 +267,6 @@ def test_a_trial_leaves_the_models_and_the_last_lines_speak_of_what_was_made(cop
     assert [copy.read(name) for name in kept] == before
     assert "models:   results/models/gfx950-try_1 (simulated" in run.output
     assert "whose models are results/models/gfx950-try_1: make these" in copy.refuse("results/models/gfx950")
-    copy.configure(model={"seed": 6})
+    copy.configure(publish={}, model={"seed": 6})
     run = copy.make("results/reports/gfx950.html")
     assert "models:   not part of this run; tileseer run --arch gfx950 (simulated" in run.output
