@@ -7,6 +7,7 @@ import subprocess
 import learning_samples as samples
 import lightgbm
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from cpp_selectors import SHAPES, assert_cpp_expects_alike, assert_cpp_picks_alike, picks_of_cpp, random_shapes
 from published_models import TEMPLATE, publish
@@ -55,6 +56,36 @@ def with_all(model):
 def with_text(model, text, **changed):
     """The model with other trees, or with other cuts."""
     return dataclasses.replace(model, scorer=dataclasses.replace(model.scorer, text=text, **changed))
+
+
+@pytest.fixture
+def golden(selector):
+    """The published golden rows, as another program reads them."""
+    return pq.read_table(selector.folder / "golden.parquet").to_pydict()
+
+
+def test_a_port_to_python_tests_itself_by_the_golden_rows_without_the_package(selector, golden):
+    names = read_json(selector.folder / "feature_spec.json")["feature_names"]
+    candidates = pq.read_table(selector.folder / "candidates.parquet")["candidate"].to_pylist()
+    assert 10 <= len(golden["score"]) <= serving_files.GOLDEN_ROWS and {*DIMS} < {*golden}
+    assert {len(row) for row in golden["features"]} == {len(names)}
+    assert [candidates[row] for row in golden["row"]] == golden["candidate"]
+    trees = lightgbm.Booster(model_file=str(selector.folder / "model_tflops.lgbm"))
+    scores = trees.predict(np.array(golden["features"]), raw_score=True)
+    if selector.spec.formula is None:
+        np.testing.assert_allclose(scores, golden["score"], rtol=1e-12, atol=1e-12)
+    shapes = np.array([golden[name] for name in selector.model.columns]).T
+    picks = selector.select(shapes, use_known=False)
+    assert picks.candidate.tolist() == golden["row"] and picks.score.tolist() == golden["score"]
+    pairs = np.arange(len(shapes)), np.array(golden["row"])
+    features = selector.model.features.matrix(selector.frame(shapes), selector.model.pool, *pairs)
+    assert features.astype(float).tolist() == golden["features"]
+
+
+def test_a_port_to_cpp_tests_itself_by_the_golden_rows(folder, selector, golden):
+    shapes = np.array([golden[name] for name in selector.model.columns]).T
+    rows, scores, known, _ = picks_of_cpp(folder, selector.spec, shapes, 0, 0)
+    assert rows == golden["row"] and scores == golden["score"] and not any(known)
 
 
 def test_the_header_can_have_every_feature(model):

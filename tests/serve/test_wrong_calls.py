@@ -40,7 +40,7 @@ WRONG_CALLS = {
     "answer, operation": (lambda s: s.answer(OTHER), "bwd_data_bf16"),
     "tuned, operation": (lambda s: s.tuned(OTHER), "bwd_data_bf16"),
     "fastest_measured, operation": (lambda s: s.fastest_measured(OTHER), "bwd_data_bf16"),
-    "evidence_of, operation": (lambda s: s.evidence_of([FORWARD, OTHER]), "bwd_data_bf16"),
+    "outlooks, operation": (lambda s: s.outlooks([FORWARD, OTHER]), "bwd_data_bf16"),
     "choose, operation": (lambda s: s.choose(OTHER, ["a"], "x 1"), "bwd_data_bf16|no library"),
     "choose, one string": (lambda s: s.choose(FORWARD, "eng0", "cudnn 9"), "give a list of names"),
     "choose, numbers": (lambda s: s.choose(FORWARD, [1, 2], "cudnn 9"), "give a list of names"),

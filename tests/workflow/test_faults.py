@@ -136,8 +136,9 @@ def test_the_name_of_the_folder_is_no_command(tmp_path):
 
 def test_an_arch_that_cannot_be_built_says_why(copy):
     for arch in ("gfx999", "gfx908"):
-        assert f"arch: {arch} has no GPU in benchmark.products" in copy.refuse(f"results/models/{arch}")
-    output = copy.refuse("results/models/gfx1201", runs_jobs=True)
+        assert f"arch: {arch}: no GPU in benchmark.products stands for it" in copy.refuse(f"results/models/{arch}")
+    assert "no kernel of the rule set is legal on gfx1201" in copy.refuse("results/models/gfx1201")
+    output = copy.refuse("results/configs/gfx1201/forward_bf16.parquet", runs_jobs=True)
     assert "no kernel of the rule set is legal on gfx1201" in output
     assert "MissingOutputException" not in output, "the failing script's exit status was lost"
 

@@ -13,6 +13,7 @@ rule serving:
     output:
         header="results/serving/{arch}/{operation}/selector.hpp",
         known="results/serving/{arch}/{operation}/known_problems.parquet",
+        golden="results/serving/{arch}/{operation}/golden.parquet",
         kernels="results/serving/{arch}/{operation}/kernels.json",
         estimates="results/serving/{arch}/{operation}/resource_estimates.json",
     log:

@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 from tileseer.core import places
 from tileseer.core.errors import UserError, shown
 from tileseer.core.yaml_files import parse_yaml
+from tileseer.data.recordings import way_to_models
 from tileseer.facts.config import Config, check, read_config_file
-from tileseer.facts.names import ARCH_PATTERN, arch_hint
+from tileseer.facts.names import ARCH_PATTERN, arch_hint, arch_meant
 from tileseer.libraries.library import INSTALLED, Installed
 from tileseer.libraries.registry import examples, installed_words
 
@@ -59,7 +60,9 @@ _MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
 def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     """Raise a ``UserError`` for words that Snakemake answers with a traceback, or with nothing that helps."""
     if arch is not None and arch not in installed_words() and not re.fullmatch(ARCH_PATTERN, arch):
-        raise UserError(f"--arch: {shown(arch)} is no arch; {arch_hint(arch)}")
+        meant = arch_meant(arch)
+        hint = f"{meant} is that of this GPU: {way_to_models(meant)}" if meant else arch_hint(arch)
+        raise UserError(f"--arch: {shown(arch)} is no arch; {hint}")
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
     if not named and not any(Path(name).exists() for name in SNAKEFILES):
         raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tileseer.cli import options
+from tileseer.data.recordings import vendor_models
 from tileseer.learn.model_schema import Origin
-from tileseer.libraries.registry import library_of_arch, vendor_arch
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DIMS, EXAMPLE
 from tileseer.serve.selector import Selector
 
@@ -81,7 +82,7 @@ def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
             f"{100 - selector.evaluated['covered_time']:.0f} % of the time"
         )
     yield f"{size}. Which rules refuse them: tileseer explain, with the same options"
-    if arch := vendor_arch(selector.spec.arch):
+    if arch := vendor_models(selector.spec.arch):
         yield (
             f"{library_of_arch(arch).title} runs it: tileseer select {models.with_name(arch)}, with the same options "
             f"(tileseer run --arch {arch} makes these models)"

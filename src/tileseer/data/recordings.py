@@ -1,13 +1,22 @@
-"""Which operations an arch has, and which other data type says something of one."""
+"""Which operations an arch has, what makes models of one, and which other data type says something of one."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from tileseer.core.errors import UserError
+from tileseer.core.places import find_file, workflow_folder
+from tileseer.core.yaml_files import read_yaml
 from tileseer.data import dataset_files
-from tileseer.facts.config import Config
-from tileseer.facts.operations import OPERATIONS
-from tileseer.libraries.registry import library_of_arch
+from tileseer.facts.arch import ArchSpecs
+from tileseer.facts.config import Config, check
+from tileseer.facts.hardware import target
+from tileseer.facts.operations import OPERATIONS, RULE_SETS
+from tileseer.libraries.registry import installed_words, library_of_arch, vendor_arch
+from tileseer.libraries.rule_sets import RuleSet
+from tileseer.problems.operation import Operation
 
 
 def recorded_operations(replays: Mapping[str, str], arch: str) -> list[str]:
@@ -23,18 +32,79 @@ def recorded_operations(replays: Mapping[str, str], arch: str) -> list[str]:
 
 
 def operations_of(settings: Config, arch: str) -> Sequence[str]:
-    """Return the operations of an arch: those of the settings; of a recording those that it has, or all."""
+    """Return the operations of an arch: those of the settings; of a recording those that it has, or all.
+
+    ``UserError`` where nothing makes models of it, with what does.
+    """
     if arch not in settings.replays:
-        if arch not in settings.benchmark.products:
-            known = ", ".join(dict.fromkeys([*settings.benchmark.products, *settings.replays]))
-            raise UserError(
-                f"arch: {arch} has no GPU in benchmark.products that stands for it; give it one, or take one of {known}"
-            )
+        if reason := refusal(settings, arch):
+            raise UserError(f"arch: {arch}: {reason}; {way_to_models(arch, settings)}")
         return settings.operations or OPERATIONS
     recorded = recorded_operations(settings.replays, arch)
     # An operation that was not recorded stays where nothing else is left: its job says so.
     requested = settings.operations or recorded
     return [each for each in requested if each in recorded] or requested
+
+
+def refusal(settings: Config, arch: str) -> str:
+    """Return why ``tileseer run --arch`` cannot make models of an arch; empty where it can."""
+    try:
+        if arch in settings.replays:
+            recorded_operations(settings.replays, arch)
+            return ""
+        library = library_of_arch(arch)
+        if library.offered or library.sweep is None:
+            if library.offered and settings.benchmark.device == "cuda":
+                return ""
+            return f"no recording of it is under replays, and {library.title}'s kernels are not simulated"
+        if arch not in settings.benchmark.products:
+            return "no GPU in benchmark.products stands for it"
+        configs = settings.configs
+        if configs.rule_set not in RULE_SETS:
+            operations = tuple(settings.operations or OPERATIONS)
+            flagged = tuple(configs.include_flagged)
+            _enumerate_all(configs.rule_set, settings.arch_specs, arch, operations, tuple(configs.ndims), flagged)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@cache
+def _enumerate_all(
+    rule_set: str, specs: str, arch: str, operations: Sequence[str], ndims: Sequence[int], flagged: Sequence[str]
+) -> None:
+    """Raise a ``UserError`` where a rule set has no kernel for an operation of an arch."""
+    configs = Config().configs.model_copy(update={"ndims": list(ndims), "include_flagged": list(flagged)})
+    kernels = RuleSet(rule_set, find_file(Path("config/rule_sets")), None, ArchSpecs.load(Path(specs)))
+    for operation in operations:
+        kernels.enumerate_kernels(arch, Operation.parse(operation), configs)
+
+
+def configured() -> Config:
+    """Return the configuration of the working folder, or else the defaults."""
+    with suppress(UserError, OSError):
+        return check(read_yaml(find_file(Path("config/config.yaml")))).located(str(workflow_folder()))
+    return Config().located(str(workflow_folder()))
+
+
+def vendor_models(arch: str) -> str | None:
+    """Return the arch of the vendor's library for the same GPU, as ``vendor_arch``; None where nothing makes models."""
+    vendor = vendor_arch(arch)
+    return vendor if vendor and not refusal(configured(), vendor) else None
+
+
+def way_to_models(arch: str, settings: Config | None = None) -> str:
+    """Return which command makes models of an arch, or of another one for its GPU, or which archs have models."""
+    settings = settings or configured()
+    if not refusal(settings, arch):
+        return f"make them: tileseer run --arch {arch}"
+    gpu = target(arch)
+    for word, library in installed_words().items():
+        if fnmatchcase(gpu, library.installed_gpus):
+            times = f"make them of the times of the {library.title} that is installed"
+            return f"{times}: tileseer run --arch {word} --gpu {gpu}"
+    known = dict.fromkeys([*settings.replays, *settings.benchmark.products])
+    return f"there are {', '.join(one for one in known if not refusal(settings, one))}"
 
 
 def other_dtype(settings: Config, arch: str, operation: str) -> str | None:

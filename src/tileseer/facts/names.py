@@ -16,18 +16,26 @@ NAMES_OF_ARCH = {
     "gfx942": ("mi300", "mi308", "mi325", "cdna3"),
     "gfx950": ("mi350", "mi355", "cdna4"),
     "gfx1100": ("7900", "rdna3"),
+    "gfx1101": ("7800", "7700"),
+    "gfx1151": ("8060", "8050", "strixhalo", "395"),
+    "gfx1200": ("9060",),
     "gfx1201": ("9070", "rdna4"),
     "sm_90": ("h100", "h200", "hopper"),
 }
 """How people call GPUs of an arch."""
 
 
+def arch_meant(text: str) -> str | None:
+    """Return the arch that is meant by the name of a GPU."""
+    word = re.sub(r"[^a-z0-9]", "", text.lower())
+    meant = (arch for arch, own in NAMES_OF_ARCH.items() if any(name in word for name in (*own, arch.replace("_", ""))))
+    return next(meant, None)
+
+
 def arch_hint(text: str) -> str:
     """Return which arch is meant by the name of a GPU, or the archs that there are."""
-    word = re.sub(r"[^a-z0-9]", "", text.lower())
-    for arch, names in NAMES_OF_ARCH.items():
-        if any(name in word for name in (*names, arch.replace("_", ""))):
-            return f"do you mean {arch}?"
+    if meant := arch_meant(text):
+        return f"do you mean {meant}?"
     return f"there are {', '.join(f'{arch} ({names[0].upper()})' for arch, names in NAMES_OF_ARCH.items())}"
 
 

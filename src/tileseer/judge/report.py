@@ -15,6 +15,7 @@ from tileseer.core.checkout import Source
 from tileseer.core.code_digest import version_of
 from tileseer.core.errors import UserError
 from tileseer.data.provenance import Recording
+from tileseer.data.recordings import vendor_models
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.judge import baselines, pictures
 from tileseer.judge.evaluation import Evaluation
@@ -22,7 +23,7 @@ from tileseer.judge.figures import LONGEST, longest_layers
 from tileseer.judge.layers import read_layers
 from tileseer.judge.verdict import faults, meaning_of_times, next_step, verdict_of
 from tileseer.learn.model_schema import Origin, Summary, same_origin
-from tileseer.libraries.registry import library_of_arch, vendor_arch
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem_csv import without_defaults
 
 ONE_DEVICE = "one report shows one device"
@@ -367,7 +368,7 @@ def _advice(of: Operation) -> Iterator[Row]:
         yield _change("repair the kernels that fail", f"{one.failed} picks did not run")
     if one.without_candidate and not offered:
         change = "add kernels (configs.rule_set)"
-        if library := vendor_arch(one.arch):
+        if library := vendor_models(one.arch):
             change = f"use {library_of_arch(library).title}'s plans for them (tileseer run --arch {library})"
         yield _change(change, f"{one.without_candidate} layers have none")
     if one.possible and one.possible.mean < NOISY:

@@ -8,10 +8,11 @@ fastest candidates themselves.
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from tileseer.data.recordings import vendor_models
 from tileseer.facts.hardware import target
 from tileseer.judge.evaluation import Evaluation
 from tileseer.judge.figures import LONGEST
-from tileseer.libraries.registry import library_of_arch, vendor_arch
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import EXAMPLE
 
 MEAN_POINTS = 2.0
@@ -141,7 +142,7 @@ def next_step(arch: str, evaluations: Iterable[Evaluation], call: str) -> tuple[
     kind, bad = found[0].device_kind, any(any(faults(one)) for one in found)
     models, measure = f"results/models/{arch}", measuring_command(arch)
     slower = any(other.speed < LIBRARY_SPEED for one in found for other in one.libraries)
-    if slower and (library := vendor_arch(arch)):
+    if slower and (library := vendor_models(arch)):
         title = library_of_arch(library).title
         return f"make models of the plans of {title}, which is faster", f"tileseer run --arch {library}"
     if measure and (kind == "simulated" or (bad and kind == "recorded")):

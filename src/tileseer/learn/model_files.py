@@ -7,7 +7,7 @@
     MODELS/README.md                                  what they are, how good, and how to use them
     MODELS/grouped_conv_{operation}_{arch}/
         feature_spec.json  train_manifest.json  candidates.parquet  hardware.json
-        selector.hpp  known_problems.parquet  kernels.json  resource_estimates.json
+        selector.hpp  known_problems.parquet  golden.parquet  kernels.json  resource_estimates.json
         evaluation.json  layers.parquet  and the files of the learner (trees:
         model_tflops.lgbm, cuts.json, feature_importances_tflops.json)
 
@@ -37,6 +37,8 @@ TRAINING_FILES = (SPEC, MANIFEST, CANDIDATES, HARDWARE)
 """What training leaves in its folder beside the files of the scorer (``learner.Scorer.FILES``)."""
 SELECTOR = "selector.hpp"
 KNOWN = "known_problems.parquet"
+GOLDEN = "golden.parquet"
+"""Problems with the features, score and name of the pick, by which a port tests itself."""
 KERNELS = "kernels.json"
 EVALUATION = "evaluation.json"
 """How good the picks are that ship."""
@@ -44,7 +46,7 @@ LAYERS = "layers.parquet"
 """The same, layer by layer."""
 ESTIMATES = "resource_estimates.json"
 """Coefficients by which a kernel outside the pool gets its registers, LDS and occupancy."""
-SERVING_FILES = (SELECTOR, KNOWN, KERNELS, ESTIMATES)
+SERVING_FILES = (SELECTOR, KNOWN, GOLDEN, KERNELS, ESTIMATES)
 """What the serving stage leaves in its folder; publishing adds ``EVALUATION`` and ``LAYERS``."""
 PAGE = "README.md"
 """What the models are, how good, and how to use them."""
@@ -127,7 +129,10 @@ def _way_to_models(models: Path) -> str:
     if inside:
         return f"give one of its folders: {', '.join(inside)}"
     if re.fullmatch(ARCH_PATTERN, models.name):
-        return f"make them: tileseer run --arch {models.name}"
+        # Imported here: it takes longer than a pick.
+        from tileseer.data.recordings import way_to_models
+
+        return way_to_models(models.name)
     made = sorted(path.parent.as_posix() for path in Path("results/models").glob(f"*/{INDEX}"))
     return f"give one of {', '.join(made)}" if made else "make some: tileseer run makes results/models/gfx950"
 

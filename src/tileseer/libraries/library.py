@@ -94,6 +94,8 @@ class Library:
     installed: str = ""
     """(folder, GPU or empty, table of products) to ``Installed``: recordings of the times that its installation on this
     machine has, for ``tileseer run --arch installed_NAME``."""
+    installed_gpus: str = ""
+    """Pattern of the targets of which an installation may have times."""
 
     # Kernels that are made here.
     sweep: type[Sweep] | None = None

@@ -7,11 +7,12 @@ from typing import Any
 from tileseer.core import documents
 from tileseer.core.templates import Written, fill_markdown_template
 from tileseer.data.provenance import Recording
+from tileseer.data.recordings import vendor_models
 from tileseer.judge.evaluation import Evaluation
 from tileseer.judge.verdict import meaning_of_times, speed_of, verdict_words
 from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
-from tileseer.libraries.registry import library_of_arch, vendor_arch
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import EXAMPLE
 
 
@@ -34,7 +35,7 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
         operations=[_row(name, one, recordings.get(name)) for name, one in evaluations.items()],
         folder=f"results/models/{index.arch}",
         example={"operation": operation, "variant": variant, "dtype": dtype},
-        library=vendor_arch(index.arch) if any(one.without_candidate for one in evaluations.values()) else None,
+        library=vendor_models(index.arch) if any(one.without_candidate for one in evaluations.values()) else None,
         header=f"{index.operations[operation].folder}/{model_files.SELECTOR}",
         problem=EXAMPLE,
         chooses=library.offered,

@@ -21,7 +21,7 @@ from tileseer.learn.model_schema import Origin
 from tileseer.libraries import candidates
 from tileseer.libraries.costs.coefficients import Coefficients
 from tileseer.libraries.registry import library_of_arch
-from tileseer.problems.problem import columns_of_frame
+from tileseer.problems.problem import DIMS, columns_of_frame, wrong_rows
 from tileseer.serve import header, kernel_set, serving_files
 from tileseer.serve.selector import Selector
 from tileseer.serve.serving_files import KernelEntry
@@ -47,6 +47,7 @@ class Served:
     selector: Selector
     header: str
     known: pa.Table
+    golden: pa.Table
     kernels: serving_files.Kernels
     estimates: Coefficients | serving_files.NoEstimates
 
@@ -56,6 +57,7 @@ class Served:
         documents.write_document(folder / model_files.KERNELS, self.kernels)
         documents.write_document(folder / model_files.ESTIMATES, self.estimates)
         parquet.write_table(self.known, folder / model_files.KNOWN)
+        parquet.write_table(self.golden, folder / model_files.GOLDEN)
 
 
 def known_problems(measurements: Dataset, model: Model) -> pa.Table:
@@ -81,6 +83,28 @@ def known_problems(measurements: Dataset, model: Model) -> pa.Table:
     return pa.table(table, schema=pa.schema(fields.items()))
 
 
+def golden_problems(selector: Selector) -> pa.Table:
+    """Return problems like those that were measured, at another batch size, with what a port has to say of them."""
+    known, columns = selector.known, selector.model.columns
+    spread = np.unique(np.linspace(0, known.num_rows - 1, serving_files.GOLDEN_ROWS).round().astype(np.int64))
+    dims = np.stack([known[name].to_numpy() for name in columns], axis=1).astype(np.int64)[spread[: known.num_rows]]
+    dims[:, 0] += 1
+    dims = np.unique(dims[~wrong_rows(dims[:, : len(DIMS)])], axis=0)
+    picks = selector.select(dims, use_known=False)
+    dims, row, score = (values[picks.candidate >= 0] for values in (dims, picks.candidate, picks.score))
+    pairs = np.arange(len(dims)), row
+    features = selector.model.features.matrix(selector.frame(dims), selector.model.pool, *pairs) if len(dims) else dims
+    table = {
+        **{name: dims[:, i].astype(np.int32) for i, name in enumerate(columns)},
+        "candidate": selector.model.pool["candidate"].to_numpy()[row],
+        "row": row.astype(np.int32),
+        "score": score,
+        "features": features.astype(np.float64).tolist(),
+    }
+    fields = dict.fromkeys(table, pa.int32()) | {f.name: f.type for f in serving_files.GOLDEN_PROBLEMS}
+    return pa.table(table, schema=pa.schema(fields.items()))
+
+
 def serve_model(measurements: Dataset, model: Model, inputs: ServingInputs) -> Served:
     """Make what serves ``model``."""
     known, kernels = known_problems(measurements, model), _kernels(measurements, model, inputs)
@@ -90,6 +114,7 @@ def serve_model(measurements: Dataset, model: Model, inputs: ServingInputs) -> S
         selector=selector,
         header=header.render_header(inputs.template, selector),
         known=known,
+        golden=golden_problems(selector),
         kernels=kernels,
         estimates=inputs.coefficients if estimates else serving_files.NoEstimates(),
     )

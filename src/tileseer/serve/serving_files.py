@@ -23,6 +23,21 @@ row a measured problem: its fastest candidate, that one's row in candidates.parq
 the time came from. Where exactly a problem was measured, no model is needed."""
 
 
+GOLDEN_ROWS = 20
+"""Of each model, fewer where fewer problems were measured."""
+GOLDEN_PROBLEMS = parquet.schema(
+    [
+        *((name, pa.int32()) for name in DIMS),
+        ("candidate", pa.string()),
+        ("row", pa.int32()),
+        ("score", pa.float64()),
+        ("features", pa.list_(pa.float64())),
+    ]
+)
+"""With ``layout`` as in ``KNOWN_PROBLEMS``. One row a problem: the pick of the model alone, whatever was measured, its
+row in candidates.parquet, its score, and its features in the order of ``feature_names`` of feature_spec.json."""
+
+
 class NoEstimates(Document):
     """``resource_estimates.json`` of a library without formulas; else the file holds ``Coefficients``."""
 

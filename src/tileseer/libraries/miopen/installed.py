@@ -88,6 +88,7 @@ def import_installed(folder: Path, gpu: str, table: Path) -> Installed:
     new = {product.name: product for product in made.values() if product.name not in products}
     config = {
         "arch": next(iter(made)),
+        "operations": None,  # all that were measured
         "replays": {arch: (folder / arch).as_posix() for arch in made},
         "benchmark": {"products": {arch: product.name for arch, product in made.items()}},
     }

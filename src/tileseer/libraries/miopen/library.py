@@ -21,6 +21,7 @@ MIOPEN = Library(
     device="tileseer.libraries.miopen.device:SolverDevice",
     importers={"find-db": "tileseer.libraries.miopen.importer"},
     installed="tileseer.libraries.miopen.installed:import_installed",
+    installed_gpus="gfx*",
     exporters={"miopen": "tileseer.libraries.miopen.exporter"},
     examples={
         "run": "--arch installed_miopen --gpu gfx942",
