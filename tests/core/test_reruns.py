@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import ExitStack
 
 import pytest
 
@@ -12,7 +13,13 @@ STAGE = "arch_specs"
 
 
 @pytest.fixture
-def sources(tmp_path, monkeypatch):
+def jobs():
+    """Jobs that end with the test."""
+    return ExitStack()
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch, jobs):
     """Two modules that are the code of a stage."""
     files = [tmp_path / "first.py", tmp_path / "second.py"]
     for path in files:
@@ -25,10 +32,8 @@ def sources(tmp_path, monkeypatch):
     monkeypatch.delenv(reruns.VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    token = atomic.refuse_changes.set(lambda: None)
-    yield files
-    atomic.refuse_changes.reset(token)
-    reruns._loadable.clear()
+    with jobs:
+        yield files
     code_digest._parsed.cache_clear()
     for name in ("first", "second"):
         sys.modules.pop(name, None)
@@ -44,20 +49,20 @@ def refused():
     return ""
 
 
-def begin(inputs=()):
+def begin(jobs, inputs=()):
     run = reruns.Run()
     code, _ = run.code(STAGE), run.tables(map(str, inputs))
-    return lambda: reruns.begin_job(STAGE, code, inputs)
+    return lambda: jobs.enter_context(reruns.checked_job(STAGE, code, inputs))
 
 
-def test_a_job_of_what_its_run_found_makes_its_output(sources):
-    begin()()
+def test_a_job_of_what_its_run_found_makes_its_output(sources, jobs):
+    begin(jobs)()
     assert refused() == ""
 
 
 @pytest.mark.parametrize(("text", "reason"), [("X = 2\n", reruns.SOURCES_CHANGED), ("X = 1  # a comment\n", "")])
-def test_code_is_compared_at_the_begin_and_before_the_rename(sources, text, reason):
-    job = begin()
+def test_code_is_compared_at_the_begin_and_before_the_rename(sources, jobs, text, reason):
+    job = begin(jobs)
     job()
     sources[1].write_text(text)
     assert refused() == reason
@@ -68,16 +73,16 @@ def test_code_is_compared_at_the_begin_and_before_the_rename(sources, text, reas
         job()
 
 
-def test_a_job_without_what_its_run_found_compares_the_digest_of_its_command(sources, monkeypatch):
+def test_a_job_without_what_its_run_found_compares_the_digest_of_its_command(sources, jobs, monkeypatch):
     run = reruns.Run().code(STAGE)
     monkeypatch.delenv(reruns.VARIABLE)
-    reruns.begin_job(STAGE, run, [])
+    jobs.enter_context(reruns.checked_job(STAGE, run, []))
     with pytest.raises(UserError, match="the sources changed"):
-        reruns.begin_job(STAGE, "another", [])
+        jobs.enter_context(reruns.checked_job(STAGE, "another", []))
 
 
-def test_a_module_that_was_edited_is_not_loaded_though_it_is_taken_back_later(sources):
-    begin()()
+def test_a_module_that_was_edited_is_not_loaded_though_it_is_taken_back_later(sources, jobs):
+    begin(jobs)()
     import first  # noqa: F401
 
     sources[1].write_text("X = 2\n")
@@ -86,10 +91,10 @@ def test_a_module_that_was_edited_is_not_loaded_though_it_is_taken_back_later(so
 
 
 @pytest.mark.parametrize("name", ["table.yaml", "table.parquet"])
-def test_an_input_that_is_replaced_while_the_job_reads_it_is_refused(sources, tmp_path, name):
+def test_an_input_that_is_replaced_while_the_job_reads_it_is_refused(sources, jobs, tmp_path, name):
     table = tmp_path / name
     table.write_text("a: 1")
-    begin([table])()
+    begin(jobs, [table])()
     state = table.stat()
     table.with_suffix(".new").write_text("a: 2")
     os.replace(table.with_suffix(".new"), table)
@@ -97,10 +102,10 @@ def test_an_input_that_is_replaced_while_the_job_reads_it_is_refused(sources, tm
     assert refused() == f"{table}: changed while this job read it; run it again"
 
 
-def test_a_table_is_compared_with_what_the_run_found_by_what_it_says(sources, tmp_path):
+def test_a_table_is_compared_with_what_the_run_found_by_what_it_says(sources, jobs, tmp_path):
     table = tmp_path / "table.yaml"
     table.write_text("a: 1")
-    job = begin([table])
+    job = begin(jobs, [table])
     table.write_text("a: 1  # one")
     job()
     table.write_text("a: 2")
@@ -108,7 +113,7 @@ def test_a_table_is_compared_with_what_the_run_found_by_what_it_says(sources, tm
         job()
 
 
-def test_a_run_on_another_node_has_what_the_first_one_found(sources):
+def test_a_run_on_another_node_has_what_the_first_one_found(sources, jobs):
     run = reruns.Run()
     code = run.code(STAGE)
     sources[0].write_text("X = 2\n")
@@ -132,7 +137,7 @@ def test_tables_count_by_what_they_say_and_other_files_by_their_bytes(tmp_path, 
     assert content(first) == content(same) != content(other)
 
 
-def test_one_run_at_a_time_holds_results_whatever_link_leads_to_them(sources, tmp_path):
+def test_one_run_at_a_time_holds_results_whatever_link_leads_to_them(sources, jobs, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "results")
     first, second, third = reruns.Run(), reruns.Run(), reruns.Run()
     for run, name in ((first, "results"), (second, "link"), (third, "link")):
@@ -141,14 +146,14 @@ def test_one_run_at_a_time_holds_results_whatever_link_leads_to_them(sources, tm
     with pytest.raises(UserError, match=rf"{tmp_path}/results: another run makes these results: process {os.getpid()}"):
         second.hold()
     code = first.code(STAGE)
-    reruns.begin_job(STAGE, code, [])
+    jobs.enter_context(reruns.checked_job(STAGE, code, []))
     (tmp_path / "results/.lock").write_text("process 1 of another run")
     assert "another run makes these results by now" in refused()
     with pytest.raises(UserError, match="another run makes these results by now"):
-        reruns.begin_job(STAGE, code, [])
+        jobs.enter_context(reruns.checked_job(STAGE, code, []))
 
 
-def test_a_lock_of_snakemake_without_a_run_is_told_with_what_removes_it(sources, tmp_path):
+def test_a_lock_of_snakemake_without_a_run_is_told_with_what_removes_it(sources, jobs, tmp_path):
     (tmp_path / ".snakemake/locks").mkdir(parents=True)
     assert reruns.Run().plan(tmp_path / "results") == ""
     os.environ.pop(reruns.VARIABLE)
@@ -160,7 +165,7 @@ def test_a_lock_of_snakemake_without_a_run_is_told_with_what_removes_it(sources,
     assert reruns.Run().plan(tmp_path / "results") == ""
 
 
-def test_a_plan_that_another_run_has_overtaken_is_refused(sources, tmp_path):
+def test_a_plan_that_another_run_has_overtaken_is_refused(sources, jobs, tmp_path):
     late = reruns.Run()
     late.plan(tmp_path / "results")
     (tmp_path / "results").mkdir()
@@ -169,14 +174,14 @@ def test_a_plan_that_another_run_has_overtaken_is_refused(sources, tmp_path):
         late.hold()
 
 
-def test_a_run_in_another_folder_inherits_nothing(sources, tmp_path, monkeypatch):
+def test_a_run_in_another_folder_inherits_nothing(sources, jobs, tmp_path, monkeypatch):
     reruns.Run().plan(tmp_path / "results")
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     assert not reruns.Run().is_job
 
 
-def test_what_a_run_is_planned_beside_keeps_its_record(sources, tmp_path):
+def test_what_a_run_is_planned_beside_keeps_its_record(sources, jobs, tmp_path):
     run = reruns.Run()
     run.plan(tmp_path / "results")
     run.hold()

@@ -11,7 +11,8 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import CodeType
@@ -117,7 +118,8 @@ class Run:
         os.environ[VARIABLE] = json.dumps(self._found, separators=(",", ":"))
 
 
-def begin_job(stage: str, code: str, inputs: Sequence[Path]) -> None:
+@contextmanager
+def checked_job(stage: str, code: str, inputs: Sequence[Path]) -> Iterator[None]:
     """Compare what a job begins with and what its run found, and go on to compare before each rename.
 
     ``UserError`` if the digest of its code is not ``code``, a file that no stage makes says something else, or another
@@ -145,7 +147,12 @@ def begin_job(stage: str, code: str, inputs: Sequence[Path]) -> None:
     if "record" in run and _text_of(results / MADE_BY) != run["record"]:
         atomic.write_text(results / MADE_BY, run["record"] + "\n")
     _load_only(sources)
-    atomic.refuse_changes.set(check)
+    token = atomic.refuse_changes.set(check)
+    try:
+        yield
+    finally:
+        atomic.refuse_changes.reset(token)
+        _loadable.clear()
 
 
 def content_of(path: Path) -> str:
@@ -186,7 +193,6 @@ _loadable: dict[str, tuple[int, int]] = {}
 
 def _load_only(sources: dict[Path, tuple[int, int]]) -> None:
     """Refuse to load another version of a module than the job began with, though it may be taken back later."""
-    _loadable.clear()
     _loadable.update({str(path): state for path, state in sources.items()})
     _audit()
 

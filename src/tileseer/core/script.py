@@ -18,11 +18,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.core.reruns import begin_job
+from tileseer.core.reruns import checked_job
 
 Settings = Mapping[str, Any]
 """Sections of the configuration."""
@@ -72,9 +73,8 @@ def stage_script(function: Callable[..., str]) -> Callable[..., int]:
         if "settings" in values:
             values["settings"] = _merged(values["settings"])
         stage = Path(function.__code__.co_filename).stem
-        if code:
-            begin_job(stage, code, inputs)
-        message = function(**values)
+        with checked_job(stage, code, inputs) if code else nullcontext():
+            message = function(**values)
         # The view of a run shows this last line of the log.
         print(f"{' '.join([stage, *filter(None, subject)])}: {message}", flush=True)
 
