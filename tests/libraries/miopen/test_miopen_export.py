@@ -37,6 +37,12 @@ def solvers(tmp_path_factory):
     return folder / "models"
 
 
+@pytest.fixture(autouse=True)
+def every_kind_gets_records(monkeypatch):
+    """Models of so few problems are often wrong."""
+    monkeypatch.setattr(exporter, "MOST_BELOW_HALF", 1.0)
+
+
 @pytest.fixture
 def export(solvers, tmp_path, capsys):
     """Run the command on a text of problems; return its JSON, the lines and the path."""
@@ -182,6 +188,21 @@ def test_a_record_is_written_only_where_problems_like_it_were_measured(export):
     grouped, huge = USUAL.replace("64,64,1,", "64,64,4,"), USUAL.replace("5,", "256,", 1).replace("56,56", "2048,2048")
     told, lines, _ = export(table(("NCHW", USUAL), ("NHWC", grouped), ("NCHW", huge)), name="p.csv")
     assert told["left_out"] == {exporter.OUTSIDE: 2} and told["written"] == 1 and check(lines[1:])
+
+
+def test_a_kind_whose_picks_are_often_slow_gets_no_record(export, solvers, monkeypatch):
+    told, _, path = export(table(("NCHW", USUAL)), name="p.csv")
+    assert told["written"] == 1
+    path.unlink()
+    monkeypatch.setattr(exporter, "MOST_BELOW_HALF", 0.0)
+    told, lines, path = export(table(("NCHW", USUAL)), name="p.csv", status=1)
+    assert told["left_out"] == {exporter.OFTEN_SLOW: 1} and len(lines) == 1
+    path.unlink()
+    # What was measured itself begins with what was the fastest.
+    selector = Selector.read(solvers, "forward_fp32")
+    row = next(row for row in selector._measured if row[-1] == 0 and row[4] == 1)
+    told, _, _ = export(table(("NCHW", ",".join(map(str, row[:19])))), "--measured", name="p.csv")
+    assert told["written"] == 1
 
 
 def test_a_large_workspace_is_written_only_if_it_is_requested(export, solvers, tmp_path):

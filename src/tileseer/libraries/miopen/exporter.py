@@ -12,6 +12,7 @@ import argparse
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.data.provenance import Taken
 from tileseer.facts.hardware import Hardware, target
+from tileseer.judge.layers import read_layers
 from tileseer.learn import evidence, model_files
 from tileseer.learn.evidence import NEAR_PROBLEMS
 from tileseer.learn.model import Model
@@ -43,8 +45,9 @@ from tileseer.libraries.miopen.solvers import algorithm_word
 from tileseer.libraries.miopen.workspace import holds, workspace
 from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.libraries.registry import library_of_arch
+from tileseer.problems.kinds import layer_kinds
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import LAYOUTS, Problem
+from tileseer.problems.problem import LAYOUTS, Problem, problem_frame
 from tileseer.serve.selector import Selector
 from tileseer.serve.tuned import tuned_path
 
@@ -216,7 +219,7 @@ class _Writer:
         """Add the lines of problems, by their keys, that are ranked together."""
         expected = self._selector.expected([*listed.values()])
         outside = expected.classes == evidence.OUTSIDE
-        slow = ~outside & (expected.below_half > MOST_BELOW_HALF)
+        slow = ~outside & ~self._are_measured(listed) & self._are_often_slow([*listed.values()], expected.below_half)
         for reason, count in ((OUTSIDE, outside.sum()), (OFTEN_SLOW, slow.sum())):
             export.left_out.update({reason: int(count)} if count else {})
         known = [key for key, leave_out in zip(listed, outside | slow, strict=True) if not leave_out]
@@ -230,6 +233,27 @@ class _Writer:
                 export.left_out[SLOW_FIRST] += 1
                 continue
             self._add(key, self._entries(key, problem, ranked, near[near >= 0]), export)
+
+    def _are_measured(self, listed: Mapping[str, Problem]) -> np.ndarray:
+        """Return which problems were measured exactly, bool [n]: their records begin with what was the fastest."""
+        return np.array([self._selector.fastest_measured(problem) is not None for problem in listed.values()], bool)
+
+    def _are_often_slow(self, problems: list[Problem], below_half: np.ndarray) -> np.ndarray:
+        """Return for which problems more than ``MOST_BELOW_HALF`` of the picks are slow, bool [n].
+
+        Both by the layers of their kind, each counted once (``below_half``), and by all sizes that were judged.
+        """
+        first = problems[0].with_layout(LAYOUTS[0])  # a kind of NHWC is one beside NCHW
+        kinds = layer_kinds(problem_frame([*problems, first]))[:-1]
+        return (below_half > MOST_BELOW_HALF) | np.isin(kinds, [*self._slow_kinds])
+
+    @cached_property
+    def _slow_kinds(self) -> set[str]:
+        """Kinds of judged layers with too many slow picks, of those that are not outside of what was measured."""
+        judged = read_layers(self._selector.folder / model_files.LAYERS)
+        judged = judged[judged["evidence"] != evidence.EVIDENCE_CLASSES[evidence.OUTSIDE]]
+        shares = (judged["efficiency"] < 1 / evidence.HALF).groupby(judged["kind"]).mean()
+        return set(shares.index[shares > MOST_BELOW_HALF])
 
     def _write_tuned(self, problems: Mapping[str, Problem], export: Export) -> None:
         """Add a line of the tuned choice of each problem that was timed with the version of ``user``."""
