@@ -26,7 +26,7 @@ from tileseer.core import bundle, isolation, yaml_files
 from tileseer.core.csv_files import read_csv
 from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, plain_output
-from tileseer.core.parquet import read_table
+from tileseer.core.parquet import read_table, write_table
 from tileseer.core.reading import read_utf8
 from tileseer.data.dataset import Dataset
 from tileseer.facts.config import check, read_config_file
@@ -386,3 +386,14 @@ def test_a_stream_that_the_caller_closed_is_none(monkeypatch):
         monkeypatch.setattr(f"sys.{name}", None)
     with plain_output():
         print("anything")
+
+
+def test_a_wrong_bit_in_a_page_of_parquet_is_noticed(tmp_path):
+    table = pa.table({"time": np.random.default_rng(1).random(4096)})
+    path = tmp_path / "times.parquet"
+    write_table(table, path)
+    sound = path.read_bytes()
+    for place in range(100, 4096 * 8, 997):
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
+        with pytest.raises(UserError, match=r"times\.parquet: this is no readable Parquet file"):
+            read_table(path)

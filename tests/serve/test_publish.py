@@ -18,6 +18,7 @@ from tileseer.core import atomic, parquet
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.learn.learners.trees.scorer import MODEL
+from tileseer.learn.model import Model
 from tileseer.serve import publication
 from tileseer.serve.provenance import read_provenance
 from tileseer.serve.selector import Selector
@@ -74,6 +75,32 @@ def test_provenance_is_of_the_models_on_disk(both, tmp_path, monkeypatch):
         assert main_of("publish")([*words, "--settings", json.dumps({"model": {"seed": seed % 2}})]) == 0
         kept = read_provenance(tmp_path / "models")
         assert kept.files["hardware.yaml"] == hashlib.sha256(content.encode()).hexdigest()
+
+
+def test_a_dataset_that_the_model_was_not_trained_on_is_no_provenance(both, tmp_path, monkeypatch, capfd):
+    trainings, evaluations, servings = both
+    dataset(tmp_path / "data")
+    training = tmp_path / "training"
+    shutil.copytree(trainings[0], training)
+    manifest = training / model_files.MANIFEST
+    learnt = json.loads(manifest.read_text()) | {"dataset": {"problems.parquet": "0" * 64}}
+    manifest.write_text(json.dumps(learnt))
+    monkeypatch.chdir(tmp_path)
+    words = ["--training", str(training), "--evaluation", str(evaluations[0]), "--serving", str(servings[0])]
+    words += ["--arch", "gfx950", "--operations", FORWARD, "--made-from", "data/problems.parquet", "--models", "models"]
+    assert main_of("publish")([*words, "--template", str(PAGE), "--workflow", "."]) == 2
+    assert "data/problems.parquet: is another table than the model was trained on" in capfd.readouterr().err
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("name", [MODEL, model_files.SPEC, model_files.CANDIDATES])
+def test_a_training_with_a_file_of_another_one_is_refused(forward, tmp_path, name):
+    training = tmp_path / "training"
+    shutil.copytree(forward[0], training)
+    path = training / name
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(UserError, match=rf"{name}: (its SHA-256 is not that in {model_files.MANIFEST}|.*Parquet)"):
+        Model.read(training)
 
 
 def test_files_are_text_or_arrow_and_name_no_place(models, tmp_path):
