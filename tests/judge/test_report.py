@@ -21,6 +21,7 @@ from tileseer.core.errors import UserError
 from tileseer.data.provenance import Recording
 from tileseer.judge import report
 from tileseer.judge.evaluation import evaluate
+from tileseer.judge.figures import Baseline, LibraryComparison
 from tileseer.judge.layers import write_layers
 from tileseer.judge.ranking import score_ranking
 from tileseer.measure.device import DEVICE_KINDS
@@ -35,7 +36,11 @@ VOID = {"meta", "link", "br", "img", "input"}
 LOW = {"efficiency": GOOD.model_copy(update={"mean": 96.5})}
 GOOD_OF_TWO = {
     "efficiency": GOOD.model_copy(update={"p10": 97.0, "min": 60.0}), "possible": GOOD, "networks": [],
-    "sum_over_best": 1.01, "worst_of_longest": 1.1,
+    "sum_over_best": 1.01, "sum_without_model": 1.2, "worst_of_longest": 1.1,
+    "baselines": {"fixed_order": Baseline(efficiency=GOOD.model_copy(update={"mean": 90.0}), speed=1.1)},
+}  # fmt: skip
+SLOW = {
+    "sum_without_model": 1.0, "libraries": [LibraryComparison(library="rocMLIR 1", layers=3, speed=0.9, slower=50.0)]
 }  # fmt: skip
 
 
@@ -64,7 +69,7 @@ SOURCE = Source(commit="c0ffee" * 6 + "abcd", date="2026-11-20", uncommitted=[])
 
 
 def render(operations, recording=RECORDING, source=SOURCE, template=TEMPLATE):
-    return report.render_report(operations, recording, template, CALL, source, "5e771265" * 8)
+    return report.render_report(operations, recording, template, CALL, source, "5e771265" * 8, "gfx950.csv")
 
 
 def sample(kind="simulated"):
@@ -115,7 +120,7 @@ def test_the_page_is_well_formed_and_says_of_everything_what_it_shows(html):
     assert linked == {*(f"#{name}" for name in identifiers if not name.endswith("-title")), "gfx950.csv"}
     captions = re.findall(r"<(?:caption|figcaption)>(.*?)</(?:caption|figcaption)>", html)
     assert len(captions) + 1 == html.count("<table") + html.count("<svg "), "the table of verdicts has the headline"
-    assert html.count("<svg ") == 6 and all("(simulated)" in caption for caption in captions)
+    assert html.count("<svg ") == 8 and all("(simulated)" in caption for caption in captions)
     assert html.count("<th scope=") == html.count("<th ")
 
 
@@ -163,7 +168,7 @@ def test_a_picture_counts_every_layer_and_names_its_winner(html):
     said = re.search(rf"Layers of {len(ran)} won: (.*?)\.", html)[1]
     counts = dict(part.rsplit(" ", 1) for part in said.split(", "))
     assert {name: int(count) for name, count in counts.items()} == ran["pipeline"].value_counts().to_dict()
-    cells = re.findall(r"<title>M from .*? of (\d+) layers</title>", html.split("</svg>")[0])
+    cells = re.findall(r"<title>M from .*? of (\d+) layers</title>", html.split("</svg>")[2])
     assert sum(map(int, cells)) == len(ran)
 
 
@@ -189,20 +194,23 @@ def test_only_simulated_times_are_called_simulated(kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "changed", "word", "level", "reason"),
+    ("kind", "changed", "use", "near", "reason", "headline"),
     [
-        ("measured", {}, "good", "good", None),
-        ("simulated", {}, "as good as the simulation can tell", "limited", None),
-        ("measured", {"covered_time": 90.0}, "not good enough", "bad", "forward_bf16: 0 of "),
-        ("simulated", LOW, "not good enough in the simulation", "bad", "mean 96.5 %"),
+        ("measured", {}, "good yes", "good yes", None, "Use it: 1."),
+        ("simulated", {}, "good yes", "good yes", None, "In the simulation: use it: 1."),
+        ("measured", {"covered_time": 90.0}, "limited mostly", "bad not yet", "0 of ", "1 of 1 operations is not near"),
+        ("simulated", LOW, "good yes", "limited not yet", "mean 96.5 %", "1 of 1 operations is not near"),
+        ("measured", SLOW, "bad no", "limited not yet", "is faster", "Do not use it yet: what runs today is faster"),
     ],
 )  # fmt: skip
-def test_the_page_begins_with_the_verdict_its_reasons_and_the_next_step(kind, changed, word, level, reason):
+def test_the_page_begins_with_two_answers_their_reasons_and_the_next_step(kind, changed, use, near, reason, headline):
     text = render([operation(kind=kind, **GOOD_OF_TWO | changed)])
     first = text.split("</section>")[0]
-    assert f'<span class="badge {level}">{word}</span>' in first and ("Limits that are missed" in first) == bool(reason)
-    assert reason is None or reason in first
-    assert ("is not good enough" if reason else "The picks are good enough") in first
+    assert re.findall(r'<span class="badge (\w+)">([\w ]+)</span>', first) == [
+        tuple(one.split(" ", 1)) for one in (use, near)
+    ]
+    assert ("Limits of what is possible that are missed" in first) == bool(reason) and first.count("<svg ") == 2
+    assert headline in first and (reason is None or reason in rows_of(first, "Limits of what is possible")[1][1])
     if kind == "simulated":
         assert "<code>tileseer run results/models/gfx950 --configfile config/hip.yaml</code>" in first
 
@@ -290,3 +298,17 @@ def test_evaluation_of_builders_is_shown():
     """What builders of other tests write is an evaluation as the stage writes it."""
     found = operation()
     assert {*dict(evaluation(samples.measured()))} == {*dict(found.evaluation)}
+
+
+def test_the_pictures_show_the_figures_of_the_evaluation(html):
+    one = sample()[0].evaluation
+    said = re.search(r"<title>forward_bf16, pick: mean (.*?) %, P10 (.*?) %, least (.*?) %</title>", html).groups()
+    assert said == tuple(f"{value:.1f}" for value in (one.efficiency.mean, one.efficiency.p10, one.efficiency.min))
+    # Of one network of all operations: what is lost and won of the time of the fastest.
+    (lost, won), found = re.search(r"<title>\S+: (.*?) % lost .*?, (-?[\d.]+) % won", html).groups(), sample()
+    evaluations = [one.evaluation for one in found]
+    whole = sum(one.time_us for one in evaluations)
+    for value, name in ((lost, "sum_over_best"), (won, "sum_without_model")):
+        base = [1.0 if name == "sum_over_best" else one.sum_over_best for one in evaluations]
+        expected = sum(one.time_us * (getattr(one, name) - less) for one, less in zip(evaluations, base, strict=True))
+        assert float(value) == pytest.approx(100 * expected / whole, abs=0.1)

@@ -52,7 +52,7 @@ def test_it_fits_and_everybody_can_read_it(browser, report, width, scheme):
     page.locator("details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     widths = page.locator(".panel").evaluate_all("all => all.map((one) => one.getBoundingClientRect().width)")
-    assert len(widths) == 6 and min(widths) >= LEAST_PICTURE and max(widths) <= min(width, 640)
+    assert len(widths) == 8 and min(widths) >= LEAST_PICTURE and max(widths) <= min(width, 640)
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
     assert page.get_by_role("navigation").bounding_box()["y"] == pytest.approx(0, abs=1)
     found = Axe().run(page).response["violations"]

@@ -31,6 +31,6 @@ def main(
     operations = read_operations(evaluation, [read_document(path, Kernels) for path in kernels])
     recording, _ = describe(dataset)
     write_text(layers, layers_as_csv(operations))
-    write_text(page, render_report(operations, recording, template, call, source, digest))
+    write_text(page, render_report(operations, recording, template, call, source, digest, layers.name))
     names = ", ".join(one.name for one in operations)
     return f"{names} shown in {page} ({recording.kind} times)"

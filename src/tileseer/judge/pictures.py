@@ -1,11 +1,13 @@
 """The pictures of the report: SVG of a known size, drawn here. Colours are CSS variables of the page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 import pandas as pd
+
+from tileseer.learn.model_schema import Summary
 
 WIDTH, HEIGHT = 480, 292
 LEFT, TOP, RIGHT, BOTTOM = 52, 8, 466, 262
@@ -15,6 +17,8 @@ LEGEND = 308
 COLOURS = 8
 """Of pipelines, in their order; each is numbered as well, for those who do not see the colours."""
 LEGEND_COLUMNS = 3
+LONGEST_LABEL = 30
+"""Characters of a name beside a bar."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,78 @@ class Picture:
     words: str
     """Its numbers, for those who do not see it."""
     svg: str
+
+
+def spread(summaries: Mapping[str, Mapping[str, Summary | None]]) -> Picture:
+    """Draw the efficiencies of ways to choose, by operation: a dot at the mean, a line from there to P10.
+
+    ``summaries``: by operation, by way to choose; None where it is not known.
+    """
+    ways = list(next(iter(summaries.values())))
+    known = [one for row in summaries.values() for one in row.values() if one]
+    low = min(90.0, np.floor(min(max(one.p10, 0.0) for one in known) / 10) * 10)
+    left, step, gap = 100.0, 8, 8
+    height = len(summaries) * (len(ways) * step + gap)
+
+    def at(value: float) -> float:
+        return left + (max(value, low) - low) / (100 - low) * (RIGHT - left)
+
+    parts = []
+    for value in range(int(low), 101, 10 if low < 70 else 5):
+        parts.append(f'<path d="M{at(value):.1f} {TOP}V{TOP + height}" stroke="var(--grid)"/>')
+        parts.append(_text(at(value), TOP + height + 12, str(value), "middle"))
+    for row, (operation, own) in enumerate(summaries.items()):
+        top = TOP + row * (len(ways) * step + gap) + gap / 2
+        parts.append(_text(left - 6, top + len(ways) * step / 2 + 3, operation, "end"))
+        for number, (way, one) in enumerate(own.items()):
+            if one is None:
+                continue
+            y, colour = top + (number + 0.5) * step, _colour(number)
+            said = f"{operation}, {way}: mean {one.mean:.1f} %, P10 {one.p10:.1f} %, least {one.min:.1f} %"
+            line = f'<path d="M{at(one.p10):.1f} {y:.1f}H{at(one.mean):.1f}" stroke-width="2"/>'
+            dot = f'<circle cx="{at(one.mean):.1f}" cy="{y:.1f}" r="2.6" fill="{colour}"/>'
+            parts.append(f'<g stroke="{colour}"><title>{escape(said)}</title>{line}{dot}</g>')
+    below = TOP + height + 30
+    for number, way in enumerate(ways):
+        x = number * WIDTH / len(ways) + 6
+        parts.append(f'<circle cx="{x:.1f}" cy="{below - 3:.1f}" r="2.6" fill="{_colour(number)}"/>')
+        parts.append(_text(x + 6, below, way))
+    picks = [row[ways[0]] for row in summaries.values()]
+    means = dict.fromkeys(f"{value:.1f}" for value in sorted(one.mean for one in picks if one))
+    svg = f'<svg viewBox="0 0 {WIDTH} {below + 6:.0f}">{"".join(parts)}</svg>'
+    title = f"Efficiency of the picks: mean {' to '.join([*means][:: max(1, len(means) - 1)])} %"
+    return Picture(title, "Dot: mean over layers; line: to the worst tenth (P10), percent of the fastest.", svg)
+
+
+def time_by_part(parts: str, times: Mapping[str, tuple[float, float]]) -> Picture:
+    """Draw the time that picks lose against the fastest (left) and win beside what runs without a model (right).
+
+    ``times``: by part, both in percent of the time of all fastest candidates; ``parts`` says what the parts are.
+    """
+    left, step = 170.0, 14
+    most = max([1e-9, *(max(lost, abs(won)) for lost, won in times.values())])
+    middle = left + (RIGHT - left) / 3
+    scale = min((middle - left) / max(1e-9, max([0.0, *(lost for lost, _ in times.values())])), (RIGHT - middle) / most)
+    drawn = [f'<path d="M{middle:.1f} {TOP}V{TOP + len(times) * step}" stroke="var(--dim)"/>']
+    for row, (name, (lost, won)) in enumerate(times.items()):
+        y = TOP + row * step
+        drawn.append(_text(left - 6, y + 10, name if len(name) <= LONGEST_LABEL else f"{name[:LONGEST_LABEL]}…", "end"))
+        bars = [(middle - lost * scale, lost * scale, "var(--bad)")]
+        width = min(abs(won) * scale, RIGHT - middle if won >= 0 else middle - left)
+        bars.append((middle, width, "var(--good)") if won >= 0 else (middle - width, width, "var(--limited)"))
+        said = f"{name}: {lost:.2f} % lost against the fastest, {won:.2f} % won beside no model"
+        rects = "".join(
+            f'<rect x="{x:.1f}" y="{y + 2 + 5 * number}" width="{width:.1f}" height="5" fill="{colour}"/>'
+            for number, (x, width, colour) in enumerate(bars)
+        )
+        drawn.append(f"<g><title>{escape(said)}</title>{rects}</g>")
+    below = TOP + len(times) * step + 14
+    drawn.append(_text(middle - 6, below, "lost against the fastest", "end"))
+    drawn.append(_text(middle + 6, below, "won beside no model"))
+    svg = f'<svg viewBox="0 0 {WIDTH} {below + 6}">{"".join(drawn)}</svg>'
+    lost, won = (sum(values) for values in zip(*times.values(), strict=True)) if times else (0.0, 0.0)
+    words = f"The {parts} with most of it, in percent of the time of all fastest candidates; longest bar: {most:.1f} %."
+    return Picture(f"Time by {parts}: {won:.1f} % won, {lost:.1f} % lost", words, svg)
 
 
 def winners(layers: pd.DataFrame, pipelines: list[str]) -> Picture:

@@ -19,9 +19,9 @@ from tileseer.data.recordings import vendor_models
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.judge import baselines, pictures
 from tileseer.judge.evaluation import Evaluation
-from tileseer.judge.figures import LONGEST, longest_layers
+from tileseer.judge.figures import LONGEST, figures, groups, longest_layers
 from tileseer.judge.layers import read_layers
-from tileseer.judge.verdict import faults, meaning_of_times, next_step, verdict_of
+from tileseer.judge.verdict import COVERED_TIME, faults, meaning_of_times, next_step, verdict_of, worth_using
 from tileseer.learn.model_schema import Origin, Summary, same_origin
 from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem_csv import without_defaults
@@ -29,10 +29,12 @@ from tileseer.problems.problem_csv import without_defaults
 ONE_DEVICE = "one report shows one device"
 LISTED = 10
 """Layers listed of an operation."""
+MOST_PARTS = 16
+"""Networks in the picture of time."""
 WINNERS = 3
 """Kernels listed of a kind of layers."""
 LOUD = 1.25
-"""A part is worth more training problems if its share of the loss is so many times its share of the problems."""
+"""A part is worth more training problems if its share of the lost time is so many times its share of the time."""
 NOISY = 99.0
 """Efficiency, percent, that a pick without error misses where the times are too noisy to tell candidates apart."""
 WORTH_TIMING = 0.5
@@ -118,12 +120,14 @@ def layers_as_csv(operations: Sequence[Operation]) -> str:
 
 
 def render_report(
-    operations: Sequence[Operation], recording: Recording, template: Path, call: str, source: Source, settings: str
-) -> str:
+    operations: Sequence[Operation], recording: Recording, template: Path, call: str, source: Source, settings: str,
+    layers: str,
+) -> str:  # fmt: skip
     """Return the page as HTML that loads nothing; the same results and template give the same text.
 
     ``call`` is the command that made the results, ``source`` the checkout that makes the page, ``settings`` the digest
-    of the configuration. ``UserError`` when the template is missing or broken.
+    of the configuration, ``layers`` the name of the file of ``layers_as_csv`` beside it. ``UserError`` when the
+    template is missing or broken.
     """
     first = operations[0].evaluation
     pipelines = sorted({name for one in operations for name in one.ran["pipeline"]})
@@ -146,11 +150,15 @@ def render_report(
             first=first,
             version=version_of("tileseer"),
             headline=_headline([one.evaluation for one in operations]),
+            layers=layers,
             worth=meaning_of_times(first.device_kind, first.device),
-            verdicts=[{"operation": one.name, **_verdict(one.evaluation)} for one in operations],
-            words=[verdict_of(one.evaluation) for one in operations],
+            verdicts=[_verdict(one.evaluation) for one in operations],
             next=next_step(first.arch, [one.evaluation for one in operations], call),
-            reasons=[f"{one.name}: {reason}" for one in operations for reason in faults(one.evaluation)],
+            overview=[
+                (f"{first.arch} ({first.device_kind})", picture)
+                for picture in (pictures.spread(_spread(operations)), pictures.time_by_part(*_time_by_part(operations)))
+            ],
+            limits=together("Limits of what is possible that are missed", _limits),
             figures=[
                 *together("Efficiency of the picks that ship", _figures),
                 *together("Time of the picks that ship, with all uses of the layers", _sums),
@@ -190,20 +198,81 @@ def render_report(
 
 
 def _headline(evaluations: list[Evaluation]) -> str:
-    """Return in one sentence how many operations are good enough."""
-    count, bad = len(evaluations), sum(verdict_of(one).level == "bad" for one in evaluations)
-    where = " in the simulation" if evaluations[0].device_kind == "simulated" else ""
-    if bad:
-        return f"{bad} of {count} operations {'is' if bad == 1 else 'are'} not good enough{where}"
-    return f"All {count} operations are good enough{where}" if count > 1 else f"The picks are good enough{where}"
+    """Return in a few words whether to use the models, what that gains, and what they are not enough for."""
+    uses = [worth_using(one) for one in evaluations]
+    refused = [one.operation for one, use in zip(evaluations, uses, strict=True) if use.word == "no"]
+    used = [one for one, use in zip(evaluations, uses, strict=True) if use.word != "no"]
+    where = "In the simulation: " if evaluations[0].device_kind == "simulated" else ""
+    if not used:
+        return f"{where}do not use it yet: what runs today is faster".capitalize()
+    name = min(used[0].speeds, key=lambda one: used[0].speeds[one])
+    low, *_, high = sorted(one.speeds.get(name, 1.0) for one in (*used, *used[:1]))
+    speed = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+    tenth = 100 - min(one.efficiency.p10 for one in used)
+    text = (
+        f"{where}use it: {speed} times as fast as {name}; one layer in ten is more than {tenth:.0f} % from the fastest."
+    )
+    if refused:
+        text += f" Not for {', '.join(refused)}."
+    far = sum(any(faults(one)) for one in used)
+    if far:
+        text += f" {far} of {len(evaluations)} operations {'is' if far == 1 else 'are'} not near what is possible yet."
+    return text[0].upper() + text[1:]
 
 
-def _verdict(one: Evaluation) -> Row:
-    network = one.worst_network
-    worst = f"{network.network} {network.by_time:.1f} %" if network else f"none; worst layer {one.efficiency.min:.1f} %"
-    speeds = {f"speed against {name}": f"{speed:.3f}" for name, speed in one.speeds.items()}
-    times = {"time over the fastest": f"{one.sum_over_best:.3f}"}
-    return {**speeds, **times, "efficiency": f"{one.efficiency.mean:.1f} %", "worst network": worst}
+def _verdict(one: Evaluation) -> dict[str, Any]:
+    """Return the row of an operation in the first table: two questions, and what answers them."""
+    network, made = one.worst_network, verdict_of(one)
+    near = "limited" if made.reasons and one.covered_time >= COVERED_TIME else "bad" if made.reasons else "good"
+    possible = "" if one.possible is None else f" of {one.possible.mean:.1f}"
+    return {
+        "operation": one.operation,
+        "use": worth_using(one),
+        "near": {"level": near, "word": "not yet" if made.reasons else "yes", "reason": made.word},
+        "cells": {
+            "mean efficiency": f"{one.efficiency.mean:.1f}{possible} %",
+            "fastest of 2, timed": f"{one.best_of_2.mean:.1f} %",
+            "time over the fastest": f"{one.sum_over_best:.3f}",
+            "worst network": f"{network.network} {network.by_time:.1f} %" if network else "none",
+        },
+    }
+
+
+def _limits(of: Operation) -> Iterator[Row]:
+    if missed := "; ".join(faults(of.evaluation)):
+        yield {"missed": missed}
+
+
+def _spread(operations: Sequence[Operation]) -> dict[str, dict[str, Summary | None]]:
+    """Return by operation the efficiencies of ways to choose, as far as they are known."""
+    return {
+        one.name: {
+            "pick": one.evaluation.efficiency, "fastest of 2": one.evaluation.best_of_2,
+            "best possible untimed": one.evaluation.possible,
+            "without a model": one.evaluation.best_baseline.efficiency,
+        }
+        for one in operations
+    }  # fmt: skip
+
+
+def _time_by_part(operations: Sequence[Operation]) -> tuple[str, dict[str, tuple[float, float]]]:
+    """Return what the parts are, and by part the time lost against the fastest and won beside no model, percent.
+
+    The parts are networks, or kinds of layers where there are none; the time of all fastest candidates is 100.
+    """
+    ran = pd.concat([one.ran for one in operations])
+    by = "network" if any(one.evaluation.networks for one in operations) else "kind"
+    parts = {name: figures(rows) for name, rows in groups(ran, by)}
+    whole = sum(part.time_us for part in parts.values()) or 1.0
+    found = {
+        name: (
+            100 * part.time_us * (part.sum_over_best - 1) / whole,
+            100 * part.time_us * (part.sum_without_model - part.sum_over_best) / whole,
+        )
+        for name, part in parts.items()
+    }
+    shown = sorted(found, key=lambda name: (-sum(map(abs, found[name])), name))[:MOST_PARTS]
+    return f"{by}s" if by == "network" else "kinds of layers", {name: found[name] for name in shown}
 
 
 def _figures(of: Operation) -> Iterator[Row]:
@@ -381,13 +450,15 @@ def _change(change: str, reason: str) -> Row:
 
 
 def _heavy(one: Evaluation) -> Iterator[str]:
-    """Yield the kind of layer and the class of evidence that lose most beside what is possible, if that is much."""
+    """Yield the kind of layer and the class of evidence that lose most time beside what is possible, if it is much."""
     kinds = {f"kind of layer: {name}": part for name, part in one.by_kind.items()}
     for parts in (kinds, {f"evidence: {name}": part for name, part in one.by_evidence.items()}):
-        best = {name: part.possible.mean if part.possible else 100.0 for name, part in parts.items()}
-        lost = {name: max(0.0, best[name] - part.efficiency.mean) * part.layers for name, part in parts.items()}
+        lost = {
+            name: max(0.0, part.sum_over_best - (part.sum_possible or 1.0)) * part.time_us
+            for name, part in parts.items()
+        }
         if any(lost.values()):
             name = max(lost, key=lambda name: (lost[name], name))
-            share, of_layers = 100 * lost[name] / sum(lost.values()), 100 * parts[name].layers / one.layers
-            if share > LOUD * of_layers or any(faults(one)):
-                yield f"{of_layers:.0f} % of the layers, {share:.0f} % of the loss ({name})"
+            share, of_time = 100 * lost[name] / sum(lost.values()), 100 * parts[name].time_us / one.time_us
+            if share > LOUD * of_time or any(faults(one)):
+                yield f"{of_time:.0f} % of the time, {share:.0f} % of what is lost of it ({name})"

@@ -111,6 +111,33 @@ def verdict_of(evaluation: Evaluation) -> Verdict:
     return Verdict(f"not good enough{where}", "bad", reasons)
 
 
+class Use(NamedTuple):
+    """Whether to use what ships instead of what runs today, however far both are from what is possible."""
+
+    word: Literal["yes", "mostly", "no"]
+    level: Literal["good", "limited", "bad"]
+    reason: str
+
+
+def in_words(name: str) -> str:
+    """Return the name of what runs today (``Evaluation.speeds``) for a sentence."""
+    return f"the {name}" if name.startswith("best ") else name
+
+
+def worth_using(evaluation: Evaluation) -> Use:
+    """Return whether the picks are faster than what runs today, on most layers and in the sum."""
+    speeds, gain = evaluation.speeds, evaluation.sum_without_model / evaluation.sum_over_best
+    slowest = min(speeds, key=lambda name: speeds[name])
+    beside = f"{speeds[slowest]:.2f} times as fast as {in_words(slowest)}"
+    reason = f"{beside}; {evaluation.harmed:.1f} % of the picks are slower than without the model"
+    if evaluation.covered_time < COVERED_TIME:
+        reason += f"; {100 - evaluation.covered_time:.0f} % of the time is left to others"
+    if speeds[slowest] < 1 and gain < 1:
+        return Use("no", "bad", reason)
+    whole = speeds[slowest] >= 1 and gain >= 1 and evaluation.covered_time >= COVERED_TIME
+    return Use("yes", "good", reason) if whole else Use("mostly", "limited", reason)
+
+
 def verdict_words(evaluation: Evaluation) -> str:
     """Say the verdict in words, which tell what it is worth."""
     made = verdict_of(evaluation)
