@@ -323,7 +323,8 @@ def test_what_no_gpu_can_launch_and_what_is_not_emulated_is_a_fault():
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (encode("SOPP", ins.SOPPOp.S_TRAP, simm16=2) + END, "S_TRAP at 0x0: the kernel stops itself"),
+        (encode("SOPP", ins.SOPPOp.S_TRAP, simm16=2) + END,
+         r"S_TRAP at 0x0 by wave 0 of workgroup \(0, 0, 0\) of exchange: the kernel stops itself"),
         (encode("SOP1", ins.SOP1Op.S_MOV_B64, sdst=4, ssrc0=128) + encode("SOP1", ins.SOP1Op.S_SETPC_B64, ssrc0=4),
          r"a jump to 0x.*, where no machine code is"),
         (WAIT, r"a jump to 0x.*, where no machine code is"),

@@ -102,5 +102,7 @@ def test_an_opcode_that_is_not_known_names_itself_and_its_address():
         encode("SOPP", ins.SOPPOp.S_ENDPGM),
     )  # fmt: skip
     w.pc = 0
-    with pytest.raises(UnsupportedInstruction, match=r"V_CVT_OFF_F32_I4 at 0x4: V_CVT_OFF_F32_I4_E32 is not emulated"):
+    with pytest.raises(
+        UnsupportedInstruction, match=r"V_CVT_OFF_F32_I4 at 0x4 by wave 0 of .*: V_CVT_OFF_F32_I4_E32 is not emulated"
+    ):
         code.run(w, Counter())

@@ -124,27 +124,43 @@ def mutants(inst):
         yield "address", changed(inst, offset=field(inst, "offset") + 16)
 
 
+REAL_AXES = (
+    {"Y": 1, "X": 2, "stride_h": 3, "stride_w": 1, "dilation_h": 1, "dilation_w": 3, "pad_h": 0, "pad_w": 2},
+    {"Y": 3, "X": 2, "stride_h": 1, "stride_w": 2, "dilation_h": 2, "dilation_w": 5, "pad_h": 3, "pad_w": 1},
+)
+SPECIAL_AXES = {
+    "filter1x1_stride1_pad0": {"Y": 1, "X": 1}, "filter1x1_pad0": {"Y": 1, "X": 1, "stride_h": 3, "stride_w": 2},
+    "filter3x3": {"Y": 3, "X": 3, "stride_h": 2, "dilation_w": 3, "pad_h": 2, "pad_w": 1},
+}  # fmt: skip
+
+
 def real_problems(kernel):
-    """Convolutions with grids of 9x5 and 4x7 tiles, images and groups, stride or a padded filter, of each depth."""
+    """Convolutions with grids of 9x5 and 4x7 tiles, images and groups, of each depth, and of another making.
+
+    Each has stride, dilation and padding at once, and its input ends beyond the last filter.
+    """
     vector, merged, special = max(kernel.vectors), kernel.num_groups_to_merge, kernel.specialization
     share = 1 if kernel.variant == "bwd_data" else merged
     images = {"N": 1, "Di": 3} if kernel.ndim == 3 else {"N": 3}
     for split_k in (1, 3):
-        for (rows, columns), side in (((9, 5), 1), ((4, 7), 1 if special.startswith("filter1x1") else 3)):
+        for (rows, columns), own in zip(((9, 5), (4, 7)), REAL_AXES, strict=True):
+            axes = {"stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "pad_h": 0, "pad_w": 0}
+            axes |= SPECIAL_AXES.get(special, own)
             for steps in REDUCTION_STEPS:
                 m = kernel.tile_m * (rows - 1) // share + max(vector, kernel.tile_m // 2)
                 n = kernel.tile_n * (columns - 1) // share + vector
-                k = kernel.tile_k * steps
-                dims = images | {"G": 2 * merged, "Y": side, "X": side, "pad_h": side // 2, "pad_w": side // 2}
+                k, taps = kernel.tile_k * steps, axes["Y"] * axes["X"]
                 if kernel.variant == "bwd_weight":
-                    channels = {"K": m, "C": n / side**2}
-                    dims |= {"Wi": 5, "Hi": -(-k * split_k // 15)}
+                    channels, height, width = {"K": m, "C": n / taps}, -(-k * split_k // 15), 5
                 else:
                     first, other = ("C", "K") if kernel.variant == "forward" else ("K", "C")
-                    channels = {first: k / side**2, other: n}
-                    dims |= {"Wi": 7, "Hi": -(-m // 21)}
-                if kernel.variant == "forward" and side == 1 and special != "filter1x1_stride1_pad0":
-                    dims |= {"stride_h": 2, "Hi": 2 * dims["Hi"] - 1}
+                    channels, height, width = {first: k / taps, other: n}, -(-m // 21), 7
+                dims = images | axes | {"G": 2 * merged}
+                for image, tap, axis, size in (("Hi", "Y", "h", height), ("Wi", "X", "w", width)):
+                    reach = axes[f"dilation_{axis}"] * (axes[tap] - 1)
+                    if kernel.variant != "bwd_data":
+                        size = size * axes[f"stride_{axis}"] + reach - 2 * axes[f"pad_{axis}"]
+                    dims[image] = max(size, 1 + reach)
                 dims |= {name: math.ceil(size / vector) * vector * dims["G"] for name, size in channels.items()}
                 yield TinyProblem(Problem.from_dims(kernel.variant, kernel.dtype, **dims), split_k, f"{rows}x{columns}")
 
@@ -241,7 +257,7 @@ class Runs:
         code, check = self._verify(problem)
         races, loads = self.emulated.races[:], self.emulated.unwritten[:]
         if code != abi.OK:
-            return "fault", self.library.error()[:160]
+            return "fault", self.library.error()[:320]
         if (races or loads) and not order:
             return ("race", str(races[0])) if races else ("unwritten load", str(loads[0]))
         kept = (check.relative_error, check.worst, check.non_zero, check.not_finite)

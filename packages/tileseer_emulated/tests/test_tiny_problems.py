@@ -9,7 +9,7 @@ import pytest
 from tileseer.libraries.ck_tile.kernel import parse
 from tileseer.measure.harness.supervisor import Request, Supervisor
 from tileseer.problems.problem import Problem
-from tileseer_emulated.tiny_problems import GRIDS, REDUCTION_STEPS, SLICES, TALL, WIDE, tiny_problems
+from tileseer_emulated.tiny_problems import EVERYTHING, GRIDS, REDUCTION_STEPS, SLICES, TALL, WIDE, tiny_problems
 
 
 def sizes(kernel, pair):
@@ -50,6 +50,14 @@ def test_tiny_problems_reach_the_corners(variant, shape, tile, more):
         assert {math.ceil(m) for m, _, _ in row} == {1} and min(math.ceil(n) for _, n, _ in row) > 1
         groups = [pair for pair in own if pair.shows == "a column of tiles, groups"]
         assert {pair.problem.G for pair in groups} == {2 * kernel.num_groups_to_merge}
+    for name in EVERYTHING:
+        own = [pair.problem for pair in pairs if pair.shows == name]
+        assert len(own) == 2 * len(REDUCTION_STEPS)
+        for p in own:
+            used = [axis for axis in "dhw" if kernel.ndim == 3 or axis != "d"]
+            several = [{getattr(p, f"{what}_{axis}") for axis in used} for what in ("stride", "dilation", "pad")]
+            assert p.N == 3 and p.G > 1 and all(len(values) == len(used) for values in several)
+            assert len({p.Y, p.X, *([p.Z] if kernel.ndim == 3 else [])}) == len(used)
     deep = [sizes(kernel, pair)[2] for pair in pairs if pair.shows.startswith("deep")]
     assert [round(steps) for steps in deep] == [3, 4, 5]
     for corner in (

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 from elftools.elf.elffile import ELFFile
 
+from amdgpu_emulator.names import base_name, qualified_name
+
 if TYPE_CHECKING:
     from amdgpu_emulator.device import Argument, Execution
 
@@ -34,6 +36,8 @@ _FEATURE_FLAGS = 0xF00
 _LOAD, _EXECUTABLE = 1, 1
 """Type and flag of segments."""
 _NOTE_SECTION, _ZEROS_SECTION, _DYNAMIC_SYMBOLS, _RELOCATIONS = 7, 8, 11, (4, 9)
+_RELATIVE = 13
+"""Type of the relocations that add where the object is loaded."""
 _OBJECT, _FUNCTION, _WEAK, _PROTECTED = 1, 2, 2, 3
 """Types of symbols; the last binding, and the last visibility."""
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
@@ -119,17 +123,35 @@ class CodeObject:
     """Where each source line begins, by address, if the compiler has noted that (``-gline-tables-only``)."""
     zeros: int = 0
     """Bytes in memory behind the image: variables without a value."""
+    relocations: tuple[tuple[int, int], ...] = ()
+    """Places in the image that hold an address, and the address in the image."""
 
     def source(self, address: int) -> str:
         """Return the file and line of an instruction; empty without debug information."""
         at = bisect.bisect_right(self.lines, address, key=itemgetter(0)) - 1
         return self.lines[at][1] if at >= 0 else ""
 
+    def find(self, kernel: str) -> str:
+        """Return the name of a kernel in ``kernels``, by that name or as it was written: ``scale``, ``space::scale``.
+
+        ``ValueError`` if none or several have the name.
+        """
+        if kernel in self.kernels:
+            return kernel
+        found = [name for name in self.kernels if kernel in (qualified_name(name), base_name(name))]
+        if not found:
+            names = dict.fromkeys(map(qualified_name, self.kernels))
+            raise ValueError(f"the code object has no kernel {kernel}, but {', '.join(names)}")
+        if len(found) > 1:
+            raise ValueError(f"several kernels have the name {kernel}; choose one of {', '.join(found)}")
+        return found[0]
+
     def missing(self, kernel: str) -> dict[int, str]:
         """Return the addresses of the instructions of a kernel that are not emulated, and what is missing."""
+        # Here, because the modules of instructions need not be imported to read a code object.
         from amdgpu_emulator.machine_code import missing
 
-        return missing(self.image, self.kernels[kernel].entry, self.text, self.arch)
+        return missing(self.image, self.kernels[self.find(kernel)].entry, self.text, self.arch)
 
     def launch(
         self, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument], **options: Any
@@ -156,6 +178,13 @@ def load(content: bytes | Path | str) -> CodeObject:
         return _code_object(_only_part(content))
     except ValueError as error:
         raise ValueError(f"{where}this is no AMDGPU code object that can be executed: {error}") from error
+
+
+def is_code_object(path: Path) -> bool:
+    """Return whether a file begins as a code object or a bundle of them does."""
+    with path.open("rb") as file:
+        head = file.read(64)
+    return head.startswith((_BUNDLE, _COMPRESSED_BUNDLE)) or (head[:4] == b"\x7fELF" and head[18:20] == b"\xe0\0")
 
 
 def bundle_bytes(head: bytes) -> int:
@@ -253,7 +282,8 @@ def _code_object(file: bytes) -> CodeObject:
     kernels = {row[".name"]: _descriptor(row, image, symbols, text) for row in rows}
     if len(kernels) < len(rows):
         raise ValueError("two of its kernels have the same name")
-    return CodeObject(arch, kernels, image, text, _lines(file, sections), zeros)
+    relocations = _relocations(file, sections, image)
+    return CodeObject(arch, kernels, image, text, _lines(file, sections), zeros, relocations)
 
 
 def _header(file: bytes) -> tuple[str, tuple[int, int], tuple[int, int, int]]:
@@ -347,9 +377,23 @@ def _text(file: bytes, sections: list[_Section], segments: list[_Segment]) -> tu
         and one.address - one.offset == shift for one in segments
     ):  # fmt: skip
         raise ValueError(f"its machine code from {begin:#x} to {end:#x} is in no executable segment")
-    if any(section.type in _RELOCATIONS and section.size > 0 for section in sections):
-        raise ValueError("it has relocations, which are not emulated")
     return begin, end
+
+
+def _relocations(file: bytes, sections: list[_Section], image: bytes) -> tuple[tuple[int, int], ...]:
+    """Return the places in the image that hold an address of it, as tables of virtual functions do, and the address."""
+    found = []
+    for section in (section for section in sections if section.type in _RELOCATIONS and section.size > 0):
+        rows = section.content(file)
+        if section.type != _RELOCATIONS[0] or len(rows) % 24:
+            raise ValueError(f"its relocations {section.name[:60]} are not emulated")
+        for place, kind, target in struct.iter_unpack("<QQq", rows):
+            if kind != _RELATIVE or not 0 <= target <= len(image) or not 0 <= place <= len(image) - 8:
+                raise ValueError(
+                    f"its relocation of type {kind} at {place:#x} is not emulated; only addresses of its own are"
+                )
+            found.append((place, target))
+    return tuple(found)
 
 
 def _metadata(file: bytes, sections: list[_Section]) -> Mapping[str, Any]:

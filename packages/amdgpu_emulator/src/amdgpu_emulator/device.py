@@ -13,6 +13,7 @@ from amdgpu_emulator.dispatch import Dispatch
 from amdgpu_emulator.faults import EmulationFault
 from amdgpu_emulator.machine_code import MachineCode
 from amdgpu_emulator.memory import PRIVATE_BASE, SHARED_BASE, Array, GlobalMemory
+from amdgpu_emulator.names import base_name
 
 _LDS_BYTES_OF_ARCH = {"gfx90a": 64 << 10, "gfx942": 64 << 10, "gfx950": 160 << 10}
 """What a workgroup can have."""
@@ -74,8 +75,7 @@ class EmulatedGpu:
 
         What a GPU would answer with a fault, and what is not emulated, is an ``EmulationFault``.
         """
-        if kernel not in code.kernels:
-            raise ValueError(f"the code object has no kernel {kernel}, but {', '.join(code.kernels)}")
+        kernel = code.find(kernel)
         check = (check,) if isinstance(check, str) else check
         if others := set(check) - set(CHECKS):
             raise ValueError(f"check: {', '.join(map(repr, sorted(others)))}; choose of {', '.join(CHECKS)}")
@@ -90,7 +90,7 @@ class EmulatedGpu:
         watch = AccessCheck(kernel, code.source, "races" in check, "memory" in check, code.arch) if check else None
         sizes = _three("grid", grid), _three("block", block), dynamic_lds
         dispatch = Dispatch(machine_code, descriptor, _KERNARG, *sizes, watch, most_instructions)
-        machine_code.begin_launch()
+        machine_code.begin_launch(base_name(kernel), descriptor.entry)
         buffers = {i: _bytes_of(one, i) for i, one in enumerate(arguments) if isinstance(one, np.ndarray)}
         if no_buffers := set(unwritten) - set(buffers):
             raise ValueError(f"unwritten: {sorted(no_buffers)}; the arguments that are buffers are {[*buffers]}")
@@ -125,6 +125,8 @@ class EmulatedGpu:
                 raise EmulationFault(f"{code.arch} is not emulated; {', '.join(ARCHS)} are")
             base, content = _CODE + len(self._loaded) * _STRIDE, np.zeros(len(code.image) + code.zeros, np.uint8)
             content[: len(code.image)] = np.frombuffer(code.image, np.uint8)
+            for place, target in code.relocations:
+                content[place : place + 8] = np.frombuffer((base + target).to_bytes(8, "little"), np.uint8)
             self.memory.map(base, content, "the code object")
             self._loaded[code] = MachineCode(code.image, base, code.arch, code.text, code.source)
         return self._loaded[code]

@@ -14,7 +14,7 @@ from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import EmulationFault, EmulationHang, MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.operands import LITERAL
 from amdgpu_emulator.scalar_operations import s16
-from amdgpu_emulator.wave import EXEC, LOOK_AFTER, SGPR_PAIRS, VCC, Step, Waves
+from amdgpu_emulator.wave import EXEC, LANES, LOOK_AFTER, SGPR_PAIRS, VCC, Step, Waves
 
 BARRIER, WAIT, END, PART = "barrier", "wait", "end", "part"
 _EVERYTHING = 1 << 20
@@ -23,7 +23,7 @@ _LONGEST_BLOCK = 256
 _LONGEST_SUM = 8
 """Instructions between that which reads the program counter and that which adds to it."""
 _MOST_TRANSLATED = 200_000
-"""Different instructions of a launch; the kernels of Composable Kernel have some 10,000."""
+"""Different instructions of a launch; large kernels have some 10,000."""
 Jump = Callable[[Waves], str | None]
 
 _BRANCHES: dict[str, Callable[[Waves], list[bool]]] = {
@@ -70,9 +70,9 @@ class MachineCode:
         """Addresses in the code object of loads and atomic accesses in loops that wait for what they read."""
         self.begin_launch()
 
-    def begin_launch(self) -> None:
-        """Let another launch translate as much as a launch may."""
-        self._left_to_translate = _MOST_TRANSLATED
+    def begin_launch(self, kernel: str = "", entry: int = 0) -> None:
+        """Let another launch, of a kernel with this name and first address, translate as much as a launch may."""
+        self._left_to_translate, self._kernel, self._entry = _MOST_TRANSLATED, kernel, entry
 
     def run(self, w: Waves, runs: Counter[int]) -> str:
         """Run waves up to the next barrier, wait or end, or up to where they part, and say which.
@@ -94,18 +94,33 @@ class MachineCode:
                 place = len(block.steps)
                 stop = block.jump(w)
             except MemoryFault as fault:
-                name = decoder.opcode(decoder.decode(self._image, w.at, self._arch).op.name, self._arch)
-                raise MemoryFault(f"{name} at {w.at:#x}: {fault}") from None
+                # The access was issued earlier.
+                raise MemoryFault(f"{self._place(w, w.at, fault.lane)}: {fault}", fault.lane) from None
             except Exception as fault:
                 # The steps that are left tell where; after the last one it is the jump.
                 place = len(block.steps) - length_hint(steps) - (1 if place < 0 else 0)
-                where = f"{block.opcodes[place]} at {block.addresses[place] - self.base:#x}"
+                where = self._place(w, block.addresses[place] - self.base)
+                if isinstance(fault, UnsupportedInstruction):
+                    raise UnsupportedInstruction(f"{where}: {fault}{self._others(str(fault))}") from None
                 if isinstance(fault, EmulationFault):
                     raise type(fault)(f"{where}: {fault}") from None
                 # Registers that no wave has, at the least.
                 raise UnsupportedInstruction(f"{where}: {fault!r}") from fault
             if stop:
                 return stop
+
+    def _place(self, w: Waves, address: int, lane: int = 0) -> str:
+        """Return in words which instruction of which wave it is."""
+        name = decoder.opcode(decoder.decode(self._image, address, self._arch).op.name, self._arch)
+        source = f" ({self._source(address)})" if self._source(address) else ""
+        wave = f"wave {w.numbers[lane // LANES]} of workgroup {w.group.number}"
+        return f"{name} at {address:#x}{source} by {wave} of {self._kernel}"
+
+    def _others(self, said: str) -> str:
+        """Return in words what else of the kernel is not emulated, so that all is known at once."""
+        others = missing(self._image, self._entry, self._text, self._arch).values() if self._kernel else ()
+        names = sorted({what for what in others if not said.startswith(what)})
+        return f"; nor is what it may reach later: {', '.join(names)}" if names else ""
 
     def _look(self, w: Waves) -> None:
         """Cut short what can never end: all waves of a workgroup that are not at a barrier repeat what they do."""

@@ -99,7 +99,7 @@ _vm: Queue = attrgetter("vm")
 
 def translate_scalar_load(inst: Instruction, name: str) -> Step:
     """Translate ``s_load_dword...`` and ``s_memtime``."""
-    if name == "S_MEMTIME":
+    if name in ("S_MEMTIME", "S_MEMREALTIME"):
         return _clock(inst)
     match = re.fullmatch(r"S_LOAD_DWORD(?:X(\d+))?", name)
     if not match:

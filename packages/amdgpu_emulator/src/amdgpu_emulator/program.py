@@ -1,8 +1,8 @@
 """A HIP program whose kernels are executed here: it runs as a process of its own, and asks over a socket.
 
-The program is linked with the stand-in for the HIP runtime and with ``emulated_program.cpp`` (workflow/), which has the
-other end. A message is its length in eight bytes and its content: numbers of eight bytes, and texts with their length
-before them. A negative number in an answer is followed by the reason.
+The program is linked with a stand-in for the HIP runtime that has the other end. A message is its length in eight bytes
+and its content: numbers of eight bytes, and texts with their length before them. A negative number in an answer is
+followed by the reason.
 """
 
 import os

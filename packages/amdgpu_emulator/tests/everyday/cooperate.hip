@@ -311,3 +311,14 @@ extern "C" __global__ void asserts(int* out, const int* in)
     assert(in[threadIdx.x] >= 0);
     out[threadIdx.x] = in[threadIdx.x] + 1;
 }
+
+struct Shape { virtual __device__ float area(float x) const = 0; };
+struct Square : Shape { __device__ float area(float x) const override { return x * x; } };
+struct Strip : Shape { __device__ float area(float x) const override { return 3 * x; } };
+extern "C" __global__ void virtual_functions(float* out)
+{
+    Square square;
+    Strip strip;
+    const Shape* shape = threadIdx.x % 2 ? (const Shape*)&square : (const Shape*)&strip;
+    out[threadIdx.x] = shape->area(out[threadIdx.x]);
+}

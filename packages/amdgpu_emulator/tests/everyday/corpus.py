@@ -442,6 +442,11 @@ def dynamic_lds():
     return [1], [128], [np.zeros(N, "f4"), x, i32(N)], {0: x[::-1] + np.float32(128)}, 1e-6, {"dynamic_lds": 4 * N}
 
 
+def virtual_functions():
+    x = floats_of("virtual", count=64)
+    return [1], [64], [x], {0: np.where(np.arange(64) % 2, x * x, 3 * x)}, 0, {}
+
+
 def asserts():
     x = whole("assert", np.int32, 0, 1000, 64)
     return [1], [64], [np.zeros(64, np.int32), x], {0: x + 1}, 0, {}
@@ -532,8 +537,8 @@ def convolution_3x3():
 for build in (
     reduce_wave, reduce_wave_down, reduce_int_max, scan_lds, scan_wave, softmax_rows, layer_norm, histogram, atomics_64,
     atomics_float, atomics_lds_64, compare_and_swap, votes, compact, bitonic_sort, stencil_2d, specialised_waves,
-    lds_lock, generic_pointers, constants_and_globals, dynamic_lds, asserts, convert_fp8, attention, gemv_half2,
-    dot_products, convolution_3x3,
+    lds_lock, generic_pointers, constants_and_globals, dynamic_lds, virtual_functions, asserts, convert_fp8,
+    attention, gemv_half2, dot_products, convolution_3x3,
 ):  # fmt: skip
     case(build.__name__, build)
 

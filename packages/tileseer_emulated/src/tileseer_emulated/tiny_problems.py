@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tileseer.libraries.gemm_kernel import GemmKernel
@@ -16,6 +17,8 @@ TALL, WIDE = (6, 3), (3, 4)
 """Rows and columns of tiles. Kernels map workgroups to tiles in groups of four rows, and in eight parts of a grid that
 differ in length: the two grids have whole and partial groups, and longer and shorter parts."""
 SLICES = 2
+EVERYTHING = ("everything", "everything, other axes")
+"""Stride, dilation, padding, groups and images at once: what of an address is wrong shows in one of the two."""
 GRIDS = ("many rows of tiles", "many columns of tiles")
 """What ``few`` executes of each instance; what launches it only otherwise comes on top (``Emulation.few``)."""
 
@@ -51,6 +54,9 @@ def _shapes(kernel: GemmKernel, split_k: int) -> Iterator[tuple[str, dict[str, A
                 yield name, _gemm(kernel, steps * split_k, *tiles, remainder, N=2, G=merged, filter=taps)
             yield "a row of tiles", _gemm(kernel, steps * split_k, 1, 2, remainder, G=merged)
             yield "a column of tiles, groups", _gemm(kernel, steps * split_k, 3, 1, remainder, G=2 * merged)
+    for steps in REDUCTION_STEPS:
+        for number, name in enumerate(EVERYTHING):
+            yield name, _everything(kernel, steps * split_k, number)
     vector, few, more = max(kernel.vectors), max(2, merged), max(4, merged)
     common = {"Hi": 6, "Wi": 6} | ({"Di": 2} if kernel.ndim == 3 else {})
     filtered = {"Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
@@ -118,6 +124,67 @@ def _gemm(
         height, width = height + Y - 1, width + X - 1 - 2 * pads["pad_w"]
     dims = images | pads | {"G": G, "Y": Y, "X": X, "Hi": height, "Wi": width}
     return dims | {name: size * G for name, size in channels.items()}
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """What a convolution does along depth, rows and columns; nothing is the same along two of them."""
+
+    taps: tuple[int, int, int]
+    strides: tuple[int, int, int]
+    dilations: tuple[int, int, int]
+    pads: tuple[int, int, int]
+
+
+_MANY_TAPS = {
+    2: (_Axes((1, 3, 2), (1, 2, 3), (1, 3, 2), (0, 3, 1)), _Axes((1, 2, 3), (1, 3, 2), (1, 2, 3), (0, 1, 4))),
+    3: (_Axes((2, 1, 3), (3, 1, 2), (1, 2, 3), (1, 0, 4)), _Axes((3, 2, 1), (1, 2, 3), (2, 3, 1), (3, 1, 2))),
+}
+"""By the number of axes: two convolutions with stride, dilation and padding at once."""
+_SPECIAL_TAPS = {
+    "filter1x1_pad0": _Axes((1, 1, 1), (1, 2, 3), (1, 1, 1), (0, 0, 0)),
+    "filter1x1_stride1_pad0": _Axes((1, 1, 1), (1, 1, 1), (1, 1, 1), (0, 0, 0)),
+    "filter3x3": _Axes((1, 3, 3), (1, 2, 1), (1, 1, 2), (0, 1, 2)),
+}
+
+
+def _everything(kernel: GemmKernel, steps: int, number: int) -> dict[str, Any]:
+    """Return one of two convolutions with all that a convolution can have at once, so many steps of the GEMM deep.
+
+    The input ends beyond the last filter, so that the padding behind it is less than that before it. Extents divide
+    neither tiles nor steps; one has two rows of tiles and the other one two columns.
+    """
+    axes = _SPECIAL_TAPS.get(getattr(kernel, "specialization", ""), _MANY_TAPS[kernel.ndim][number])
+    vector, merged, taps = max(kernel.vectors), getattr(kernel, "num_groups_to_merge", 1), math.prod(axes.taps)
+    share = 1 if kernel.variant == "bwd_data" else merged
+    m, n = (
+        -(-_extent(tile, count, vector) // (share * vector)) * vector
+        for tile, count in ((kernel.tile_m, 2 - number), (kernel.tile_n, 1 + number))
+    )
+    k, width, depth = steps * kernel.tile_k, 5 + 2 * number, kernel.ndim - 1
+    if kernel.variant == "bwd_weight":
+        channels, pixels = {"K": m, "C": -(-n // (taps * vector)) * vector}, k
+    else:
+        first, other = ("C", "K") if kernel.variant == "forward" else ("K", "C")
+        # Gradients of strided data are several GEMMs, each with a part of the taps.
+        parts = [-(-tap // stride) if kernel.variant == "bwd_data" else tap
+                 for tap, stride in zip(axes.taps, axes.strides, strict=True)]  # fmt: skip
+        channels = {first: max(1, k // (math.prod(parts) * vector)) * vector, other: n}
+        pixels = m
+    outputs = depth, -(-pixels // (3 * depth * width)), width
+    dims = {"N": 3, "G": 2 * merged} | {name: size * 2 * merged for name, size in channels.items()}
+    if getattr(kernel, "specialization", "") == "filter3x3":
+        dims["C"] = dims["G"]
+    for place, (axis, image, tap) in enumerate((("d", "Di", "Z"), ("h", "Hi", "Y"), ("w", "Wi", "X"))):
+        if axis == "d" and kernel.ndim == 2:
+            continue
+        stride, dilation, pad = axes.strides[place], axes.dilations[place], axes.pads[place]
+        size = outputs[place] if kernel.variant == "bwd_data" else outputs[place] * stride
+        dims |= {
+            tap: axes.taps[place], f"stride_{axis}": stride, f"dilation_{axis}": dilation, f"pad_{axis}": pad,
+            image: max(size + dilation * (axes.taps[place] - 1) - 2 * pad, 1 + dilation * (axes.taps[place] - 1)),
+        }  # fmt: skip
+    return dims
 
 
 def _filter(kernel: GemmKernel) -> tuple[int, int]:
