@@ -62,6 +62,40 @@ def test_the_target_is_relative_to_the_best_of_the_problem():
     np.testing.assert_allclose(found.tflops, [100, 50, 1, 3, 6])
 
 
+def test_a_long_problem_weighs_more():
+    found = fit.time_weight(np.r_[3, 3, 5, 8, 8], np.r_[2.0, 1.0, 16.0, 0.0625, 4.0])
+    np.testing.assert_array_equal(found, [1, 1, 2, 0.5, 0.5])
+
+
+def test_an_exchange_in_the_order_costs_the_difference_of_the_efficiencies():
+    problem, efficiency = np.r_[0, 0, 0, 1, 1], np.r_[0.5, 1.0, 0.5, 1.0, 0.25]
+    order = fit.Order.of(problem, efficiency, np.r_[1.0, 1.0, 1.0, 2.0, 2.0], 0.0)
+    pairs = sorted(zip(order.faster.tolist(), order.slower.tolist(), order.cost.tolist(), strict=True))
+    assert pairs == [(1, 0, 0.5), (1, 2, 0.5), (3, 4, 1.5)]
+    scores = np.r_[0.2, 0.1, -3.0, 0.3, 0.1]
+    pull, curvature = order.loss(scores, None)
+    step = 1e-6
+
+    def loss(at):
+        return sum(cost * np.log1p(np.exp(-fit.SLOPE * (at[a] - at[b]))) for a, b, cost in pairs)
+
+    slopes = [(loss(scores + step * row) - loss(scores - step * row)) / (2 * step) for row in np.eye(5)]
+    np.testing.assert_allclose(pull, slopes, rtol=0.01, atol=1e-6)
+    assert (curvature >= fit.LEAST_CURVATURE).all()
+
+
+def test_trees_learn_what_a_pick_earns_in_the_mean():
+    # One candidate is the fastest or a tenth as fast, by chance; the other one is always near the best.
+    rng = np.random.default_rng(0)
+    risky = rng.random(400) < 0.5
+    data = samples.table_of([[100, 90] if lucky else [10, 90] for lucky in risky], "train")
+    model = samples.train(data, samples.product(), samples.SMALL).model
+    scores = model.predict(data.problems)
+    runs = np.isfinite(scores).all(axis=1)
+    assert runs.any()
+    assert (scores[runs].argmax(axis=1) == 1).all()
+
+
 def test_an_awful_kernel_counts_where_few_others_were_measured():
     problem = np.repeat([0, 1], [4, 200])
     weights = fit.weight(problem, np.r_[1.0, 0.5, 1e-4, 1e-4, np.full(200, 0.5)])

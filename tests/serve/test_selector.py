@@ -11,7 +11,7 @@ from published_models import LAYER, WORD, let_the_hashes_fit
 from tileseer.cli import main
 from tileseer.core.errors import UserError
 from tileseer.learn import model_files
-from tileseer.learn.learners.trees.scorer import read_trees
+from tileseer.learn.learners.trees.scorer import LEAST_EFFICIENCY, read_trees
 from tileseer.learn.model import write_table
 from tileseer.problems import problem as problems
 from tileseer.problems.problem import Problem
@@ -26,8 +26,9 @@ def test_ranks_supported_candidates_by_the_scores_of_the_model(selector, model):
     }
     score = np.array([row["score"] for row in ranked])
     assert (np.diff(score) <= 0).all() and [row["rank"] for row in ranked] == [*range(1, len(ranked) + 1)]
-    assert [row["predicted_time"] for row in ranked] == pytest.approx(100 * np.exp(score[0] - score))
-    assert [row["predicted_efficiency"] for row in ranked] == pytest.approx(np.minimum(100 * np.exp(score), 100))
+    efficiency = np.maximum(1 + score, LEAST_EFFICIENCY)
+    assert [row["predicted_time"] for row in ranked] == pytest.approx(100 * efficiency[0] / efficiency)
+    assert [row["predicted_efficiency"] for row in ranked] == pytest.approx(np.minimum(100 * efficiency, 100))
 
 
 def test_nothing_supported_is_an_empty_ranking(selector):

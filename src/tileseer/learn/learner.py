@@ -74,7 +74,7 @@ class Scorer(ABC):
     threads: int = 1
     """That ``score`` may use."""
     formula: FormulaPrior | None = None
-    """The formula that scores start from; without one they are logarithms of an efficiency."""
+    """The formula that scores start from."""
 
     @abstractmethod
     def score(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray | None = None) -> np.ndarray:
@@ -94,6 +94,10 @@ class Scorer(ABC):
 
         The folder has the spec and the hardware too: ``model_schema.read_features`` reads the features.
         """
+
+    def log_efficiency(self, scores: np.ndarray) -> np.ndarray:
+        """Return the logarithms of the predicted efficiencies; of a formula up to a constant of the problem."""
+        return scores
 
     def calibrated(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> Self:
         """Return what is served: it may use what it scores on training problems, where ``offered`` [P, Q] can run."""
@@ -119,6 +123,11 @@ class Scorer(ABC):
         read. ``UserError`` where this model needs what C++ cannot compute.
         """
         return "the learner of this model writes no C++: pick with Python"
+
+    @property
+    def meaning(self) -> str:
+        """What scores are, in words."""
+        return "ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS"
 
     @property
     def facts(self) -> dict[str, Scalar]:

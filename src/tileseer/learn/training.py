@@ -203,7 +203,7 @@ def _spec(prepared: Prepared, scorer: Scorer, evidence: LearntEvidence, margins:
         targets=["tflops"],
         log_targets=["tflops"],
         target="relative",
-        target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
+        target_meaning=scorer.meaning,
         formula=scorer.formula,
         source=pairs.source,
         taken=pairs.taken,

@@ -63,7 +63,7 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None)
             f"{count} candidates: {reason}" for reason, count in refusals(model, problem, model.pool).items()
         )
         raise UserError(f"no candidate of {models} supports the problem: {why}")
-    ranking = [_shown(row, ranked[0]["score"]) for row in ranked[:top]]
+    ranking = [_shown(row) for row in ranked[:top]]
     return Explanation(
         **dict(Origin.of(model.spec)),
         problem={name: getattr(problem, name) for name in (*DIMS, *(["layout"] if problem.layout else []))},
@@ -85,11 +85,11 @@ def refusals(model: Model, problem: Problem, candidates: pd.DataFrame) -> dict[s
     return dict(Counter(rules[verdict - 1].reason for verdict in verdicts.tolist() if verdict).most_common())
 
 
-def _shown(row: Ranked, best: float) -> dict[str, Any]:
-    """Return a candidate with the model's predictions; scores give the ratio to the pick's time."""
+def _shown(row: Ranked) -> dict[str, Any]:
+    """Return a candidate with the model's predictions; the first one of a ranking is the pick."""
     return {
         **{name: row[name] for name in ("rank", "candidate", "score")},
-        "predicted_time_over_that_of_the_pick": round(float(np.exp(best - row["score"])), 4),
+        "predicted_time_over_that_of_the_pick": round(row["predicted_time"] / 100, 4),
         "predicted_efficiency": round(row["predicted_efficiency"], 4),
     }
 

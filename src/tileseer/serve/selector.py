@@ -47,7 +47,7 @@ class Selection:
     candidate: np.ndarray
     """int64 [n], row of ``candidates.parquet``; -1 where nothing can run the problem."""
     score: np.ndarray
-    """float64 [n], logarithm of the predicted relative efficiency; 0 for a measured one, -inf without a pick."""
+    """float64 [n], as the model's scorer gives it; 0 for a measured one, -inf without a pick."""
     known: np.ndarray
     """bool [n], a tuned choice, or from the table of measured problems."""
 
@@ -310,8 +310,9 @@ class Selector:
         """Return candidates with their scores as a ranking."""
         order = np.lexsort((rows, -score))
         # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
-        best = 0.0 if self.spec.formula is None else score.max(initial=-np.inf)
-        share = np.minimum(100 * np.exp(score - best), 100.0)
+        log = self.model.scorer.log_efficiency(score)
+        best = 0.0 if self.spec.formula is None else log.max(initial=-np.inf)
+        share = np.minimum(100 * np.exp(log - best), 100.0)
         split_k = self.model.pool["split_k"].to_numpy()
         return [
             {
@@ -320,7 +321,7 @@ class Selector:
                 "kernel": self.kernels[row],
                 "split_k": int(split_k[row]),
                 "score": float(score[number]),
-                "predicted_time": float(100 * np.exp(score.max() - score[number])),
+                "predicted_time": float(100 * np.exp(log.max() - log[number])),
                 "predicted_efficiency": float(share[number]),
             }
             for rank, (number, row) in enumerate(zip(order, rows[order], strict=True), start=1)

@@ -232,7 +232,7 @@ def _tuned(
             break
     if not ran.any():
         return LeftOut(problem, "no candidate of its short list ran on this device")
-    best = choice_of(compared.time_ms, np.array([row["score"] for row in listed]), compared.noise)
+    best = choice_of(compared.time_ms, -np.log([row["predicted_time"] for row in listed]), compared.noise)
     choice = Choice(
         problem.dims, listed[best]["candidate"], float(compared.time_ms[best]),
         int(ran.sum()), timer.name, timer.device.kind,
@@ -272,16 +272,16 @@ def _measure(
     return measure
 
 
-def choice_of(time_ms: np.ndarray, score: np.ndarray, noise: float) -> int:
+def choice_of(time_ms: np.ndarray, speed: np.ndarray, noise: float) -> int:
     """Place of the candidate to choose of k: the fastest, or by timing and prediction where the timing is not sure.
 
-    ``time_ms`` is NaN where a candidate did not run, ``score`` -inf where the model does not know it; ``noise`` is the
-    relative standard error of the comparison of two times.
+    ``time_ms`` is NaN where a candidate did not run, ``speed``, the predicted -ln(time), where the model does not know
+    it; ``noise`` is the relative standard error of the comparison of two times.
     """
     logs = np.log(time_ms)
-    both = np.isfinite(logs) & np.isfinite(score)
+    both = np.isfinite(logs) & np.isfinite(speed)
     if noise < turns.NOISE or not both.any():
         return int(np.nanargmin(logs))
     share = PREDICTION_ERROR**2 / (PREDICTION_ERROR**2 + min(noise, 1.0) ** 2)
-    predicted = np.where(both, logs[both].mean() - (score - score[both].mean()), logs)
+    predicted = np.where(both, logs[both].mean() - (speed - speed[both].mean()), logs)
     return int(np.nanargmin(share * logs + (1 - share) * predicted))

@@ -41,6 +41,8 @@ MODEL = "model_tflops.lgbm"
 CUTS = "cuts.json"
 IMPORTANCES = "feature_importances_tflops.json"
 TREES_AT_CUTS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+LEAST_EFFICIENCY = 0.01
+"""Efficiencies that are predicted to be less, or negative, are shown as this."""
 NEAR_BEST_SCORE = 0.15
 """Distance below the best final score up to which candidates count for the spread."""
 MARGIN_IN_SPREADS = 10
@@ -114,6 +116,11 @@ class TreeScorer(Scorer):
         return self.text.count("\nTree=")
 
     @property
+    def meaning(self) -> str:
+        """What scores are, in words."""
+        return super().meaning if self.formula else "TFLOPS / best TFLOPS of the same problem, less 1: 0 is the best"
+
+    @property
     def facts(self) -> dict[str, Scalar]:
         """How many trees there are, and what grew them."""
         return {"trees": self.count, "lightgbm": version_of("lightgbm")}
@@ -147,6 +154,10 @@ class TreeScorer(Scorer):
             problem, candidate, score, matrix = problem[keep], candidate[keep], score[keep], matrix[keep]
         scores[problem, candidate] = score
         return scores
+
+    def log_efficiency(self, scores: np.ndarray) -> np.ndarray:
+        """Return ln(1 + score), of an efficiency of at least ``LEAST_EFFICIENCY``; on a formula, the score itself."""
+        return scores if self.formula else np.log(np.maximum(1 + scores, LEAST_EFFICIENCY))
 
     def calibrated(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> Self:
         """Return the same trees with cuts, by training problems (P) on which the candidates ``offered`` [P, Q] run."""
