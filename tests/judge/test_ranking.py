@@ -7,7 +7,6 @@ import numpy as np
 
 from tileseer.judge import ranking
 from tileseer.judge.baselines import score_baselines
-from tileseer.learn import left_out
 from tileseer.learn.learners.trees import fit
 from tileseer.learn.rows import LAYER_FOLDS, NO_FOLD
 from tileseer.problems.problem import DIMS
@@ -40,7 +39,7 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
 def test_of_many_problems_some_folds_are_judged_and_the_others_train_every_model(monkeypatch):
     data = all_train()
     every = ranking.rank_left_out(data, samples.recipe())
-    monkeypatch.setattr(left_out, "ENOUGH_JUDGED_PROBLEMS", len(data.problems) * 2 // LAYER_FOLDS)
+    monkeypatch.setattr(ranking, "ENOUGH_JUDGED_PROBLEMS", len(data.problems) * 2 // LAYER_FOLDS)
     some = ranking.rank_left_out(data, samples.recipe())
     judged = some.fold != NO_FOLD
     assert set(some.fold[judged]) == {0, 1}

@@ -1,7 +1,5 @@
 """How a problem stands to what was measured: by its distance, its kind, and how many candidates ran there."""
 
-from dataclasses import replace
-
 import learning_samples as samples
 import numpy as np
 import pandas as pd
@@ -96,11 +94,12 @@ def drawn(count=200):
     return data
 
 
-def judged(data, picked):
-    """Every problem as a left-out layer of its own; the fixed order loses a tenth."""
-    rows = np.arange(len(data.problems))
-    layers = np.array([f"layer {row}" for row in rows])
-    return evidence.Judged(rows, layers, picked, np.full(len(rows), 0.9), np.ones((len(rows), len(evidence.TIMED))))
+def with_picks(data, picked, fold, layers=None, learnt=None):
+    """Evidence by left-out layers, each problem one of its own; the fixed order loses a tenth."""
+    rows = np.flatnonzero(fold >= 0)
+    found = evidence.Judged(rows, picked[rows], np.full(len(rows), 0.9), np.ones((len(rows), len(evidence.TIMED))))
+    every = np.array([f"layer {row}" for row in range(len(fold))]) if layers is None else layers
+    return evidence.with_losses(learnt or evidence.calibrated_distances(data), data, every, fold, found)
 
 
 def test_nine_of_ten_left_out_layers_are_near():
@@ -108,7 +107,7 @@ def test_nine_of_ten_left_out_layers_are_near():
     learnt = evidence.calibrated_distances(data)
     assert 0 < learnt.inside < learnt.edge
     fold = np.arange(200) % 5
-    learnt = evidence.with_losses(learnt, data, fold, judged(data, np.ones(200)))
+    learnt = with_picks(data, np.ones(200), fold, learnt=learnt)
     classes = evidence.held_out(data, np.arange(200), fold, learnt).classes
     shares = pd.Series(classes).value_counts(normalize=True)
     assert 0.8 < shares[0] < 0.97 and shares[2] < 0.05
@@ -121,7 +120,7 @@ def test_a_kind_has_the_losses_of_its_own_layers_and_a_thin_one_those_of_its_par
     strided = (data.problems["stride_h"] == 2).to_numpy()
     # Strided layers are picked at a quarter of the speed.
     picked = np.where(strided, 0.25, 1.0)
-    learnt = evidence.with_losses(evidence.calibrated_distances(data), data, fold, judged(data, picked))
+    learnt = with_picks(data, picked, fold)
     found = {one.kind: one for one in learnt.kinds}
     assert found[""].cases == 200 and 2.3 < found[""].loss[0] < 2.7 and found[""].own_loss[0] == round(1 / 0.9, 6)
     many = [one for one in learnt.kinds if one.kind.endswith("many channels/strided")]
@@ -133,5 +132,11 @@ def test_a_kind_has_the_losses_of_its_own_layers_and_a_thin_one_those_of_its_par
     expected = evidence.held_out(data, np.arange(200), fold, learnt)
     assert (expected.classes[strided] == evidence.OUTSIDE).all()
     # A layer counts once, whatever the number of its sizes.
-    again = evidence.with_losses(learnt, data, fold, replace(judged(data, picked), layer=np.full(200, "one")))
-    assert again.kinds[0].cases == 1
+    assert with_picks(data, picked, fold, np.full(200, "one")).kinds[0].cases == 1
+    # Layers of which none was left out are measured ones all the same.
+    some = with_picks(data, picked, np.where(strided, -1, fold))
+    rows = {one.kind: (one.cases, one.loss[0]) for one in some.kinds}
+    assert rows[""][0] == 200 and {kind: cases for kind, (cases, _) in rows.items()} == {
+        kind: one.cases for kind, one in found.items()
+    }
+    assert all(loss == 1.0 for _, loss in rows.values())

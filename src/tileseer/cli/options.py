@@ -203,8 +203,8 @@ def outlook_lines(outlook: Outlook, library: str | None) -> Iterator[str]:
     own = "the library's own choice" if library else "the first of a fixed order"
     kind = outlook.kind.replace("/", ", ") or "all kinds"
     yield (
-        f"expected: {outlook.loss:.2f} of the time of the fastest, by {outlook.cases:,} layers left out ({kind}); "
-        f"{own} {outlook.own_loss:.2f}"
+        f"expected: {outlook.loss:.2f} of the time of the fastest, {own} {outlook.own_loss:.2f}, by layers left out of "
+        f"{outlook.cases:,} that were measured ({kind})"
     )
     if not outlook.gains:
         yield f"advice: nothing says that {own} is slower here: time candidates (tileseer tune) before you replace it"

@@ -5,6 +5,7 @@ that was not measured, failed or cannot run counts 0; nothing is left out becaus
 were set aside, layers are left out in turn, while the others train.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,6 +29,8 @@ SET_ASIDE = "layers of networks that no model was trained on"
 SERVED, SCORED_WHOLE = "; picks of the served model", "; picks among all that the library offers"
 LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
 STARTED = "; the model that training starts from may have learnt from these layers on its own device"
+LEAST_JUDGED_FOLDS, ENOUGH_JUDGED_PROBLEMS = 2, 2500
+"""Folds of layers left out that are judged at least; no further one once so many picks are judged."""
 Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
 """Scores of each of Q candidates on each of R problems, float64 [R, Q]: larger is faster, NaN is never picked."""
 Served = Callable[[np.ndarray], np.ndarray]
@@ -217,9 +220,13 @@ def recipe_of(model: Model, threads: int) -> Recipe:
 
 
 def rank_left_out(dataset: Dataset, recipe: Recipe, learnt: LearntEvidence | None = None) -> Scored:
-    """Return the picks of models that have not seen a problem's layer (``left_out.layers_at_any_size``)."""
+    """Return the picks of models that have not seen a problem's layer (``left_out.layers_at_any_size``).
+
+    Of so many problems that the first folds have ``ENOUGH_JUDGED_PROBLEMS``, the layers of the others only train.
+    """
     pairs = training_pairs(dataset)
-    fold = judged_folds(pairs, LAYER_FOLDS, recipe.settings.seed)
+    enough = math.ceil(ENOUGH_JUDGED_PROBLEMS * LAYER_FOLDS / len(np.unique(pairs.problem)))
+    fold = judged_folds(pairs, LAYER_FOLDS, max(LEAST_JUDGED_FOLDS, enough), recipe.settings.seed)
     scores = out_of_fold(Prepared.by(recipe, pairs), fold, recipe)
     offered, basis = own_choice.offered(pairs) & recipe.offers(pairs), LEFT_OUT
     if recipe.settings.prior_folder:

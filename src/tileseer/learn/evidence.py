@@ -52,9 +52,9 @@ LOSSES = (1.05, 1.25)
 KNOWN_LEVELS = 2
 """Words of the kind (grouping, dimensionality and layout; filter) of which layers have to be known."""
 CASES = (30, 10)
-"""Left-out layers of such a kind, from which on a problem may be inside, or at the edge."""
+"""Measured layers of such a kind, from which on a problem may be inside, or at the edge."""
 COMMON = 0.1
-"""A kind with this share of the left-out layers is not rare: fewer are enough, so many as at the edge."""
+"""A kind with this share of the measured layers is not rare: fewer are enough, so many as at the edge."""
 CASES_OF_THE_PARENT = 10
 """What a kind takes from the one that it is a part of weighs like so many layers."""
 MOST_LOSS = 10.0
@@ -76,7 +76,7 @@ class KindLosses(Document):
     kind: str
     """The first words of ``kinds.LEAVES``; "" is all layers."""
     cases: int
-    """Left-out layers, at any size of image and batch."""
+    """Layers that were measured, at any size of image and batch."""
     loss: list[float]
     """Of the picks, mean."""
     own_loss: list[float]
@@ -95,7 +95,7 @@ class LearntEvidence(Document):
     edge: float
     """Octaves up to which it is not far."""
     kinds: list[KindLosses]
-    """Kinds with layers that were left out, all layers first."""
+    """Kinds of which layers were measured, all layers first."""
 
     @property
     def squares(self) -> tuple[int, int]:
@@ -126,7 +126,7 @@ class Expected:
     timed: np.ndarray
     """Expected loss of the fastest of short lists (``TIMED``), float64 [n, lengths]."""
     cases: np.ndarray
-    """Left-out layers of ``kind``, int64 [n]."""
+    """Measured layers of ``kind``, int64 [n]."""
     kind: np.ndarray
     """The kind whose layers say so, text [n]."""
 
@@ -270,8 +270,6 @@ class Judged:
 
     rows: np.ndarray
     """Of ``dataset.problems``, int64 [R]."""
-    layer: np.ndarray
-    """The layer of each, at any size of image and batch, text [R]."""
     picked: np.ndarray
     """Efficiency of the pick, float64 [R]."""
     own: np.ndarray
@@ -280,55 +278,60 @@ class Judged:
     """Of the fastest of each of ``TIMED`` short lists, float64 [R, lengths]."""
 
 
-def with_losses(learnt: LearntEvidence, dataset: Dataset, fold: np.ndarray, judged: Judged) -> LearntEvidence:
-    """Return evidence with the losses of left-out problems; ``fold`` (int [P]): where each problem is left out.
+def with_losses(
+    learnt: LearntEvidence, dataset: Dataset, layers: np.ndarray, fold: np.ndarray, judged: Judged
+) -> LearntEvidence:
+    """Return evidence with the losses of left-out problems.
 
-    A layer counts once, whatever the number of its sizes. The loss at a larger distance is no smaller: luck on few
-    layers is no promise.
+    ``layers`` (text [P]) is the layer of each problem, ``fold`` (int [P]) where it is left out. A layer counts once,
+    whatever the number of its sizes. The loss at a larger distance is no smaller: luck on few layers is no promise.
     """
-    leaves = leaf_kind(_columns(dataset, judged.rows))
+    if not len(judged.rows):
+        return learnt
+    measured = np.flatnonzero(dataset.trains & (compared_candidates(dataset) >= LEAST_COMPARED))
+    cases = {kind: len(np.unique(layers[rows])) for kind, rows in _rows_of_kinds(dataset, measured).items()}
     distance = np.searchsorted(learnt.squares, held_out_distances(dataset, judged.rows, fold), side="left")
     loss = 1 / np.maximum(np.column_stack([judged.picked, judged.own, judged.timed]), 1 / MOST_LOSS)
-    values = np.column_stack([loss, loss[:, 0] > HALF])
-    _, layer, sizes = np.unique(judged.layer, return_inverse=True, return_counts=True)
-    weight = 1 / sizes[layer]
-    names = [list(ancestry(LEAVES[leaf])) for leaf in leaves.tolist()]
-    members: dict[str, list[int]] = {}
-    for row, kinds in enumerate(names):
-        for kind in kinds:
-            members.setdefault(kind, []).append(row)
-    overall = _weighted_sums(values, weight) / max(weight.sum(), 1)
+    values = np.column_stack([loss, loss[:, 0] > HALF, np.ones(len(loss))])
+    _, layer, sizes = np.unique(layers[judged.rows], return_inverse=True, return_counts=True)
+    values *= (1 / sizes[layer])[:, None]
+    left_out, place = _rows_of_kinds(dataset, judged.rows), np.full(len(layers), -1)
+    place[judged.rows] = np.arange(len(judged.rows))
+    overall = np.tile(_mean(_sums(values)), (len(EVIDENCE_CLASSES), 1))
     means: dict[str, np.ndarray] = {}
     found = []
-    for kind in sorted(members, key=lambda name: (name.count("/") + bool(name), name)):
-        rows = np.array(members[kind])
-        above = means[kind.rpartition("/")[0]] if kind else np.tile(overall, (len(EVIDENCE_CLASSES), 1))
-        own = np.zeros_like(above)
-        for place in range(len(EVIDENCE_CLASSES)):
-            at = rows[distance[rows] == place]
-            cases = float(_weighted_sums(np.ones((len(at), 1)), weight[at])[0])
-            own[place] = (_weighted_sums(values[at], weight[at]) + CASES_OF_THE_PARENT * above[place]) / (
-                cases + CASES_OF_THE_PARENT
-            )
-        means[kind] = own = np.maximum.accumulate(own, axis=0)
-        table = own.round(6).tolist()
+    for kind in sorted(cases, key=lambda name: (len(name.split("/")) * bool(name), name)):
+        above = means[kind.rpartition("/")[0]] if kind else overall
+        rows = place[left_out.get(kind, measured[:0])]
+        own = np.array([_sums(values[rows[distance[rows] == at]]) for at in range(len(EVIDENCE_CLASSES))])
+        drawn = own + CASES_OF_THE_PARENT * np.column_stack([above, np.ones(len(above))])
+        means[kind] = np.maximum.accumulate([_mean(sums) for sums in drawn], axis=0)
+        picked, own_loss, *timed, below_half = means[kind].round(6).T.tolist()
+        lists = np.transpose(timed).tolist()
         found.append(
-            KindLosses(
-                kind=kind,
-                cases=len(np.unique(layer[rows])),
-                loss=[row[0] for row in table],
-                own_loss=[row[1] for row in table],
-                below_half=[row[-1] for row in table],
-                timed=[row[2:-1] for row in table],
-            )
+            KindLosses(kind=kind, cases=cases[kind], loss=picked, own_loss=own_loss, below_half=below_half, timed=lists)
         )
     return learnt.model_copy(update={"kinds": found})
 
 
-def _weighted_sums(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the sums of [R, n] with the weights [R], one after the other: in one order on every processor."""
-    every = np.zeros(len(values), np.int64)
-    return np.array([np.bincount(every, weight * column, minlength=1)[0] for column in values.T])
+def _rows_of_kinds(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return which of ``rows`` (int [R]) are of each kind, the kinds that it is a part of included."""
+    leaves = leaf_kind(_columns(dataset, rows))
+    found: dict[str, list[np.ndarray]] = {}
+    for leaf in np.unique(leaves).tolist():
+        for kind in ancestry(LEAVES[leaf]):
+            found.setdefault(kind, []).append(rows[leaves == leaf])
+    return {kind: np.concatenate(parts) for kind, parts in found.items()}
+
+
+def _sums(values: np.ndarray) -> np.ndarray:
+    """Return the sums of [R, n], one row after the other: in one order on every processor."""
+    return np.array([np.bincount(np.zeros(len(values), np.int64), column, minlength=1)[0] for column in values.T])
+
+
+def _mean(sums: np.ndarray) -> np.ndarray:
+    """Return sums over the last one, the number of cases."""
+    return sums[:-1] / max(sums[-1], 1e-9)
 
 
 def held_out(dataset: Dataset, rows: np.ndarray, fold: np.ndarray, learnt: LearntEvidence) -> Expected:

@@ -1,7 +1,5 @@
 """Layers that are left out of training in turn: which, and what models that have not seen them lose there."""
 
-import math
-
 import numpy as np
 
 from tileseer.data.dataset import Dataset
@@ -10,8 +8,6 @@ from tileseer.learn.evidence import TIMED, Judged
 from tileseer.learn.rows import NO_FOLD, deal
 from tileseer.problems.problem import DIMS
 
-LEAST_JUDGED_FOLDS, ENOUGH_JUDGED_PROBLEMS = 2, 2500
-"""Folds of layers left out that are judged at least; no further one once so many picks are judged."""
 SIZES_OF_A_RUN = ("N", "Di", "Hi", "Wi")
 """Dimensions that one layer has several of; times at neighbouring sizes would tell a model those of an unseen one."""
 
@@ -22,17 +18,13 @@ def layers_at_any_size(pairs: Dataset) -> np.ndarray:
     return np.array([",".join(map(str, row)) for row in pairs.problems[names].to_numpy().tolist()])
 
 
-def judged_folds(pairs: Dataset, folds: int, seed: int) -> np.ndarray:
+def judged_folds(pairs: Dataset, folds: int, judged: int, seed: int) -> np.ndarray:
     """Return the fold in which the layer of each problem is left out, int [P].
 
-    Of so many problems that the first ``folds`` have ``ENOUGH_JUDGED_PROBLEMS``, the layers of the others only train:
-    they are in ``NO_FOLD``.
+    Of ``folds`` the first ``judged`` are left out in turn; the layers of the others only train, and are in ``NO_FOLD``.
     """
-    problems, layers = np.unique(pairs.problem), layers_at_any_size(pairs)
-    judged = max(LEAST_JUDGED_FOLDS, math.ceil(ENOUGH_JUDGED_PROBLEMS * folds / len(problems)))
-    fold = deal(layers, pairs.problem, folds, seed)
-    fold[fold >= judged] = NO_FOLD
-    return fold
+    fold = deal(layers_at_any_size(pairs), pairs.problem, folds, seed)
+    return np.where(fold < judged, fold, NO_FOLD)
 
 
 def judged_picks(pairs: Dataset, rows: np.ndarray, fold: np.ndarray, scores: np.ndarray, offers: np.ndarray) -> Judged:
@@ -57,4 +49,4 @@ def judged_picks(pairs: Dataset, rows: np.ndarray, fold: np.ndarray, scores: np.
     timed = np.column_stack([best[:, min(count, best.shape[1]) - 1] for count in TIMED])
     if own is not None:
         timed = np.maximum(timed, unpicked[:, None])
-    return Judged(rows, layers_at_any_size(pairs)[rows], picked, unpicked, timed)
+    return Judged(rows, picked, unpicked, timed)

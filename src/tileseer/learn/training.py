@@ -232,8 +232,8 @@ def _layouts(dataset: Dataset) -> list[str] | None:
 def learnt_of_left_out(prepared: Prepared, dataset: Dataset) -> tuple[LearntEvidence, list[float] | None]:
     """Return what layers of ``dataset`` that are left out say: the evidence, and the margins of the own choice.
 
-    The margins are None where no library chooses. Models of cross-validation are smaller than the published one and do
-    more harm, so what holds for them holds for it.
+    Margins need all layers, losses one fold. The margins are None where no library chooses. Models of cross-validation
+    are smaller than the published one and do more harm, so what holds for them holds for it.
     """
     pairs, recipe, folds = prepared.pairs, prepared.recipe, prepared.recipe.settings.folds
     learnt = calibrated_distances(dataset)
@@ -242,12 +242,14 @@ def learnt_of_left_out(prepared: Prepared, dataset: Dataset) -> tuple[LearntEvid
         folds = LEAST_JUDGED_FOLDS
     if len(np.unique(layers_at_any_size(pairs)[pairs.problem])) < folds:
         return learnt, None if own is None else [own_choice.NEVER] * len(MARGIN_KINDS)
-    fold = judged_folds(pairs, folds, recipe.settings.seed)
+    fold = judged_folds(pairs, folds, 1 if own is None else folds, recipe.settings.seed)
     scores = out_of_fold(prepared, fold, recipe.small)
-    rows = np.flatnonzero((fold != NO_FOLD) & (np.arange(len(fold)) < len(dataset.problems)))
+    of_own_type = len(dataset.problems)
+    rows = np.flatnonzero(fold[:of_own_type] != NO_FOLD)
     if own is not None:
         rows = rows[own[rows] != own_choice.NONE]
-    learnt = with_losses(learnt, pairs, fold, judged_picks(pairs, rows, fold, scores, recipe.offers(pairs)))
+    judged = judged_picks(pairs, rows, fold, scores, recipe.offers(pairs))
+    learnt = with_losses(learnt, dataset, layers_at_any_size(dataset), fold[:of_own_type], judged)
     if own is None:
         return learnt, None
     every, gains = np.flatnonzero(fold != NO_FOLD), np.zeros(len(fold), bool)

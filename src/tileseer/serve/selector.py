@@ -63,7 +63,7 @@ class Outlook:
     kind: str
     """The kind of layers that says the rest (``kinds.LEAVES``); "" is all."""
     cases: int
-    """Left-out layers of this kind."""
+    """Layers of this kind that were measured; some of them were left out of training in turn."""
     loss: float
     """Time of the pick over that of the fastest candidate, mean; NaN where nothing is known."""
     own_loss: float
