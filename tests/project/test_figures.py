@@ -51,7 +51,7 @@ def test_a_page_of_other_figures_is_named(found, monkeypatch):
     stale = figures.stale(found | {key: worse})
     assert "README.md: output of other models of gfx950" in stale
     key = "sm_90/forward_bf16"
-    worse = found[key].model_copy(update={"by_time": 12.3})
+    worse = found[key].model_copy(update={"sum_over_best": 12.3})
     assert "README.md: tables" in figures.stale(found | {key: worse})
 
 
