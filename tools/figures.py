@@ -128,7 +128,7 @@ def _printed(match: re.Match[str]) -> Iterator[str]:
         yield from done.stdout.splitlines() if done.returncode == 0 else ()
     elif match["kind"] == "summary":
         arch = match["arch"]
-        yield from (re.sub(r", published [^)]*", "", line) for line in lines_of(arch, f"tileseer run --arch {arch}"))
+        yield from lines_of(arch, arch, f"tileseer run --arch {arch}", with_models=True)
     else:
         paths = sorted(ROOT.glob("logs/**/*.log"))
         last = [lines[-1] for path in paths if (lines := path.read_text().splitlines())]

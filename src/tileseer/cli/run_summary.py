@@ -25,12 +25,13 @@ def print_summary(arch: str, name: str, call: str, with_models: bool) -> None:
     """
     with plain_output():
         try:
-            print(*_lines(arch, name, call, with_models), sep="\n", flush=True)
+            print(*lines_of(arch, name, call, with_models), sep="\n", flush=True)
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
 
 
-def _lines(arch: str, name: str, call: str, with_models: bool) -> Iterator[str]:
+def lines_of(arch: str, name: str, call: str, with_models: bool) -> Iterator[str]:
+    """Yield these lines."""
     models, report = Path("results/models", name), Path(f"results/reports/{name}.html")
     if with_models:
         evaluations = read_evaluations(models, model_files.read_index(models))

@@ -17,7 +17,7 @@ from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import LearntEvidence, calibrated_distances, held_out, with_losses
 from tileseer.learn.features import feature_set, fitting
 from tileseer.learn.learner import Recipe, Scorer, learner_of
-from tileseer.learn.left_out import LEAST_JUDGED_FOLDS, judged_folds, judged_picks, layers_at_any_size
+from tileseer.learn.left_out import judged_folds, judged_picks, layers_at_any_size
 from tileseer.learn.model import Model, training_files
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin
 from tileseer.learn.rows import NO_FOLD, sampled, training_pairs
@@ -232,17 +232,17 @@ def _layouts(dataset: Dataset) -> list[str] | None:
 def learnt_of_left_out(prepared: Prepared, dataset: Dataset) -> tuple[LearntEvidence, list[float] | None]:
     """Return what layers of ``dataset`` that are left out say: the evidence, and the margins of the own choice.
 
-    Margins need all layers, losses one fold. The margins are None where no library chooses. Models of cross-validation
-    are smaller than the published one and do more harm, so what holds for them holds for it.
+    The margins are None where no library chooses. Models of cross-validation are smaller than the published one and do
+    more harm, so what holds for them holds for it.
     """
     pairs, recipe, folds = prepared.pairs, prepared.recipe, prepared.recipe.settings.folds
     learnt = calibrated_distances(dataset)
     own = own_choice.library_choices(pairs)
     if own is None and len(np.unique(pairs.problem)) >= MANY_PROBLEMS:
-        folds = LEAST_JUDGED_FOLDS
+        folds = 2
     if len(np.unique(layers_at_any_size(pairs)[pairs.problem])) < folds:
         return learnt, None if own is None else [own_choice.NEVER] * len(MARGIN_KINDS)
-    fold = judged_folds(pairs, folds, 1 if own is None else folds, recipe.settings.seed)
+    fold = judged_folds(pairs, folds, folds, recipe.settings.seed)
     scores = out_of_fold(prepared, fold, recipe.small)
     of_own_type = len(dataset.problems)
     rows = np.flatnonzero(fold[:of_own_type] != NO_FOLD)
