@@ -83,7 +83,7 @@ class Layers:
         # PyTorch keeps cuDNN's plans per thread: its two modes have one each.
         self.threads = {name: concurrent.futures.ThreadPoolExecutor(1) for name in ("pytorch", "benchmark")}
         self.cold = torch.empty(torch.cuda.get_device_properties(0).L2_cache_size, dtype=torch.uint8, device="cuda")
-        compiled.use(self.choose, lambda: None, 16)
+        compiled.use(self.choose, lambda device: None, lambda: None, 16)
         compiled.turn(True)
         self.row: dict[str, Any] = {}
 

@@ -305,7 +305,7 @@ def host_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     }  # fmt: skip
     for kind, choose in 2 * list(choosers.items()):
         if choose:
-            compiled.use(choose, lambda: None, 100)
+            compiled.use(choose, lambda device: None, lambda: None, 100)
         compiled.turn(choose is not None)
         for what, way in ways.items():
             row[f"{what}_us_{kind}"] = min(row.get(f"{what}_us_{kind}", 1e9), _host_us(way))

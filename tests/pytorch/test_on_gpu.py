@@ -59,7 +59,7 @@ def compiled():
 @pytest.fixture
 def chooser(compiled):
     made = LastPlan()
-    compiled.use(made, lambda device: None, 100)
+    compiled.use(made, lambda device: None, lambda: None, 100)
     return made
 
 
@@ -178,7 +178,7 @@ def test_graphs_keep_their_plans_when_these_are_forgotten(compiled, chooser):
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
             y = module(x)
-        compiled.use(chooser, lambda device: None, 1)
+        compiled.use(chooser, lambda device: None, lambda: None, 1)
         graph.replay()
         new = layer("Conv2d", 16, 8, 3)
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
@@ -227,7 +227,7 @@ def test_timing_prefers_a_plan_that_is_faster(compiled):
         timed.append(fastest_in_turns(clock, ["", *names]))
         return timed[-1][0]
 
-    compiled.use(choose, lambda device: None, 100)
+    compiled.use(choose, lambda device: None, lambda: None, 100)
     module, x = layer("Conv2d", 64, 64, 3, padding=1), image(32, 64, 56, 56)
     expected = module(x)
     compiled.turn(True)

@@ -1,6 +1,7 @@
-"""What runs behind the switch: results, gradients, the third call, bounds, and what PyTorch keeps."""
+"""What runs behind the switch: results, gradients, what is chosen when, bounds, and what PyTorch keeps."""
 
 import ctypes
+import itertools
 import re
 import signal
 import threading
@@ -79,27 +80,84 @@ def test_a_convolution_of_a_function_and_of_a_subclass(enabled, compiled, image,
         assert compiled.counts() == (1, 1) and same(got, expected)
 
 
-def test_a_shape_is_chosen_for_at_the_third_pass_through_a_network(enabled, compiled, image, layer, tmp_path):
-    network = nn.Sequential(*(layer("Conv2d", 8, 8, 3, padding=1) for _ in range(9)))
-    frozen = layer("Conv2d", 16, 8, 3).requires_grad_(False)
-    for module, channels, passes, kinds in ((network, 8, (0, 0, 3), 3), (frozen, 16, (0, 0, 1, 1), 1)):
-        x = image(2, channels, 9, 9)
-        with enabled(path=tmp_path / str(channels)) as chooser:
-            for planned in passes:
-                y = module(x)
-                if y.requires_grad:
-                    y.sum().backward()
-                assert compiled.counts() == (kinds, planned)
-            assert len(chooser.choices.plans) == kinds
+def test_every_shape_is_chosen_for_in_the_first_pass_through_a_network(enabled, compiled, image, layer, tmp_path):
+    widths = (8, 16, 16, 8, 8)
+    network = nn.Sequential(*(layer("Conv2d", *both, 3, padding=1) for both in itertools.pairwise(widths)))
+    pyramid = nn.Sequential(network, nn.MaxPool2d(2), network[3], network[3])  # a layer at two sizes
+    for module, kinds in ((network, 4 * 3 - 1), (pyramid, 5 * 3 - 1)):
+        with enabled(path=tmp_path / str(kinds)) as chooser:
+            for _ in range(2):
+                module(image(2, 8, 18, 18)).sum().backward()
+                assert compiled.counts() == (kinds, kinds) and len(chooser.choices.plans) == kinds
 
 
-def test_a_new_size_at_each_step_chooses_nothing(enabled, compiled, image, layer, monkeypatch):
-    monkeypatch.setattr(switch, "SHAPES_KEPT", 50)
-    network = nn.Sequential(*(layer("Conv2d", 8, 8, 3, padding=1) for _ in range(9)))
-    with enabled() as chooser:
-        for size in range(3, 43):
-            network(image(1, 8, size, size)).sum().backward()
-        assert compiled.counts() == (50, 0) and not chooser.choices.plans
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the kernels; a choice takes 0.1 s of it."""
+
+    class Clock:
+        seconds = chosen = 0.0
+
+        def add(self, seconds):
+            self.seconds += seconds
+            monkeypatch.setenv("TILESEER_TEST_SECONDS", str(self.seconds))
+
+        def choose(self, chooser, call, problem):
+            self.add(0.1)
+            self.chosen += 0.1
+            return "eng1", 0.5, 2
+
+    clock = Clock()
+    clock.add(100.0)
+    monkeypatch.setattr(CpuChooser, "_timed", lambda chooser, call, problem: clock.choose(chooser, call, problem))
+    return clock
+
+
+def test_new_sizes_cost_a_share_of_the_programs_time(enabled, compiled, image, layer, clock):
+    network = nn.Sequential(layer("Conv2d", 4, 8, 3, padding=1), *(layer("Conv2d", 8, 8, 3) for _ in range(3)))
+    with enabled(verify=None):
+        for size in range(8, 208):
+            network(image(1, 4, size, 8)).sum().backward()
+            clock.add(0.05)
+            if size == 8:
+                in_first_pass, clock.chosen = clock.chosen, 0.0
+        assert in_first_pass == pytest.approx(0.1 * 11)
+        assert 0.2 < clock.chosen <= 0.05 * 200 * 0.05 + 0.1
+
+
+def test_of_the_shapes_that_wait_the_one_that_takes_most_time_goes_first(enabled, compiled, image, layer, clock):
+    first, module = layer("Conv2d", 4, 8, 3), layer("Conv2d", 8, 8, 3)
+    large, small = image(1, 8, 64, 64), image(1, 8, 8, 8)
+    with enabled(verify=None) as chooser, torch.no_grad():
+        for _ in range(2):  # the second pass begins
+            module(image(1, 8, 9, 9))
+            first(image(1, 4, 9, 9))
+            module(image(1, 8, 9, 9))
+        module(image(1, 8, 10, 10))  # on credit
+        heights = []
+        for _ in range(200):
+            module(small)
+            module(large)
+            clock.add(0.05)
+            heights += [key.dims[5] for key in chooser.choices.plans if key.dims[5] not in (9, 10, *heights)]
+        assert heights == [64, 8]
+
+
+def test_a_shape_that_waits_asks_for_another_warm_up(compiled, image, layer, clock):
+    module, said = layer("Conv2d", 4, 8, 3), []
+    compiled.use(lambda call: clock.add(1.0) or "", lambda device: None, lambda: said.append(1), 100)
+    compiled.turn(True)
+    try:
+        with torch.no_grad():
+            for size in (5, 6, 5):
+                module(image(1, 4, size, size))
+                layer("Conv2d", 8, 8, 1)(image(1, 8, 3, 3))
+            assert not said or len(said) == 1
+            for _ in range(9):
+                module(image(1, 4, 7, 7))
+        assert 1 < len(said) < 9
+    finally:
+        compiled.turn(False)
 
 
 def test_plans_are_kept_up_to_a_bound_and_come_back_when_known(enabled, compiled, image, layer, monkeypatch):
@@ -226,6 +284,11 @@ def test_a_store_that_cannot_be_read_ends_no_program(enabled, compiled, image, l
 @pytest.mark.parametrize(
     ("offered", "verify", "milliseconds", "timed", "plan"),
     [
+        # As many as are worth it, two, and then those that the model does not know.
+        (("eng0", "eng8", "eng1"), None, {"eng1": 0.9}, ["", "eng0", "eng1", "eng8"], "eng1"),
+        (("eng1", "eng2", "eng0", "eng8"), None, {"eng2": 0.5}, ["", "eng1", "eng2", "eng0"], "eng2"),
+        # What cannot run takes no other's place.
+        (("eng32", "eng20", "eng2", "eng0"), 1, {"eng2": 0.5}, ["", "eng2", "eng0"], "eng2"),
         # PyTorch's own, the first plan, and the model's best others: it prefers engine 1, then 2.
         (("eng0", "eng1", "eng2"), 2, {"eng1": 0.9}, ["", "eng0", "eng1", "eng2"], "eng1"),
         (("eng0", "eng1", "eng2"), 2, {"eng1": 0.9, "eng0": 0.8}, ["", "eng0", "eng1", "eng2"], "eng0"),
@@ -354,7 +417,7 @@ def test_a_thread_that_is_none_of_pythons_never_waits_for_python(enabled, compil
     with enabled() as chooser, torch.no_grad():
         module(image(1, 8, 7, 7))
         convolve(5, 1)  # what is known needs no Python
-        assert compiled.counts() == (2, 1)
+        assert compiled.counts() == (2, 2)
     assert capfd.readouterr().err.count("in a thread that is none of Python's") <= 1
 
 
@@ -422,7 +485,7 @@ def test_switches_of_pytorch_are_respected(enabled, compiled, image, layer):
         module(x)
         with torch.backends.cudnn.flags(enabled=True, benchmark=True):
             module(x)  # PyTorch's own choice is another one
-        assert compiled.counts() == (2, 0)
+        assert compiled.counts() == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +550,7 @@ def test_enabling_within_enabling_comes_back(enabled, compiled, image, layer):
             module(x)
         assert switch._active is before
         module(x)
-        assert compiled.counts() == (1, 0)
+        assert compiled.counts() == (1, 1)
 
 
 def test_a_model_that_is_missing_leaves_the_enabled_one(enabled, tmp_path):

@@ -57,6 +57,10 @@ COMMON = 0.1
 """A kind with this share of the measured layers is not rare: fewer are enough, so many as at the edge."""
 CASES_OF_THE_PARENT = 10
 """What a kind takes from the one that it is a part of weighs like so many layers."""
+LEFT = 1.005
+"""Expected time of the fastest of a short list over that of all, with which the list is long enough."""
+EVERY = 1 << 10
+"""More candidates than a library offers."""
 MOST_LOSS = 10.0
 """Time of a pick over that of the fastest that a single layer counts as, at most: also of one that did not run."""
 HALF = 2.0
@@ -187,6 +191,15 @@ class Evidence:
         """Return the square of the distance of n problems in steps, int64 [n]; 0 with the sizes of a measured one."""
         _, away = self.nearest(columns, NEAR_PROBLEMS)
         return np.where(away[:, 0] == 0, 0, away[:, -1])
+
+
+def worth_timing(expected: Expected) -> np.ndarray:
+    """Return how many candidates of the model are worth timing on each of n problems, int64 [n].
+
+    The fewest that leave at most ``LEFT``; ``EVERY`` where no list does, or nothing is known.
+    """
+    enough = np.column_stack([expected.timed <= LEFT, np.ones(len(expected.timed), bool)])
+    return np.array([*TIMED, EVERY])[enough.argmax(axis=1)]
 
 
 def known_by_kind(learnt: LearntEvidence) -> Expected:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,11 +16,11 @@ import numpy as np
 import torch
 
 from tileseer.core import cache
-from tileseer.core.errors import UserError
 from tileseer.core.reading import read_bytes
 from tileseer.facts.operations import VARIANTS
 from tileseer.learn import model_files
-from tileseer.libraries.cudnn.engines import RUN_WORKSPACE_BYTES
+from tileseer.learn.evidence import worth_timing
+from tileseer.libraries.cudnn.engines import MEASURED_WORKSPACE_BYTES
 from tileseer.libraries.cudnn.versions import advice_for
 from tileseer.measure import turns
 from tileseer.measure.device import Times
@@ -28,12 +29,20 @@ from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.torch.choices import PYTORCH, Choices, Key
 from tileseer.torch.reference import Reference
 
+JUDGED_SECONDS = 0.06
+"""So long plans of a shape are judged; those beyond ``JUDGED_AT_LEAST`` are not looked at later. PyTorch's benchmark
+mode took 0.05 to 0.2 s a shape in the first step."""
+JUDGED_AT_LEAST = 5
+WORKSPACE_SHARE = 16
+"""A plan may need one of so many parts of the GPU's memory as its workspace."""
 FALLBACKS = 4
 """So many of cuDNN's first plans are tried where the pick cannot be built and nothing is timed."""
 LIMIT_SECONDS = 8e-3
 """For all turns but the first ones."""
 HEAD_START_CYCLES = 250_000
 """So long the GPU sleeps for each call that is queued: it lags behind the host, whose time must not count."""
+FAR = 1.5
+"""A way that takes so many times as long as the fastest in the first round is timed no more."""
 TIE = 0.01
 """A way that is not faster than the first by this share loses to it."""
 MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
@@ -45,10 +54,11 @@ class Chooser:
     """The choices of one model for all shapes and devices of this process.
 
     ``verify``: PyTorch's own choice, cuDNN's first plan and the model's so many best others are timed, and the fastest
-    stays; 0: the model alone decides. ``extension`` is what ``extension.load`` returns.
+    stays; None: as many as are worth it for the kind of layer; 0: the model alone decides. ``extension`` is what
+    ``extension.load`` returns.
     """
 
-    def __init__(self, model: Path, verify: int, path: Path | None, extension: Any) -> None:
+    def __init__(self, model: Path, verify: int | None, path: Path | None, extension: Any) -> None:
         """Read the choices of ``path`` (None: in the user's cache) and the model's index."""
         self.model, self.verify, self.extension = model, verify, extension
         self._warned: set[str] = set()
@@ -66,12 +76,11 @@ class Chooser:
         self._selectors: dict[str, Selector] = {}
 
     def begin(self, device: int) -> None:
-        """Tell the kernels what is known for a device, and read the models while the program has other things to do."""
+        """Tell the kernels what is known for a device."""
         for key, plan in self.choices.plans.items():
             if self._devices()[device] == key.device:
                 variant, _, dtype = key.operation.rpartition("_")
                 self.extension.know(device, VARIANTS.index(variant), dtype, key.benchmark, key.dims, plan)
-        threading.Thread(target=self._read_selectors, daemon=True).start()
 
     def choose(self, call: Any) -> str | None:
         """Return the plan of a new shape, or ``PYTORCH``; None where it cannot be chosen now.
@@ -97,10 +106,11 @@ class Chooser:
         if (known := self.choices.plans.get(key)) is not None:  # forgotten since, or of another GPU of this name
             return known
         self._lacked_memory = False
-        plan, time_ms, timed = self._timed(call, problem) if self.verify else (self._picked(call, problem), 0.0, 0)
+        blind = self.verify == 0
+        plan, time_ms, timed = (self._picked(call, problem), 0.0, 0) if blind else self._timed(call, problem)
         if self._lacked_memory:  # remembered is what all plans were there for
             return plan or None
-        if timed or not self.verify:
+        if timed or blind:
             self.choices.add(key, plan, time_ms, timed)
         return plan
 
@@ -109,13 +119,15 @@ class Chooser:
         selector, offered = self._selector(f"{problem.variant}_{problem.dtype}"), call.offered()
         known = [name for name in offered if name in self._known_names(selector, problem.ndim)]
         self._compare_versions(selector, offered, known)
+        most = self.verify
+        if most is None:
+            (most,) = worth_timing(selector.expected([problem])).tolist()
         # As if the library offered these alone: the model orders them whatever version they are of.
-        rows = selector.shortlist(problem, self.verify, known, str(selector.library)) if known else []
+        rows = selector.shortlist(problem, len(known), known, str(selector.library)) if known else []
         picks = [row["kernel"].partition(f"_{problem.ndim}d_")[2] for row in rows]
-        # A first plan that the model does not know is none of its list.
-        listed = [*dict.fromkeys([*offered[:1], *picks])][: 1 + self.verify]
-        is_right = self._judge(call, problem)
-        names = [name for name in listed if is_right(name)]
+        # What the model does not know comes last, except cuDNN's first plan.
+        listed = [*dict.fromkeys([*offered[:1], *picks, *([] if self.verify else offered)])]
+        names = self._right_ones(call, problem, listed, 1 + most)
         if not names:
             return PYTORCH, 0.0, 0
         return *fastest_in_turns(self._clock(call), [PYTORCH, *names]), 1 + len(names)
@@ -129,30 +141,42 @@ class Chooser:
         row = selector.choose(problem, offered, self.version)
         first = [] if row == NO_CANDIDATE else [selector.kernels[row].partition(f"_{problem.ndim}d_")[2]]
         names = [name for name in [*first, *offered[:FALLBACKS]] if name in known]
-        is_right = self._judge(call, problem)
-        return next((name for name in names if is_right(name)), PYTORCH)
+        return next(iter(self._right_ones(call, problem, names, 1)), PYTORCH)
 
     def _clock(self, call: Any) -> Clock:
         return clock_of_gpu(call, device_of(call))
 
-    def _judge(self, call: Any, problem: Problem) -> Callable[[str], bool]:
-        """Return what tells whether a plan can be built, needs no huge workspace, and is right, in PyTorch's layout."""
+    def _right_ones(self, call: Any, problem: Problem, names: Sequence[str], most: int) -> list[str]:
+        """Return the first ``most`` plans that can be built, need no huge workspace, and are right, as time allows."""
         reference = functools.cache(lambda: Reference(problem, device_of(call), self.extension.without_tf32))
-
-        def is_right(name: str) -> bool:
+        begin, found = time.monotonic(), list[str]()
+        has_layout = functools.cache(lambda: bool(call.has_layout(found[0])))  # all plans have the same
+        for name in names:
+            is_late = time.monotonic() - begin > JUDGED_SECONDS and not self.verify
+            if len(found) == most or (is_late and len(found) >= JUDGED_AT_LEAST):
+                break
             try:
-                if call.build(name) > RUN_WORKSPACE_BYTES:
-                    return False
+                if call.build(name) > self._workspace_bytes(call.device):
+                    continue
                 # First on operands between guards, then on the program's.
-                return reference().error(functools.partial(call.launch, name)) <= 1.0 and bool(call.has_layout(name))
+                if reference().error(functools.partial(call.launch, name)) <= 1.0:
+                    found.append(name)
+                    if not has_layout():
+                        return []
             except self.extension.PlanError:  # cuDNN offers some plans that it cannot build
-                return False
+                continue
             except MEMORY_ERRORS:
                 self._lacked_memory = True
                 self._leave("a plan of a shape found no memory")
-                return False
+        return found
 
-        return is_right
+    def _workspace_bytes(self, device: int) -> int:
+        """Return the workspace that a plan may need on a device."""
+        return min(MEASURED_WORKSPACE_BYTES, self._memory_bytes(device) // WORKSPACE_SHARE)
+
+    @functools.cache  # noqa: B019
+    def _memory_bytes(self, device: int) -> int:
+        return int(torch.cuda.get_device_properties(device).total_memory)
 
     def _compare_versions(self, selector: Selector, offered: list[str], known: list[str]) -> None:
         """Say once how many plans of another cuDNN the model knows."""
@@ -177,13 +201,6 @@ class Chooser:
                 self._selectors[operation] = Selector.read(self.model, operation)
             return self._selectors[operation]
 
-    def _read_selectors(self) -> None:
-        for operation in sorted(self.index.operations, key=lambda name: name.rpartition("_")[2]):
-            try:
-                self._selector(operation)
-            except UserError:
-                return  # said when a shape asks for it
-
     def _unsupported(self, operation: str, device: int) -> str:
         """Return why the model does not cover an operation on a device, or an empty string."""
         major, minor = self._capability(device)
@@ -192,7 +209,7 @@ class Chooser:
         if operation not in self.index.operations:
             return f"{self.model} has no model of {operation}"
         measured = self._selector(operation).library
-        if self.verify or measured == self.version:
+        if self.verify != 0 or measured == self.version:
             return ""
         return (
             f"{self.model} is for {measured}, and this is {self.version}, where its plans have to be timed (verify=2); "
@@ -241,9 +258,14 @@ def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, float]:
         latency, unknown = np.array(clock([names[at] for at in order])), np.full(len(order), np.nan)
         return Times(np.full(len(order), turns.OK, np.uint8), latency, unknown, np.ones(len(order), np.int32), unknown)
 
-    compared = turns.compare(measure, len(names), differs=True, seconds=LIMIT_SECONDS, far=math.inf)
-    ratios = np.median(compared.logs - compared.logs[:, :1], axis=0)
-    best = int(ratios.argmin()) if ratios.min() < math.log1p(-TIE) else 0
+    compared = turns.compare(measure, len(names), differs=True, seconds=LIMIT_SECONDS, far=FAR)
+    # A way that was far slower in the first round was timed no more.
+    late = np.flatnonzero(np.isfinite(compared.logs[-1]))
+    logs = compared.logs[:, late]
+    level = np.median(logs - logs.mean(axis=1, keepdims=True), axis=0)
+    best = int(late[level.argmin()])
+    if late[0] == 0 and np.median(compared.logs[:, best] - compared.logs[:, 0]) >= math.log1p(-TIE):
+        best = 0
     return names[best], float(compared.time_ms[best])
 
 

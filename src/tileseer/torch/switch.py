@@ -30,7 +30,7 @@ class Program:
 
     kind = Chooser
 
-    def __init__(self, model: Path | None, verify: int, path: Path | None, compiled: Any) -> None:
+    def __init__(self, model: Path | None, verify: int | None, path: Path | None, compiled: Any) -> None:
         """Read a given model's index and its choices; ``UserError`` where these are none."""
         self.verify, self.path, self.extension = verify, path, compiled
         self.choosers: dict[Path, Chooser] = {}
@@ -71,6 +71,13 @@ class Program:
         return self.choosers[folder]
 
 
+def ask_for_warm_up() -> None:
+    """Let PyTorch 2.14 run a step again before it captures a graph of it: a shape waits for its plan."""
+    ask = getattr(torch.compiler, "cudagraph_mark_warmup_incomplete", None)
+    if ask:
+        ask()
+
+
 class _Scope:
     """The program, or the statements of a ``with``: what is enabled in it."""
 
@@ -86,12 +93,14 @@ _prepared: Program | None = None
 """What the compiled kernels ask: turned off and on again, it has its plans still."""
 
 
-def enable(model: Path | str | None = None, verify: int = 2, choices: Path | str | None = None) -> None:
+def enable(model: Path | str | None = None, verify: int | None = None, choices: Path | str | None = None) -> None:
     """Run each 2D and 3D convolution in bf16 or fp16, channels last, and its gradients, by the fastest known plan.
 
-    ``model`` is the folder of published cuDNN models; None: those of the installed package for the GPU. At the third
-    call of a shape, PyTorch's own choice, cuDNN's first plan and the model's ``verify`` best others are timed, and the
-    fastest stays; with 0 the model alone decides. The folder ``CHOICES.tuned`` remembers the choices; None: one in the
+    ``model`` is the folder of published cuDNN models; None: those of the installed package for the GPU. At the first
+    call of a shape, PyTorch's own choice, cuDNN's first plan and the model's best others are timed, and the fastest
+    stays: as many others as are worth it for the kind of layer, or ``verify``; with 0 the model alone decides. Shapes
+    that come after the first pass through a network wait until a small share of the program's time makes up for them.
+    The folder ``CHOICES.tuned`` remembers the choices; None: one in the
     user's cache folder. ``UserError`` for arguments that are none; a warning where the machine, its PyTorch or its
     packages have nothing that could be enabled. CUDA is not started.
     """
@@ -104,7 +113,9 @@ def disable() -> None:
 
 
 @contextlib.contextmanager
-def enabled(model: Path | str | None = None, verify: int = 2, choices: Path | str | None = None) -> Iterator[None]:
+def enabled(
+    model: Path | str | None = None, verify: int | None = None, choices: Path | str | None = None
+) -> Iterator[None]:
     """Enable for the statements of a ``with``; afterwards it is as it was, or as another thread's is."""
     scope = _Scope(_made(model, verify, choices))
     _put(scope, scope.program)
@@ -125,12 +136,12 @@ def save() -> Path:
     return stores.folder(_active.path)
 
 
-def _made(model: Path | str | None, verify: int, choices: Path | str | None) -> Program | None:
+def _made(model: Path | str | None, verify: int | None, choices: Path | str | None) -> Program | None:
     """Return what arguments describe; None, after a warning, where it cannot be."""
     for name, path in (("model", model), ("choices", choices)):
         if path is not None and (not isinstance(path, str | Path) or not str(path)):
             raise UserError(f"{name} is {shown(path)}; give the path of a folder, or None")
-    if isinstance(verify, bool) or not isinstance(verify, int) or verify < 0:
+    if verify is not None and (isinstance(verify, bool) or not isinstance(verify, int) or verify < 0):
         raise UserError(f"verify is {shown(verify)}; give the number of the model's plans that are timed, 0 or more")
     folder, path = (Path(os.path.abspath(Path(given).expanduser())) if given else None for given in (model, choices))
     archs = [model_packages.arch_of_model(folder)] if folder else model_packages.installed_archs()
@@ -173,7 +184,7 @@ def _apply() -> None:
         _active.save()
     if program:
         if program is not _prepared:
-            program.extension.use(program.choose, program.begin, SHAPES_KEPT)
+            program.extension.use(program.choose, program.begin, ask_for_warm_up, SHAPES_KEPT)
         program.extension.turn(True)
         _prepared = program
     _active = program

@@ -33,6 +33,14 @@ inline int64_t version()
 }
 inline bool capturing() { return !environment("TILESEER_TEST_CAPTURING").empty(); }
 
+// A test tells the time.
+inline double now()
+{
+    const std::string value = environment("TILESEER_TEST_SECONDS");
+    return value.empty() ? 0.0 : std::stod(value);
+}
+inline void finish() {}
+
 class Plan
 {
     public:

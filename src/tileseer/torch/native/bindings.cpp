@@ -35,11 +35,14 @@ std::optional<std::string> answer(const pybind11::object& function, const Argume
     }
 }
 
-void use_functions(pybind11::object choose, pybind11::object begin, size_t bound)
+void use_functions(pybind11::object choose, pybind11::object begin, pybind11::object wait, size_t bound)
 {
-    pybind11::object &choose_function = kept(std::move(choose)), &begin_function = kept(std::move(begin));
-    use({is_of_python, [&begin_function](int64_t device) { answer(begin_function, device); },
-         [&choose_function](const std::shared_ptr<Call>& call) { return answer(choose_function, call); }},
+    use({is_of_python, [&function = kept(std::move(begin))](int64_t device) { answer(function, device); },
+         [&function = kept(std::move(choose))](const std::shared_ptr<Call>& call) { return answer(function, call); },
+         [&function = kept(std::move(wait))] {
+             if(!function.is_none())
+                 answer(function);
+         }},
         bound);
 }
 

@@ -43,6 +43,8 @@ struct Asked
     std::function<void(int64_t device)> begin;
     // The name of a plan, empty for PyTorch's own function; nothing where it cannot be chosen now.
     std::function<std::optional<std::string>(const std::shared_ptr<Call>&)> choose;
+    // Told in the first calls of a shape that has to wait.
+    std::function<void()> wait;
 };
 
 // Ask from now on, and keep so many shapes; what is known of shapes is forgotten.

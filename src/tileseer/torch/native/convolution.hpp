@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -76,6 +77,19 @@ struct PlanError : std::runtime_error
 {
     using std::runtime_error::runtime_error;
 };
+
+// About the seconds that a GPU takes at least: 500 TFLOPS, and 3 TB a second of 16-bit elements.
+inline double seconds_of(const Convolution& convolution)
+{
+    const auto product = [](const std::vector<int64_t>& sizes) {
+        double all = 1.0;
+        for(int64_t size : sizes)
+            all *= static_cast<double>(size);
+        return all;
+    };
+    const double x = product(convolution.x()), w = product(convolution.w()), y = product(convolution.y());
+    return std::max(2.0 * y * w / convolution.dims[kK] / 500e12, 2.0 * (x + w + y) / 3e12);
+}
 
 // The value of an axis, where there may be one for all; -1, which no argument may be, where there is none.
 inline int64_t of_axis(c10::IntArrayRef values, int64_t axis)

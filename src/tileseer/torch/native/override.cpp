@@ -1,9 +1,10 @@
 // Kernels of aten::convolution and aten::convolution_backward for one device: convolutions by chosen plans of a library.
 //
 // Autograd, autocast, functorch, torch.compile, exports and counters stand above them, and no module is touched. A plan
-// is chosen, by a function in Python, when a layer calls a shape for the third time; until then, and for whatever has no
-// plan, PyTorch's own function runs.
+// is chosen, by a function in Python, at the first call of a shape that the budget allows; until then, and for whatever
+// has no plan, PyTorch's own function runs.
 
+#include "budget.hpp"
 #include "call.hpp"
 
 #include <ATen/Context.h>
@@ -32,10 +33,6 @@
 #include <unordered_set>
 #include <vector>
 
-namespace torch::autograd {
-TORCH_API int get_current_graph_task_id();
-}
-
 namespace tileseer {
 
 using at::IntArrayRef;
@@ -44,8 +41,7 @@ using plans::Graph;
 using plans::Plan;
 using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 
-constexpr int64_t kThirdTime = 3;
-constexpr int64_t kCallsOfOneTime = 64; // of a shape whose weight is another tensor in each call
+constexpr int64_t kWarmups = 3; // so often a shape that waits asks for another step before a graph is captured
 constexpr int64_t kRest = 8;            // calls after a first failure; twice as many after each other one
 
 namespace {
@@ -138,16 +134,17 @@ struct Shape
 {
     Convolution convolution;
     std::shared_ptr<Plan> plan; // null where PyTorch's own function runs it
-    bool chosen = false, choosing = false;
-    const void* weight = nullptr;
-    int64_t times = 0, calls = 0, step = -1;
+    bool chosen = false, choosing = false, begins_pass = false, is_free = false;
+    int64_t calls = 0;
     int64_t failures = 0, rests_until = 0; // the call from which on its plan is tried or chosen again
+    double seconds = 0.0; // of a call, about
 
+    // About the seconds that its calls took while it waits for a plan.
+    double work() const { return chosen ? 0.0 : calls * seconds; }
     void rest() { rests_until = calls + (kRest << std::min<int64_t>(failures++, 40)); }
 };
 
-std::atomic<int64_t> step{0};
-std::atomic<bool> went_backward{false}, is_on{false};
+std::atomic<bool> is_on{false};
 
 // The shapes that were called, the last used first, up to a bound.
 class Shapes
@@ -155,19 +152,22 @@ class Shapes
     public:
     // The plan of a shape, or null: PyTorch's own function. `call` describes the call where it has to be chosen now.
     template <typename MakeCall>
-    std::shared_ptr<Plan> plan(const Convolution& convolution, const void* weight, const MakeCall& make_call)
+    std::shared_ptr<Plan> plan(const Convolution& convolution, const MakeCall& make_call)
     {
         const bool capturing = plans::capturing();
         std::unique_lock<std::mutex> lock(mutex_);
         Shape* shape = &touch(convolution);
-        ++shape->calls;
+        budget_.call(shape->begins_pass);
+        if(!shape->calls++)
+            shape->is_free = budget_.is_free(convolution);
+        const bool is_free = shape->is_free;
         const auto is_settled = [&] { return shape->chosen || shape->choosing || shape->calls < shape->rests_until; };
         if(is_settled())
             return usable(*shape, capturing);
         if(capturing)
         {
             warn_once("a convolution of a new shape was called while a CUDA graph is captured, where nothing can be timed "
-                      "or built; run the step three times before it is captured");
+                      "or built; run the step before it is captured");
             return nullptr;
         }
         const auto asked = asked_;
@@ -197,10 +197,19 @@ class Shapes
                       "chosen; call it in a thread of Python's first");
             return nullptr;
         }
-        else if(!is_third_time(*shape, weight))
+        else if(!budget_.allows(is_free, shape->work(), plans::now()))
+        {
+            const bool waits = shape->calls <= kWarmups;
+            lock.unlock();
+            if(waits)
+                asked->wait();
             return nullptr;
+        }
+        const bool is_known = name.has_value();
         shape->choosing = true;
         lock.unlock();
+        plans::finish(); // what the program has queued is its own time
+        const double begin = plans::now();
         std::shared_ptr<Plan> plan;
         try
         {
@@ -226,6 +235,13 @@ class Shapes
         shape->plan = plan;
         if(!name)
             shape->rest();
+        if(!is_known)
+        {
+            double most_work = 0.0;
+            for(const Shape& other : recent_)
+                most_work = std::max(most_work, other.work());
+            budget_.spend(is_free, plans::now() - begin, most_work);
+        }
         return plan;
     }
 
@@ -248,6 +264,7 @@ class Shapes
         asked_ = std::make_shared<const Asked>(std::move(asked));
         bound_ = bound;
         begun_.clear();
+        budget_ = {};
         known_.clear();
         places_.clear();
         recent_.clear();
@@ -283,7 +300,10 @@ class Shapes
             return recent_.front();
         }
         recent_.emplace_front();
-        recent_.front().convolution = convolution;
+        Shape& shape = recent_.front();
+        shape.convolution = convolution;
+        shape.seconds = seconds_of(convolution);
+        shape.begins_pass = budget_.begins_pass(convolution);
         places_[convolution] = recent_.begin();
         if(recent_.size() > bound_)
         {
@@ -293,24 +313,11 @@ class Shapes
         return recent_.front();
     }
 
-    // Layers of one shape share what is known of it, and a pass through the network is one time. A pass has begun where
-    // the same weight comes again or where, in training, a forward call follows a backward call.
-    static bool is_third_time(Shape& shape, const void* weight)
-    {
-        const bool again = shape.calls == 1 || weight == shape.weight || step != shape.step;
-        if(again || shape.calls % kCallsOfOneTime == 0)
-        {
-            shape.weight = weight;
-            shape.step = step;
-            ++shape.times;
-        }
-        return shape.times >= kThirdTime;
-    }
-
     std::mutex mutex_;
     std::shared_ptr<const Asked> asked_;
     size_t bound_ = 1;
     std::unordered_set<int64_t> begun_; // devices
+    Budget budget_;
     std::list<Shape> recent_;
     std::unordered_map<Convolution, std::list<Shape>::iterator, Hash> places_;
     std::unordered_map<Convolution, std::string, Hash> known_;
@@ -425,7 +432,7 @@ Tensor by_plan(
     if(!convolution)
         return {};
     const c10::DeviceGuard guard(x.device());
-    const auto plan = shapes().plan(*convolution, w.const_data_ptr(), [&] {
+    const auto plan = shapes().plan(*convolution, [&] {
         return std::make_shared<TimedCall>(*convolution, x.device(), pytorch, planned);
     });
     if(!plan)
@@ -450,11 +457,6 @@ Tensor convolution(
     const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
     IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups)
 {
-    if(went_backward && torch::autograd::get_current_graph_task_id() < 0) // not what a checkpoint computes again
-    {
-        went_backward = false;
-        ++step;
-    }
     const auto pytorch = [&] {
         return at::native::convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
     };
@@ -489,7 +491,6 @@ Gradients convolution_backward(
     IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
     int64_t groups, std::array<bool, 3> mask)
 {
-    went_backward = true;
     // Converted once for both gradients, where a plan computes one of them.
     Tensor grad = given_grad, x = given_x, w = given_w;
     const auto pytorch = [&](std::array<bool, 3> which) {

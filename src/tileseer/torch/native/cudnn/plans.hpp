@@ -6,10 +6,12 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -32,6 +34,13 @@ inline bool capturing()
 {
     return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
+
+// Seconds of a clock, and the end of what is queued on the current stream; an error there is the program's.
+inline double now()
+{
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+inline void finish() { (void)cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream()); }
 
 inline void check(cudnnStatus_t status, const char* what)
 {
