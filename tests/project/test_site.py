@@ -94,3 +94,17 @@ def test_the_tile_of_the_tutorial_fits_the_rule_set():
     tile = yaml.safe_load(row[1])
     assert tile not in rules["tiles"]
     validate_table(rules | {"tiles": [*rules["tiles"], tile]}, CkTileSweep, "the tutorial")
+
+
+def test_the_navigation_has_every_page_once_and_no_word_twice():
+    def entries(nav):
+        for entry in nav:
+            ((word, below),) = entry.items()
+            yield (word, below) if isinstance(below, str) else (word, None)
+            if not isinstance(below, str):
+                yield from entries(below)
+
+    words, pages = zip(*entries(yaml.load((ROOT / "mkdocs.yml").read_text(), yaml.SafeLoader)["nav"]), strict=True)
+    assert len(set(words)) == len(words)
+    shown = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    assert sorted(filter(None, pages)) == shown
