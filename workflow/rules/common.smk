@@ -39,7 +39,7 @@ SCRIPTS = shlex.quote(source("workflow/scripts"))
 # What each job compares: the code that it is to be made by, and its inputs, which must not change meanwhile.
 CHECKED = "--code {params.code} --inputs {input:q}"
 RUN = Run()
-# Every rule has this input, which is new where Snakemake has no record of results/: so they are made again.
+# An input of all jobs, which is new where Snakemake has no record of results/. So these are made again.
 RECORD_OF_RUN = local(RECORD.as_posix())
 # Params name these folders by functions: plain text would be the prefix of a file to --lint.
 NATIVE, TEMPLATES = source("workflow/native"), source("workflow/templates")

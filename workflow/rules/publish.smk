@@ -31,7 +31,7 @@ rule publish:
         training=folders_of("training"),
         serving=folders_of("serving"),
         operations=operations_of,
-        workflow=HERE,
+        workflow=lambda wildcards: HERE,
         compiler=json.dumps(COMPILED_BY, sort_keys=True),
     shell:
         f"python {SCRIPTS}/publish.py {CHECKED}"

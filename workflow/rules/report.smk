@@ -29,7 +29,7 @@ rule report:
         code=code("report"),
         tables=lambda wildcards: tables(*datasets_of_arch(wildcards), REPORT_PAGE),
         dataset=lambda wildcards, input: dataset_folders("dataset")(wildcards, input)[0],
-        workflow=HERE,
+        workflow=lambda wildcards: HERE,
         call=lambda wildcards: call_of(wildcards.arch),
     shell:
         f"python {SCRIPTS}/report.py {CHECKED}"
