@@ -22,7 +22,10 @@ MIOPEN = Library(
     importers={"find-db": "tileseer.libraries.miopen.importer"},
     installed="tileseer.libraries.miopen.installed:import_installed",
     installed_gpus="gfx*",
-    exporters={"miopen": "tileseer.libraries.miopen.exporter"},
+    exporters={
+        "miopen": "tileseer.libraries.miopen.exporter",
+        "hipdnn": "tileseer.libraries.miopen.hipdnn",
+    },
     examples={
         "run": "--arch installed_miopen --gpu gfx942",
         "tune": "results/models/gfx942_miopen --problems training.log --driver /opt/rocm/bin/MIOpenDriver",
