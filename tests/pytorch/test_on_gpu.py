@@ -2,7 +2,10 @@
 
 import functools
 import gc
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +16,7 @@ if not torch.cuda.is_available():
 from tileseer.facts.operations import VARIANTS  # noqa: E402
 from tileseer.problems.problem import DIMS, Problem  # noqa: E402
 from tileseer.torch import extension  # noqa: E402
-from tileseer.torch.chooser import clock_of_gpu, fastest_in_turns  # noqa: E402
+from tileseer.torch.chooser import clock_of_gpu, fastest_in_turns, synchronizing  # noqa: E402
 from tileseer.torch.reference import Reference  # noqa: E402
 
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -249,3 +252,87 @@ def test_memory_is_given_back(compiled, chooser):
         for _ in range(3):
             module(x)
         assert torch.cuda.memory_allocated() == before
+
+
+def test_what_cudnn_refuses_leaves_no_error_behind(compiled):
+    refused = []
+
+    def choose(call):
+        for name in ("eng9999", "eng0_k99=7"):
+            with pytest.raises(compiled.PlanError):
+                call.build(name)
+            refused.append(name)
+        return ""
+
+    compiled.use(choose, lambda device: None, lambda: None, 100)
+    module, x = layer("Conv2d", 16, 32, 3, padding=1), image(4, 16, 20, 20)
+    compiled.turn(True)
+    with torch.no_grad():
+        for _ in range(4):
+            y = module(x)
+    assert refused == ["eng9999", "eng0_k99=7"] and float((y * 0 + 1).sum()) == y.numel()
+
+
+def test_choosing_synchronizes_where_the_program_must_not(compiled):
+    def choose(call):
+        with synchronizing():
+            return str(torch.ones((), device="cuda").item())[:0]
+
+    compiled.use(choose, lambda device: None, lambda: None, 100)
+    module, x = layer("Conv2d", 16, 32, 3, padding=1), image(4, 16, 20, 20)
+    compiled.turn(True)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.no_grad():
+            for _ in range(4):
+                module(x)
+        assert torch.cuda.get_sync_debug_mode() == 2 and compiled.counts() == (1, 0)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_compiled_libraries_and_traces_run_plans(compiled, chooser, tmp_path):
+    module, x = layer("Conv2d", 16, 32, 3, padding=1), image(4, 16, 20, 20)
+    with torch.no_grad():
+        expected = module(x)
+        package = torch._inductor.aoti_compile_and_package(
+            torch.export.export(module, (x,)), package_path=str(tmp_path / "package.pt2")
+        )
+        models = torch._inductor.aoti_load_package(package), torch.jit.trace(module, (x,))
+        compiled.turn(True)
+        for model in models:
+            compiled.use(chooser, lambda device: None, lambda: None, 100)
+            for _ in range(4):
+                y = model(x)
+            assert difference(y, expected) < 0.02 and compiled.counts() == (1, 1)
+
+
+FORKED = """
+import os, sys, warnings
+from pathlib import Path
+import torch
+sys.path.insert(0, sys.argv[1])
+import torch_on_cpu
+from tileseer.torch import enable, model_packages, save
+gpus = model_packages.visible_gpus()
+enable(torch_on_cpu.write_index(Path(sys.argv[2]) / "model"), choices=Path(sys.argv[2]) / "choices")
+save()  # it is enabled
+assert not torch.cuda.is_initialized() and not torch.cuda._is_in_bad_fork()
+child = os.fork()
+layer = torch.nn.Conv2d(8, 8, 3, device="cuda", dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+x = torch.randn(1, 8, 9, 9, device="cuda", dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+assert torch.cuda.get_device_capability() in gpus == model_packages.visible_gpus(), gpus
+with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for _ in range(20):
+        layer(x)  # there is no model behind the index: a sentence
+texts = [str(one.message) for one in caught if "tileseer" in str(one.message)]
+assert len(texts) == 1 and texts[0].endswith("PyTorch's own choice runs instead"), texts
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_program_may_fork_after_it_has_enabled(compiled, tmp_path):
+    builders = Path(__file__).parents[1] / "builders"
+    subprocess.run([sys.executable, "-c", FORKED, str(builders), str(tmp_path)], check=True, timeout=300)

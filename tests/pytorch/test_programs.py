@@ -4,8 +4,10 @@ import copy
 import io
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -271,6 +273,22 @@ def test_frozen_parts_have_no_gradients_and_no_plans(enabled, compiled, convolut
     assert operations == {"forward_bf16", "bwd_weight_bf16"}  # no gradient of the first input
 
 
+def test_calls_around_the_operator_and_traced_ones_run_plans(enabled, offer, convolution, x):
+    traced = torch.jit.trace(convolution, (x,))
+    assert "aten::_convolution" in str(traced.graph)
+    options = (None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, False)
+
+    def compute():
+        # As AOTInductor's code calls it: PyTorch's own function, which ends in the inner operator.
+        around = torch.ops.aten._convolution(x, convolution.weight, *options, False, True, True)
+        others = [
+            torch.ops.aten._convolution(x, convolution.weight, *options, *flags) for flags in ((1, 1, 1), (0, 0, 1))
+        ]
+        return [value.detach() for value in (traced(x), around, *others)]
+
+    as_without(enabled, offer, compute, planned=1)
+
+
 RANK = """
 import os, sys, torch, torch.distributed as dist
 sys.path.insert(0, {folder!r})
@@ -302,6 +320,46 @@ def test_processes_of_a_distributed_training_share_a_file(model, compiled, offer
     processes = [subprocess.Popen(command) for command in commands]
     assert [process.wait(timeout=120) for process in processes] == [0, 0]
     assert sum(len(read_choices(path)) for path in (tmp_path / "choices.tuned").iterdir()) == 3
+
+
+KILLED = """
+import os, sys, torch
+sys.path.insert(0, {folder!r})
+import torch_on_cpu
+from pathlib import Path
+from tileseer.torch import choices, extension
+torch_on_cpu.chooser.Selector = torch_on_cpu.Selector
+choices.WRITTEN_EVERY_SECONDS = 1.0
+torch_on_cpu.turn_on(Path(sys.argv[1]), 2, Path(sys.argv[2]), extension.load(torch_on_cpu.PLANS))
+layer = torch.nn.Conv2d(8, 8, 3).bfloat16().to(memory_format=torch.channels_last)
+with torch.no_grad():
+    for size in range(5, 10):
+        for _ in range(3):
+            layer(torch.randn(1, 8, size, size).bfloat16().to(memory_format=torch.channels_last))
+print("chosen", flush=True)
+input()
+"""
+
+
+def test_a_program_that_is_killed_loses_the_choices_of_a_moment(model, compiled, offer, tmp_path):
+    script = KILLED.format(folder=os.path.dirname(torch_on_cpu.__file__))
+    command = [sys.executable, "-c", script, str(model), str(tmp_path / "choices")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"chosen\n"
+        deadline = time.monotonic() + 60
+        while len(rows := written(tmp_path)) < 10 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.terminate()
+    assert process.returncode == -signal.SIGTERM
+    assert (
+        sorted(row.candidate for row in rows)
+        == ["eng1"] * 5 + ["pytorch"] * 5
+        == sorted(row.candidate for row in written(tmp_path))
+    )
+
+
+def written(folder):
+    return [row for path in (folder / "choices.tuned").glob("*.tsv") for row in read_choices(path)]
 
 
 def test_what_a_killed_compilation_left_keeps_nobody_waiting(monkeypatch, tmp_path, compiled):

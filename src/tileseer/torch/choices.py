@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +22,7 @@ PYTORCH = ""
 """In the place of a plan: PyTorch's own choice."""
 OWN = "pytorch"
 """The same in the store."""
+WRITTEN_EVERY_SECONDS = 10.0
 PLAN = re.compile(rf"eng\d+(_k\d+=-?\d+)*|{OWN}", re.ASCII)
 """An engine and its knobs by cuDNN's numbers, or ``OWN``."""
 
@@ -43,7 +47,9 @@ class Choices:
     """The plans of a store and of this process; a plan is cuDNN's name of it, or ``PYTORCH``.
 
     ``PATH.tuned`` (None: in the user's cache) has files for each ``identity``: what the choices depend on beside their
-    keys. ``damage`` says why a file ``PATH`` of an earlier release, which had all choices, cannot be read.
+    keys. A plan that was timed is followed by PyTorch's own choice and its time. Choices are written when they are
+    made, but at most once in ``WRITTEN_EVERY_SECONDS``: a program that is killed loses no more. ``damage`` says why a
+    file ``PATH`` of an earlier release, which had all choices, cannot be read.
     """
 
     def __init__(self, path: Path | None, identity: str, operations: Iterable[str]) -> None:
@@ -51,9 +57,13 @@ class Choices:
         own = cache.default_folder() / "torch"
         self.identity, self._digest = identity, cache.key(identity)[:16]
         self.path, self.damage = path or own / "choices", ""
-        self._lock = threading.Lock()
+        self._lock, self._saving = threading.Lock(), threading.Lock()
         self._new: list[tuple[Key, Choice]] = []
+        self._writer: threading.Timer | None = None
+        self._written = -math.inf
         self.plans: dict[Key, str] = {}
+        self.times: dict[Key, dict[str, float]] = {}
+        """Milliseconds of the chosen plan and of PyTorch's own choice, as far as they were timed."""
         earlier = path or own / f"{self._digest}.tsv"
         if earlier.is_file():
             try:
@@ -65,27 +75,48 @@ class Choices:
                 for choice in usable_choices(self.file(operation, benchmark)):
                     if PLAN.fullmatch(choice.candidate):
                         key = Key(operation, choice.device, benchmark, choice.dims)
-                        self.plans.setdefault(key, PYTORCH if choice.candidate == OWN else choice.candidate)
+                        way = PYTORCH if choice.candidate == OWN else choice.candidate
+                        self.plans.setdefault(key, way)
+                        if choice.timed:
+                            self.times.setdefault(key, {}).setdefault(way, choice.time_ms)
 
     def file(self, operation: str, benchmark: bool = False) -> Path:
         """Return the file of an operation."""
         return tuned_path(self.path, operation, self._digest + ("_benchmark" if benchmark else ""))
 
-    def add(self, key: Key, plan: str, time_ms: float, timed: int) -> None:
-        """Remember a choice until it is saved; 0 and 0 where nothing was timed."""
+    def add(self, key: Key, plan: str, time_ms: float, timed: int, own_ms: float = 0.0) -> None:
+        """Remember a choice, with its time and that of PyTorch's own, and write it soon; 0s where nothing was timed."""
         with self._lock:
             self.plans[key] = plan
-            self._new.append((key, Choice(key.dims, plan or OWN, time_ms, timed, key.device, "measured")))
+            times = self.times[key] = {plan: time_ms, PYTORCH: own_ms} if own_ms else {plan: time_ms}
+            for way, way_ms in times.items():
+                self._new.append((key, Choice(key.dims, way or OWN, way_ms, timed, key.device, "measured")))
+            if not (self._writer and self._writer.is_alive()):  # none is after a fork
+                wait = max(0.0, self._written + WRITTEN_EVERY_SECONDS - time.monotonic())
+                self._writer = threading.Timer(wait, self._write)
+                self._writer.daemon = True
+                self._writer.start()
 
     def save(self) -> None:
         """Write the choices behind those that other processes saved since; nothing where there is none to add."""
-        with self._lock:
+        with self._saving:
+            with self._lock:
+                new, self._new = self._new, []
             files = defaultdict[Path, list[Choice]](list)
-            for key, choice in self._new:
+            for key, choice in new:
                 files[self.file(key.operation, key.benchmark)].append(choice)
-            for path, choices in files.items():
-                remember(path, choices)
-            self._new = []
+            try:
+                for path, choices in files.items():
+                    remember(path, choices)
+            except BaseException:
+                with self._lock:
+                    self._new = new + self._new
+                raise
+
+    def _write(self) -> None:
+        self._written = time.monotonic()
+        with contextlib.suppress(OSError, UserError):  # said at the end of the program, when it fails again
+            self.save()
 
     def _take_over(self, earlier: Path) -> None:
         """Add the choices of an earlier file, which has no times, and remove it."""

@@ -106,16 +106,19 @@ class Chooser:
         if (known := self.choices.plans.get(key)) is not None:  # forgotten since, or of another GPU of this name
             return known
         self._lacked_memory = False
-        blind = self.verify == 0
-        plan, time_ms, timed = (self._picked(call, problem), 0.0, 0) if blind else self._timed(call, problem)
+        plan, time_ms, own_ms, timed = PYTORCH, 0.0, 0.0, 0
+        if self.verify == 0:
+            plan = self._picked(call, problem)
+        else:
+            plan, time_ms, own_ms, timed = self._timed(call, problem)
         if self._lacked_memory:  # remembered is what all plans were there for
             return plan or None
-        if timed or blind:
-            self.choices.add(key, plan, time_ms, timed)
+        if timed or self.verify == 0:
+            self.choices.add(key, plan, time_ms, timed, own_ms)
         return plan
 
-    def _timed(self, call: Any, problem: Problem) -> tuple[str, float, int]:
-        """Return the fastest of the plans and PyTorch's own choice, its milliseconds, and how many were timed."""
+    def _timed(self, call: Any, problem: Problem) -> tuple[str, float, float, int]:
+        """Return the fastest of the plans and PyTorch's own, its milliseconds and PyTorch's, and how many ran."""
         selector, offered = self._selector(f"{problem.variant}_{problem.dtype}"), call.offered()
         known = [name for name in offered if name in self._known_names(selector, problem.ndim)]
         self._compare_versions(selector, offered, known)
@@ -129,7 +132,7 @@ class Chooser:
         listed = [*dict.fromkeys([*offered[:1], *picks, *([] if self.verify else offered)])]
         names = self._right_ones(call, problem, listed, 1 + most)
         if not names:
-            return PYTORCH, 0.0, 0
+            return PYTORCH, 0.0, 0.0, 0
         return *fastest_in_turns(self._clock(call), [PYTORCH, *names]), 1 + len(names)
 
     def _picked(self, call: Any, problem: Problem) -> str:
@@ -248,8 +251,8 @@ def synchronizing() -> Iterator[None]:
             torch.cuda.set_sync_debug_mode(mode)
 
 
-def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, float]:
-    """Return the name of the fastest way, the first on a tie, and its milliseconds.
+def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, float, float]:
+    """Return the name of the fastest way, the first on a tie, its milliseconds, and those of the first.
 
     Compared are the times within a turn, so that a clock that rises or falls does not count.
     """
@@ -266,7 +269,7 @@ def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, float]:
     best = int(late[level.argmin()])
     if late[0] == 0 and np.median(compared.logs[:, best] - compared.logs[:, 0]) >= math.log1p(-TIE):
         best = 0
-    return names[best], float(compared.time_ms[best])
+    return names[best], float(compared.time_ms[best]), float(compared.time_ms[0])
 
 
 def device_of(call: Any) -> torch.device:

@@ -10,6 +10,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_convolution_native.h>
 #include <ATen/ops/convolution_backward_native.h>
 #include <ATen/ops/convolution_native.h>
 #include <ATen/ops/empty.h>
@@ -54,6 +55,23 @@ void warn_once(const std::string& text)
     if(warned.insert(text).second)
         TORCH_WARN("tileseer: ", text, "; PyTorch's own choice runs instead");
 }
+
+// While it lives, PyTorch's own function computes what this thread calls by the inner operator.
+class Within
+{
+    public:
+    Within() : before_(std::exchange(any(), true)) {}
+    Within(const Within&) = delete;
+    ~Within() { any() = before_; }
+    static bool& any()
+    {
+        static thread_local bool within = false;
+        return within;
+    }
+
+    private:
+    bool before_;
+};
 
 // A call with its operands.
 class TimedCall : public Call
@@ -215,6 +233,7 @@ class Shapes
         {
             // No mode of the program is on: no tracing, no counting, no autocast, no transform.
             const c10::impl::ForceDispatchKeyGuard plain(c10::default_included_set, c10::default_excluded_set);
+            const Within within;
             const auto call = make_call();
             if(!name)
                 name = asked->choose(call);
@@ -439,6 +458,7 @@ Tensor by_plan(
         return {};
     try
     {
+        const Within within;
         return planned(*plan);
     }
     catch(const c10::OutOfMemoryError&) // PyTorch tries plans with a smaller workspace
@@ -458,6 +478,7 @@ Tensor convolution(
     IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups)
 {
     const auto pytorch = [&] {
+        const Within within;
         return at::native::convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
     };
     if(!is_on)
@@ -484,6 +505,19 @@ Tensor convolution(
         return y;
     });
     return result.defined() ? result : pytorch();
+}
+
+// PyTorch's own function ends here, and so does what calls it around the dispatcher (AOTInductor) or was traced.
+Tensor inner_convolution(
+    const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
+    IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups, bool benchmark, bool deterministic,
+    bool cudnn_enabled, bool allow_tf32)
+{
+    if(Within::any() || deterministic || !cudnn_enabled)
+        return at::native::_convolution(
+            x, w, bias, stride, padding, dilation, transposed, output_padding, groups, benchmark, deterministic,
+            cudnn_enabled, allow_tf32);
+    return tileseer::convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
 }
 
 Gradients convolution_backward(
@@ -582,6 +616,7 @@ void turn(bool on)
     const c10::WarningUtils::WarningHandlerGuard guard(&silence);
     library = new torch::Library(torch::Library::IMPL, "aten", plans::kDispatchKey, __FILE__, __LINE__);
     library->impl("convolution", TORCH_FN(convolution));
+    library->impl("_convolution", TORCH_FN(inner_convolution));
     library->impl("convolution_backward", TORCH_FN(convolution_backward));
 }
 
