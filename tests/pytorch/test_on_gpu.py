@@ -307,6 +307,19 @@ def test_compiled_libraries_and_traces_run_plans(compiled, chooser, tmp_path):
             assert difference(y, expected) < 0.02 and compiled.counts() == (1, 1)
 
 
+def test_reduce_overhead_runs_plans(compiled, chooser):
+    module, x = layer("Conv2d", 16, 32, 3, padding=1), image(4, 16, 20, 20)
+    with torch.no_grad():
+        expected = module(x)
+        compiled.turn(True)
+        torch._dynamo.reset()
+        replayed = torch.compile(module, mode="reduce-overhead")
+        for _ in range(5):
+            torch.compiler.cudagraph_mark_step_begin()
+            y = replayed(x).clone()
+    assert difference(y, expected) < 0.02 and compiled.counts() == (1, 1)
+
+
 FORKED = """
 import os, sys, warnings
 from pathlib import Path

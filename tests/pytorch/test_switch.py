@@ -2,6 +2,7 @@
 
 import ctypes
 import itertools
+import math
 import re
 import signal
 import threading
@@ -17,6 +18,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch_on_cpu import CpuChooser  # noqa: E402
 
+import tileseer.torch  # noqa: E402
 from tileseer.core import cache  # noqa: E402
 from tileseer.core.errors import UserError  # noqa: E402
 from tileseer.problems.problem import DIMS  # noqa: E402
@@ -191,6 +193,29 @@ def test_the_next_process_makes_the_same_choices_at_once(enabled, compiled, imag
         assert switch.save() == path.parent
         assert chooser.choices.times == ({next(iter(chooser.choices.plans)): {"eng1": 0.5, "": 1.0}} if verify else {})
     assert tuned.read_choices(path) == kept
+
+
+def test_gains_say_what_was_measured(enabled, compiled, image, layer):
+    first, second = (layer("Conv2d", 8, count, 3, padding=1, bias=False) for count in (8, 16))
+    x = image(1, 8, 5, 5)
+    for _ in range(2):  # chosen, and known from the file
+        with enabled(verify=2), torch.no_grad():
+            for _ in range(10):
+                for module in (first, second, second, second):
+                    module(x)
+            table = tileseer.torch.gains()
+        columns = ["operation", "K", "calls", "plan", "pytorch_us", "plan_us", "saved_us"]
+        assert table[columns].to_numpy().tolist() == [
+            ["forward_bf16", 16, 3.0, "eng1", 1000.0, 500.0, 1500.0],
+            ["forward_bf16", 8, 1.0, "eng1", 1000.0, 500.0, 500.0],
+        ]
+    with enabled(verify=0), torch.no_grad():
+        for _ in range(4):
+            first(x)
+        (row,) = tileseer.torch.gains().itertuples()
+        assert row.plan == "eng1" and math.isnan(row.saved_us)
+    with pytest.raises(UserError, match="nothing is enabled"):
+        tileseer.torch.gains()
 
 
 def key_of(number, benchmark=False):

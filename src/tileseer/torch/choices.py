@@ -88,7 +88,9 @@ class Choices:
         """Remember a choice, with its time and that of PyTorch's own, and write it soon; 0s where nothing was timed."""
         with self._lock:
             self.plans[key] = plan
-            times = self.times[key] = {plan: time_ms, PYTORCH: own_ms} if own_ms else {plan: time_ms}
+            times = {plan: time_ms, PYTORCH: own_ms} if own_ms else {plan: time_ms}
+            if timed:
+                self.times[key] = times
             for way, way_ms in times.items():
                 self._new.append((key, Choice(key.dims, way or OWN, way_ms, timed, key.device, "measured")))
             if not (self._writer and self._writer.is_alive()):  # none is after a fork

@@ -97,6 +97,12 @@ class Chooser:
             self._leave(f"the plans of a shape cannot be timed ({type(error).__name__}: {error})")
         return None
 
+    def measured(self, operation: str, device: int, benchmark: bool, dims: tuple[int, ...]) -> tuple[str, float, float]:
+        """Return the plan of a shape, and the µs of a call by PyTorch's own choice and by the plan; NaN: not timed."""
+        key = Key(operation, self._devices()[device], benchmark, dims)
+        plan, times_ms = self.choices.plans.get(key, PYTORCH), self.choices.times.get(key, {})
+        return plan, 1e3 * times_ms.get(PYTORCH, math.nan), 1e3 * times_ms.get(plan, math.nan)
+
     def _choose(self, call: Any) -> str | None:
         operation = f"{VARIANTS[call.direction]}_{call.dtype}"
         if reason := self._unsupported(operation, call.device):

@@ -11,9 +11,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from tileseer.core.errors import UserError, shown
+from tileseer.facts.operations import VARIANTS
+from tileseer.problems.problem import DIMS
 from tileseer.torch import choices as stores
 from tileseer.torch import extension, model_packages
 from tileseer.torch.chooser import Chooser
@@ -64,6 +67,20 @@ class Program:
                 chooser.choices.save()
             except (OSError, UserError) as error:
                 warnings.warn(f"tileseer: the choices cannot be saved ({error})", stacklevel=3)
+
+    def gains(self) -> pd.DataFrame:
+        """Return the table of ``gains``."""
+        passes, shapes = self.extension.called()
+        rows = []
+        for device, direction, dtype, benchmark, dims, calls in shapes:
+            if chooser := self._of_device.get(device):
+                operation = f"{VARIANTS[direction]}_{dtype}"
+                plan, own_us, plan_us = chooser.measured(operation, device, benchmark, tuple(dims))
+                saved_us = calls / passes * (own_us - plan_us)
+                rows.append((operation, *dims, calls / passes, plan, own_us, plan_us, saved_us))
+        columns = ["operation", *DIMS, "calls", "plan", "pytorch_us", "plan_us", "saved_us"]
+        table = pd.DataFrame(rows, columns=columns)
+        return table.sort_values("saved_us", ascending=False, kind="stable", ignore_index=True)
 
     def _chooser(self, folder: Path) -> Chooser:
         if folder not in self.choosers:
@@ -134,6 +151,19 @@ def save() -> Path:
     for chooser in _active.choosers.values():
         chooser.choices.save()
     return stores.folder(_active.path)
+
+
+def gains() -> pd.DataFrame:
+    """Return what was measured of the shapes that the program has called since it enabled, the greatest gain first.
+
+    A row is a shape: its operation and 19 dimensions, ``calls`` by layers in one pass through the network (a training
+    step, or an inference), ``plan`` ("" for PyTorch's own choice), ``pytorch_us`` and ``plan_us`` of a call, and
+    ``saved_us`` in a pass; NaN where nothing was timed. A replay of a CUDA graph is no call. ``UserError`` if nothing
+    is enabled.
+    """
+    if not _active:
+        raise UserError("nothing is enabled whose gains are known; call tileseer.torch.enable first")
+    return _active.gains()
 
 
 def _made(model: Path | str | None, verify: int | None, choices: Path | str | None) -> Program | None:

@@ -67,12 +67,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
         }
     });
     const auto released = pybind11::call_guard<pybind11::gil_scoped_release>();
-    const auto dtype = [](const Call& call) {
-        return call.convolution.dtype == static_cast<int64_t>(c10::ScalarType::BFloat16) ? "bf16" : "fp16";
+    const auto name = [](const Convolution& convolution) {
+        return convolution.dtype == static_cast<int64_t>(c10::ScalarType::BFloat16) ? "bf16" : "fp16";
     };
     pybind11::class_<Call, std::shared_ptr<Call>>(module, "Call")
         .def_property_readonly("direction", [](const Call& call) { return call.convolution.direction; })
-        .def_property_readonly("dtype", dtype)
+        .def_property_readonly("dtype", [name](const Call& call) { return name(call.convolution); })
         .def_property_readonly("benchmark", [](const Call& call) { return call.convolution.benchmark != 0; })
         .def_property_readonly("dims", [](const Call& call) { return call.convolution.dims; })
         .def_property_readonly("device", [](const Call& call) { return call.convolution.device; })
@@ -90,6 +90,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
     module.def("use", use_functions);
     module.def("turn", turn);
     module.def("counts", counts);
+    module.def("called", [name] {
+        const auto [passes, shapes] = called();
+        pybind11::list rows;
+        for(const auto& [shape, calls] : shapes)
+            rows.append(pybind11::make_tuple(
+                shape.device, shape.direction, name(shape), shape.benchmark != 0, shape.dims, calls));
+        return pybind11::make_tuple(passes, rows);
+    });
     module.def(
         "know",
         [](int64_t device, int64_t direction, const std::string& name, bool benchmark,

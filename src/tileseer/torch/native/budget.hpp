@@ -43,6 +43,9 @@ class Budget
         others_came_ = !begins_pass;
     }
 
+    // So many passes have begun.
+    int64_t passes() const { return pass_ + 1; }
+
     // Whether the allowance is for a new shape: its layer was not called in an earlier pass.
     bool is_free(const Convolution& convolution)
     {

@@ -55,6 +55,8 @@ void know(const Convolution& convolution, const std::string& plan);
 void turn(bool on);
 // Number of shapes that are kept, and of those that have a plan.
 std::pair<size_t, size_t> counts();
+// The passes through a network that have begun, and the calls of each shape that is kept.
+std::pair<int64_t, std::vector<std::pair<Convolution, int64_t>>> called();
 // Version of the library of plans.
 int64_t version();
 

@@ -298,6 +298,15 @@ class Shapes
         return {recent_.size(), planned};
     }
 
+    std::pair<int64_t, std::vector<std::pair<Convolution, int64_t>>> called()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        std::vector<std::pair<Convolution, int64_t>> calls;
+        for(const Shape& shape : recent_)
+            calls.emplace_back(shape.convolution, shape.calls);
+        return {budget_.passes(), calls};
+    }
+
     private:
     // The plan of a shape that has one and need not rest.
     std::shared_ptr<Plan> usable(const Shape& shape, bool capturing)
@@ -601,6 +610,8 @@ void use(Asked asked, size_t bound) { shapes().use(std::move(asked), bound); }
 void know(const Convolution& convolution, const std::string& plan) { shapes().know(convolution, plan); }
 
 std::pair<size_t, size_t> counts() { return shapes().counts(); }
+
+std::pair<int64_t, std::vector<std::pair<Convolution, int64_t>>> called() { return shapes().called(); }
 
 int64_t version() { return plans::version(); }
 
