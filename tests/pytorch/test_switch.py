@@ -107,7 +107,7 @@ def clock(monkeypatch):
         def choose(self, chooser, call, problem):
             self.add(0.1)
             self.chosen += 0.1
-            return "eng1", 0.5, 2
+            return "eng1", 0.5, 1.0, 2
 
     clock = Clock()
     clock.add(100.0)
