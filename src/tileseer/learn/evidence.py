@@ -17,6 +17,7 @@ Distances and kinds are whole numbers, and expected losses are tables, so that P
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -134,13 +135,15 @@ class Expected:
     kind: np.ndarray
     """The kind whose layers say so, text [n]."""
 
-    @classmethod
-    def of(cls, learnt: LearntEvidence, columns: Columns, squares: np.ndarray) -> Self:
-        """Return what is known of n problems, by the squares of their distances in steps (int64 [n])."""
+    def at(self, columns: Columns, learnt: LearntEvidence, squares: np.ndarray) -> Expected:
+        """Return of a table of all kinds what is known of n problems.
+
+        ``squares`` (int64 [n]) are those of their distances in steps.
+        """
         at = leaf_kind(columns), np.searchsorted(learnt.squares, squares, side="left")
-        found = {name: values[at] for name, values in vars(known_by_kind(learnt)).items()}
+        found = {name: values[at] for name, values in vars(self).items()}
         # What was measured needs no likeness.
-        return cls(**found | {"classes": np.where(squares == 0, INSIDE, found["classes"])})
+        return Expected(**found | {"classes": np.where(squares == 0, INSIDE, found["classes"])})
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +166,12 @@ class Evidence:
 
     def of(self, columns: Columns) -> Expected:
         """Return what is known of n problems."""
-        return Expected.of(self.learnt, columns, self.squared_distances(columns))
+        return self.by_kind.at(columns, self.learnt, self.squared_distances(columns))
+
+    @cached_property
+    def by_kind(self) -> Expected:
+        """What is known of each kind at each distance, [leaves, distances]."""
+        return known_by_kind(self.learnt)
 
     def nearest(self, columns: Columns, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the measured problems of the same kind that are nearest to each of n, the nearest first.
@@ -352,7 +360,7 @@ def held_out(dataset: Dataset, rows: np.ndarray, fold: np.ndarray, learnt: Learn
 
     ``rows`` (int [R]) are their rows, ``fold`` (int [P]) is where each problem of the dataset is held out.
     """
-    return Expected.of(learnt, _columns(dataset, rows), held_out_distances(dataset, rows, fold))
+    return known_by_kind(learnt).at(_columns(dataset, rows), learnt, held_out_distances(dataset, rows, fold))
 
 
 def held_out_distances(dataset: Dataset, rows: np.ndarray, fold: np.ndarray) -> np.ndarray:
