@@ -90,6 +90,14 @@ def test_the_sum_of_times_and_the_longest_layers_count_time():
     assert figures(timed([100] * 11 + [30, 1], [1] * 11 + [30 / 441, 0], [0.5] * 13, uses)).worst_of_longest == 1.0
 
 
+def test_layers_that_no_network_uses_take_no_time_and_tables_of_several_operations_are_one():
+    rows = timed([10, 20], [0.5, 1.0], [0.5, 0.5], uses=0.0)
+    found = figures(rows)
+    assert (found.sum_over_best, found.worst_of_longest, found.lost_in_longest) == (1.0, 2.0, 0.0)
+    many = figures(pd.concat([timed([10, 20], [0.5, 1.0], [0.5, 0.5])] * 20))
+    assert many.sum_over_best == round(40 / 30, 4) and many.lost_in_longest == 25.0 and many.worst_of_longest == 2.0
+
+
 def test_harm_is_against_the_own_choice_of_a_library_that_has_one():
     found = figures(timed([10, 10], [0.8, 0.8], [0.5, 0.5], own=[1.0, 0.8]))
     assert (found.harmed, found.harm_factor, found.sum_without_model) == (50.0, 1.25, 1.125)

@@ -110,7 +110,8 @@ class Baseline(Document):
 
 def figures(layers: pd.DataFrame) -> Figures:
     """Return the figures of a group of rows."""
-    ran = layers[layers["best_us"].notna()]
+    # Tables of several operations have rows of one number.
+    ran = layers[layers["best_us"].notna()].reset_index(drop=True)
     best = ran["uses"] * ran["best_us"]
     covered, uncovered = best.sum(), (layers["uses"] * layers["estimated_us"]).sum()
     picked, known = Summary.of(ran["efficiency"].to_numpy()), ran["possible"].notna()
@@ -135,7 +136,7 @@ def figures(layers: pd.DataFrame) -> Figures:
         sum_possible=min(least, over_best) if possible else None,
         sum_without_model=round(_ratio(alone.sum(), covered) or 1.0, 4),
         lost_in_longest=percent(_ratio((taken - best)[longest].sum(), (taken - best).sum())),
-        worst_of_longest=round(float((taken / best)[longest].max()), 4) if len(longest) else 1.0,
+        worst_of_longest=round(1 / max(ran["efficiency"][longest].min(), 1 / MOST_LOSS), 4) if len(longest) else 1.0,
         harmed=percent(harmed.mean() if len(ran) else 0.0),
         harm_factor=round(_ratio(taken[harmed].sum(), alone[harmed].sum()) or 1.0, 4),
     )
