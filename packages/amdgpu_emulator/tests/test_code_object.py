@@ -120,16 +120,16 @@ def kernel(changes):
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    (patched(18, "<H", 62), r"its machine is x86-64 \(number 62\), not an AMD GPU"),
+    (patched(18, "<H", 62), "its machine is EM_X86_64, not an AMD GPU"),
     (patched(48, "<I", 0x541), "its flags 0x541 stand for a GPU other than gfx90a, gfx942, gfx950"),
     (patched(48, "<I", 0x54C), "it is for gfx942 by its flags, and for 'gfx950' by its metadata"),
     (patched(7, "<B", 0), "class, byte order and system are 2, 1, 0"),
     (patched(8, "<B", 9), "its ABI has version 9"),
-    (patched(16, "<H", 1), "its type is 1 and not 3; link it"),
+    (patched(16, "<H", 1), "its type is ET_REL and not ET_DYN; link it"),
     (patched(load_header(3) + 40, "<Q", 5 << 30), "its segments need 5368.* bytes beside its own; 1073741824 can"),
     (patched(load_header(3) + 16, "<Q", 1 << 60), "its segments need 1152.* bytes beside its own"),
     (patched(load_header(1) + 16, "<Q", 0), "segment 2 at 0x0 overlaps the one before it"),
-    (patched(section_header(11) + 32, "<Q", 1 << 50), "section 2 needs the bytes from 1872 to 1125"),
+    (patched(section_header(11) + 32, "<Q", 3 << 50), "section 2 needs the bytes from 1872 to 3377"),
     (SAXPY[:SYMBOLS] + bytes(SYMBOLS_BYTES) + SAXPY[SYMBOLS + SYMBOLS_BYTES :],
      "the function or the descriptor of kernel saxpy is no dynamic symbol"),
     (patched(SYMBOLS + 24 + 8, "<Q", 0x1A00),

@@ -352,3 +352,74 @@ def test_a_negative_lds_address_with_an_offset_is_inside():
     load(SAXPY.with_name("reverse.co")).launch("reverse", [1], [64], [numbers[:64].copy()], check=[])
     done = load(SAXPY.with_name("reverse.co")).launch("reverse", [1], [256], [numbers], seed=5)
     assert {race.memory for race in done.races} == {"the LDS of a workgroup"}
+
+
+def test_arguments_are_loaded_in_vectors_and_what_is_behind_them_is_no_number():
+    code = b"".join([
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX8, sbase=4, sdata=16, imm=1),
+        encode("VOP2", VOP2.V_LSHLREV_B32_E32, src0=128 + 2, vsrc1=0, vdst=1),
+        WAIT,
+        encode("VOP1", VOP1.V_MOV_B32_E32, src0=20, vdst=2),
+        encode("GLOBAL", GLOBAL.GLOBAL_STORE_DWORD, addr=1, saddr=16, data=2),
+        END,
+    ])  # fmt: skip
+    assert (execute(code, groups=1, threads=64)[0] == -1).all()
+
+
+def test_what_repeats_itself_ends_at_once_and_what_counts_may_go_on():
+    for body in (b"", encode("DS", DS.DS_READ_B32, addr=2, vdst=3) + WAIT):
+        loop = encode("VOP1", VOP1.V_MOV_B32_E32, src0=128, vdst=2) + body
+        back = encode("SOPP", ins.SOPPOp.S_BRANCH, simm16=0xFFFF - len(body) // 4)
+        with pytest.raises(EmulationHang, match="does not end: it is in the loop from 0x4 "):
+            execute(loop + back + END, groups=1, most_instructions=1 << 40)
+    count = encode("SOP2", ins.SOP2Op.S_ADD_U32, ssrc0=20, ssrc1=129, sdst=20) + encode(
+        "SOPC_LIT", ins.SOPCOp.S_CMP_LT_U32, ssrc0=20, ssrc1=255, literal=20_000
+    )
+    again = encode("SOPP", ins.SOPPOp.S_CBRANCH_SCC1, simm16=0xFFFF - len(count) // 4)
+    execute(encode("SOP1", ins.SOP1Op.S_MOV_B32, ssrc0=128, sdst=20) + count + again + END, groups=1, threads=64)
+
+
+def test_a_fault_names_the_nearest_buffer_and_the_wave_of_the_lane():
+    code = b"".join([
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX2, sbase=4, sdata=12, imm=1),
+        encode("VOP2", VOP2.V_LSHLREV_B32_E32, src0=128 + 2, vsrc1=0, vdst=1),
+        WAIT,
+        encode("SOP2", ins.SOP2Op.S_SUB_U32, ssrc0=12, ssrc1=128 + 16, sdst=12),
+        encode("SOP2", ins.SOP2Op.S_SUBB_U32, ssrc0=13, ssrc1=128, sdst=13),
+        encode("GLOBAL", GLOBAL.GLOBAL_STORE_DWORD, addr=1, saddr=12, data=0),
+        END,
+    ])  # fmt: skip
+    with pytest.raises(EmulationFault, match=r"by wave 0 of .* of exchange: .*: offset -16 of argument 0, which has"):
+        execute(code, groups=1)
+    with pytest.raises(EmulationFault, match=r"by wave 3 of workgroup \(0, 0, 0\) of exchange: .*: offset 1008 of arg"):
+        execute(
+            code.replace(encode("SOP2", ins.SOP2Op.S_SUBB_U32, ssrc0=13, ssrc1=128, sdst=13), b"").replace(
+                encode("SOP2", ins.SOP2Op.S_SUB_U32, ssrc0=12, ssrc1=128 + 16, sdst=12), b""
+            ),
+            groups=1,
+            out_words=252,
+        )
+
+
+def test_all_that_is_not_emulated_is_known_at_once():
+    lacks = (VOP1.V_CVT_OFF_F32_I4_E32, VOP1.V_PRNG_B32_E32)
+    code = b"".join(encode("VOP1", op, src0=258, vdst=4) for op in lacks) + END
+    with pytest.raises(UnsupportedInstruction, match=r"V_CVT_OFF_F32_I4_E32 is not emulated; .* later: V_PRNG_B32_E32"):
+        execute(code, groups=1)
+    descriptor = KernelDescriptor("lacking", 0, len(code), 0, 0, 8, (), 10 << 1, 8)
+    missing = CodeObject("gfx950", {"lacking": descriptor}, code, (0, len(code))).missing("lacking")
+    assert missing == {0: "V_CVT_OFF_F32_I4_E32", 4: "V_PRNG_B32_E32"}
+
+
+def test_a_pointer_to_what_a_host_would_serve_says_what_needs_it():
+    code = b"".join([
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX2, sbase=4, sdata=12, imm=1),
+        WAIT,
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORD, sbase=6, sdata=16, imm=1),
+        WAIT,
+        END,
+    ])  # fmt: skip
+    rows = ({".offset": 0, ".size": 8, ".value_kind": "hidden_hostcall_buffer"},)
+    kernel = KernelDescriptor("printing", 0, len(code), 0, 0, 8, rows, 10 << 1, 1 | 2 | 4 | 8)
+    with pytest.raises(UnsupportedInstruction, match=r"of printing: what hidden_hostcall_buffer \(of printf, assert"):
+        CodeObject("gfx950", {"printing": kernel}, code, (0, len(code))).launch("printing", [1], [64], [])

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import NoteSection, Section, SymbolTableSection
 
 from amdgpu_emulator.names import base_name, qualified_name
 
@@ -26,25 +28,20 @@ if TYPE_CHECKING:
     from amdgpu_emulator.device import Argument, Execution
 
 _BUNDLE, _COMPRESSED_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
-_MACHINES = {3: "x86", 62: "x86-64", 183: "AArch64", 190: "CUDA", 243: "RISC-V"}
-_AMDGPU, _HSA, _SHARED_OBJECT = 224, 64, 3
-"""Machine, operating system and type of a linked code object."""
+_HSA = 64
+"""The operating system of a code object."""
 _ARCH_OF_FLAGS = {0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950"}
 """The arch that the lowest byte of the ELF header's flags stands for."""
 _FEATURE_FLAGS = 0xF00
 """XNACK and SRAM-ECC."""
-_LOAD, _EXECUTABLE = 1, 1
-"""Type and flag of segments."""
-_NOTE_SECTION, _ZEROS_SECTION, _DYNAMIC_SYMBOLS, _RELOCATIONS = 7, 8, 11, (4, 9)
-_RELATIVE = 13
-"""Type of the relocations that add where the object is loaded."""
-_OBJECT, _FUNCTION, _WEAK, _PROTECTED = 1, 2, 2, 3
-"""Types of symbols; the last binding, and the last visibility."""
-_UNDEFINED, _ABSOLUTE = 0, 0xFFF1
-"""Numbers of sections that symbols without one have."""
-_METADATA_NOTE = 32
+_EXECUTABLE = 1
+"""Flag of segments."""
+_METADATA_NOTE, _RELATIVE = 32, 13
+"""Types of the note on kernels, and of the relocations that add where the object is loaded."""
 _NAMES = (".name", ".symbol")
 """Keys of a kernel's row that name its function and its descriptor."""
+_SYMBOL_TYPES = "STT_FUNC", "STT_OBJECT"
+"""Of a kernel's function, and of its descriptor."""
 _DESCRIPTOR = struct.Struct("<III4sq20sIIIHH4s")
 _USER_SGPRS = ((1, 4), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (64, 1))
 """Bits of a descriptor's properties, and how many registers each is: the scratch memory's buffer, dispatch, queue,
@@ -68,7 +65,6 @@ _MOST_UNITS = 16
 """Debug information that is read; of what is larger there are no source lines."""
 _COMPRESSED = 0x800
 """Flag of a section."""
-_NAME_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -230,46 +226,27 @@ def _require(content: bytes, at: int, size: int, what: str) -> None:
         raise ValueError(f"{what} needs the bytes from {at} to {at + size}, and there are {len(content)}")
 
 
-@dataclass(frozen=True)
-class _Segment:
-    address: int
-    offset: int
-    """In the file."""
-    file_bytes: int
-    memory_bytes: int
-    is_executable: bool
-
-
-@dataclass(frozen=True)
-class _Section:
-    name: str
-    type: int
-    flags: int
-    address: int
-    offset: int
-    """In the file."""
-    size: int
-    link: int
-    """Number of the section with its names."""
-
-    def content(self, file: bytes) -> bytes:
-        """Return its bytes, which the file has."""
-        return file[self.offset : self.offset + self.size]
-
-
-@dataclass(frozen=True)
-class _Symbol:
-    type: int
-    value: int
-    size: int
-
-
 def _code_object(file: bytes) -> CodeObject:
-    arch, segment_place, section_place = _header(file)
-    segments, sections = _segments(file, *segment_place), _sections(file, *section_place)
+    if not file.startswith(b"\x7fELF"):
+        raise ValueError(f"it begins with {file[:4]!r}, and is no ELF file")
+    try:
+        return _read(file, ELFFile(io.BytesIO(file)))
+    except ValueError:
+        raise
+    except Exception as error:
+        # What pyelftools raises for a damaged table is whatever its parser stumbles over.
+        raise ValueError(f"its tables are damaged: {error!r}"[:200].replace("\n", " ")) from error
+
+
+def _read(file: bytes, elf: ELFFile) -> CodeObject:
+    arch = _arch(file, elf)
+    segments, sections = _segments(file, elf), list(elf.iter_sections())
+    for number, section in enumerate(sections):
+        if section["sh_type"] != "SHT_NOBITS":
+            _require(file, section["sh_offset"], section["sh_size"], f"section {number}")
     image, zeros = _image(file, segments)
-    text = _text(file, sections, segments)
-    metadata = _metadata(file, sections)
+    text = _text(sections, segments)
+    metadata = _metadata(sections)
     # The target is amdgcn-amd-amdhsa--gfx950, with features such as :xnack- behind it.
     target = _of_kind(metadata, "amdhsa.target", str, "the metadata")
     if (named := target.rpartition("--")[2].partition(":")[0]) != arch:
@@ -278,137 +255,101 @@ def _code_object(file: bytes) -> CodeObject:
     if not_rows := [number for number, row in enumerate(rows) if not isinstance(row, dict)]:
         raise ValueError(f"kernel {not_rows[0]} of the metadata is no row")
     wanted = {_of_kind(row, key, str, f"kernel {number}") for number, row in enumerate(rows) for key in _NAMES}
-    symbols = _dynamic_symbols(file, sections, wanted)
+    symbols = _dynamic_symbols(sections, wanted)
     kernels = {row[".name"]: _descriptor(row, image, symbols, text) for row in rows}
     if len(kernels) < len(rows):
         raise ValueError("two of its kernels have the same name")
-    relocations = _relocations(file, sections, image)
-    return CodeObject(arch, kernels, image, text, _lines(file, sections), zeros, relocations)
+    return CodeObject(arch, kernels, image, text, _lines(elf, sections), zeros, _relocations(sections, image))
 
 
-def _header(file: bytes) -> tuple[str, tuple[int, int], tuple[int, int, int]]:
-    """Return the arch, offset and number of the headers of segments and sections, and the section of names."""
-    if not file.startswith(b"\x7fELF"):
-        raise ValueError(f"it begins with {file[:4]!r}, and is no ELF file")
-    word, order, _, system, version = _slice(file, 4, 5, "the ELF header")
-    kind, machine, _, _, segments, sections, flags, _ = _unpacked("<HHIQQQIH", file, 16, "the ELF header")
-    segment_bytes, segment_count, section_bytes, section_count, names = _unpacked("<5H", file, 54, "the ELF header")
-    if machine != _AMDGPU:
-        raise ValueError(f"its machine is {_MACHINES.get(machine, 'another one')} (number {machine}), not an AMD GPU")
+def _arch(file: bytes, elf: ELFFile) -> str:
+    """Return the arch of a code object that can be read; ``ValueError`` if it is of something else."""
+    head, (word, order, _, system, version) = elf.header, _slice(file, 4, 5, "the ELF header")
+    kind, flags, counts = head["e_type"], head["e_flags"], (head["e_phnum"], head["e_shnum"])
+    if head["e_machine"] != "EM_AMDGPU":
+        raise ValueError(f"its machine is {head['e_machine']}, not an AMD GPU")
     if (word, order, system) != (2, 1, _HSA):
         raise ValueError(f"its class, byte order and system are {word}, {order}, {system} and not 2, 1, {_HSA}")
     if not 1 <= version <= 4:
         raise ValueError(f"its ABI has version {version}; 1 to 4 (code objects V3 to V6) are known")
-    if kind != _SHARED_OBJECT:
-        raise ValueError(f"its type is {kind} and not {_SHARED_OBJECT}; link it")
+    if kind != "ET_DYN":
+        raise ValueError(f"its type is {kind} and not ET_DYN; link it")
     if flags & 0xFF not in _ARCH_OF_FLAGS:
         raise ValueError(f"its flags {flags:#x} stand for a GPU other than {', '.join(_ARCH_OF_FLAGS.values())}")
     if flags & ~(0xFF | _FEATURE_FLAGS):
         raise ValueError(f"its flags {flags:#x} have unknown bits")
-    if (segment_bytes, section_bytes) != (56, 64):
-        raise ValueError(f"its headers have {segment_bytes} and {section_bytes} bytes and not 56 and 64")
-    if max(segment_count, section_count) > _MOST_HEADERS or not names < section_count:
-        raise ValueError(f"it has {segment_count} segments and {section_count} sections, with names in section {names}")
-    return _ARCH_OF_FLAGS[flags & 0xFF], (segments, segment_count), (sections, section_count, names)
+    if not 0 < min(counts) <= max(counts) <= _MOST_HEADERS:
+        raise ValueError(f"it has {counts[0]} segments and {counts[1]} sections")
+    return _ARCH_OF_FLAGS[flags & 0xFF]
 
 
-def _segments(file: bytes, at: int, count: int) -> list[_Segment]:
-    """Return what is loaded, in the order of addresses."""
-    found: list[_Segment] = []
-    end = 0
-    for number in range(count):
-        what = f"segment {number}"
-        header = _unpacked("<IIQQQQQQ", file, at + 56 * number, f"the header of {what}")
-        kind, flags, offset, address, _, file_bytes, memory_bytes, _ = header
-        if kind == _LOAD:
-            _require(file, offset, file_bytes, what)
-            if memory_bytes < file_bytes:
-                raise ValueError(f"{what} has {file_bytes} bytes, and {memory_bytes} in memory")
-            if address < end:
-                raise ValueError(f"{what} at {address:#x} overlaps the one before it, which ends at {end:#x}")
-            end = address + memory_bytes
-            found.append(_Segment(address, offset, file_bytes, memory_bytes, bool(flags & _EXECUTABLE)))
+def _segments(file: bytes, elf: ELFFile) -> list[Any]:
+    """Return the headers of what is loaded, in the order of addresses."""
+    found, end = [], 0
+    for number, segment in enumerate(elf.iter_segments()):
+        head, what = segment.header, f"segment {number}"
+        if head.p_type == "PT_LOAD":
+            _require(file, head.p_offset, head.p_filesz, what)
+            if head.p_memsz < head.p_filesz:
+                raise ValueError(f"{what} has {head.p_filesz} bytes, and {head.p_memsz} in memory")
+            if head.p_vaddr < end:
+                raise ValueError(f"{what} at {head.p_vaddr:#x} overlaps the one before it, which ends at {end:#x}")
+            end = head.p_vaddr + head.p_memsz
+            found.append(head)
     return found
 
 
-def _sections(file: bytes, at: int, count: int, names: int) -> list[_Section]:
-    headers = [
-        _unpacked("<IIQQQQIIQQ", file, at + 64 * number, f"the header of section {number}") for number in range(count)
-    ]
-    begin, size = headers[names][4:6]
-    texts = _slice(file, begin, size, "the names of sections")
-    found = []
-    for number, (name, kind, flags, address, offset, size, link, *_) in enumerate(headers):
-        if kind != _ZEROS_SECTION:
-            _require(file, offset, size, f"section {number}")
-        found.append(_Section(_text_at(texts, name, f"section {number}"), kind, flags, address, offset, size, link))
-    return found
-
-
-def _text_at(texts: bytes, at: int, what: str) -> str:
-    end = texts.find(b"\0", at, at + _NAME_BYTES)
-    if end < 0:
-        raise ValueError(f"the name of {what} does not end, at {at} of {len(texts)} bytes of names")
-    return texts[at:end].decode(errors="backslashreplace")
-
-
-def _image(file: bytes, segments: list[_Segment]) -> tuple[bytes, int]:
+def _image(file: bytes, segments: Sequence[Any]) -> tuple[bytes, int]:
     """Return what the file says of the memory, and how many bytes of zeros follow."""
-    end = max((one.address + one.file_bytes for one in segments if one.file_bytes), default=0)
+    end = max((one.p_vaddr + one.p_filesz for one in segments if one.p_filesz), default=0)
     if end > len(file) + _MOST_GAPS:
         raise ValueError(f"its segments reach to {end:#x}, far beyond its {len(file)} bytes")
-    zeros = max((one.address + one.memory_bytes for one in segments), default=0) - end
+    zeros = max((one.p_vaddr + one.p_memsz for one in segments), default=0) - end
     if zeros > _MOST_ZEROS:
         raise ValueError(f"its segments need {zeros} bytes beside its own; {_MOST_ZEROS} can be had")
     image = bytearray(end)
     for one in segments:
-        image[one.address : one.address + one.file_bytes] = file[one.offset : one.offset + one.file_bytes]
+        image[one.p_vaddr : one.p_vaddr + one.p_filesz] = file[one.p_offset : one.p_offset + one.p_filesz]
     return bytes(image), zeros
 
 
-def _text(file: bytes, sections: list[_Section], segments: list[_Segment]) -> tuple[int, int]:
+def _text(sections: Sequence[Section], segments: Sequence[Any]) -> tuple[int, int]:
     """Return the addresses of the machine code."""
     found = [section for section in sections if section.name == ".text"]
     if len(found) != 1:
         raise ValueError(f"it has {len(found)} sections .text")
-    begin, end, shift = found[0].address, found[0].address + found[0].size, found[0].address - found[0].offset
+    begin, offset = found[0]["sh_addr"], found[0]["sh_offset"]
+    end = begin + found[0]["sh_size"]
     if not any(
-        one.is_executable and one.address <= begin <= end <= one.address + one.file_bytes
-        and one.address - one.offset == shift for one in segments
+        one.p_flags & _EXECUTABLE and one.p_vaddr <= begin <= end <= one.p_vaddr + one.p_filesz
+        and one.p_vaddr - one.p_offset == begin - offset for one in segments
     ):  # fmt: skip
         raise ValueError(f"its machine code from {begin:#x} to {end:#x} is in no executable segment")
     return begin, end
 
 
-def _relocations(file: bytes, sections: list[_Section], image: bytes) -> tuple[tuple[int, int], ...]:
+def _relocations(sections: Sequence[Section], image: bytes) -> tuple[tuple[int, int], ...]:
     """Return the places in the image that hold an address of it, as tables of virtual functions do, and the address."""
     found = []
-    for section in (section for section in sections if section.type in _RELOCATIONS and section.size > 0):
-        rows = section.content(file)
-        if section.type != _RELOCATIONS[0] or len(rows) % 24:
-            raise ValueError(f"its relocations {section.name[:60]} are not emulated")
-        for place, kind, target in struct.iter_unpack("<QQq", rows):
+    for section in (one for one in sections if isinstance(one, RelocationSection)):
+        for row in section.iter_relocations():
+            kind, place, target = row["r_info_type"], row["r_offset"], row.entry.get("r_addend", -1)
             if kind != _RELATIVE or not 0 <= target <= len(image) or not 0 <= place <= len(image) - 8:
-                raise ValueError(
-                    f"its relocation of type {kind} at {place:#x} is not emulated; only addresses of its own are"
-                )
+                raise ValueError(f"its relocation of type {kind} at {place:#x} is not emulated")
             found.append((place, target))
     return tuple(found)
 
 
-def _metadata(file: bytes, sections: list[_Section]) -> Mapping[str, Any]:
+def _metadata(sections: Sequence[Section]) -> Mapping[str, Any]:
     """Return what the note on the kernels says."""
-    notes = [section for section in sections if section.type == _NOTE_SECTION]
-    if sum(section.size for section in notes) > len(file):
-        raise ValueError("its sections of notes overlap")
-    found = [
-        content for section in notes for name, kind, content in _notes(section.content(file))
-        if (name, kind) == (b"AMDGPU\0", _METADATA_NOTE)
-    ]  # fmt: skip
+    notes: list[Any] = [
+        note for section in sections if isinstance(section, NoteSection) for note in section.iter_notes()
+    ]
+    found = [note for note in notes if (note["n_name"], note["n_type"]) == ("AMDGPU", _METADATA_NOTE)]
     if len(found) != 1:
         raise ValueError(f"it has {len(found)} notes on its kernels")
     try:
-        metadata = msgpack.unpackb(found[0])
+        metadata = msgpack.unpackb(found[0]["n_descdata"])
     except Exception as error:
         # What msgpack raises depends on what is damaged: its own exceptions, UnicodeDecodeError, TypeError.
         raise ValueError(f"the note on its kernels is damaged: {str(error)[:60] or type(error).__name__}") from error
@@ -417,39 +358,26 @@ def _metadata(file: bytes, sections: list[_Section]) -> Mapping[str, Any]:
     return metadata
 
 
-def _notes(content: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    """Yield the name, type and content of each note of a section."""
-    at = 0
-    while at < len(content):
-        name_bytes, size, kind = _unpacked("<III", content, at, "a note")
-        name = _slice(content, at + 12, name_bytes, "the name of a note")
-        at += 12 + -(-name_bytes // 4) * 4
-        yield name, kind, _slice(content, at, size, "a note")
-        at += -(-size // 4) * 4
-
-
-def _dynamic_symbols(file: bytes, sections: list[_Section], wanted: set[str]) -> dict[str, _Symbol]:
-    """Return the symbols with names that are wanted; a loader knows no others than the dynamic ones."""
-    tables = [section for section in sections if section.type == _DYNAMIC_SYMBOLS]
-    if len(tables) != 1 or tables[0].size % 24 or not tables[0].link < len(sections):
-        raise ValueError("its table of dynamic symbols is missing or damaged")
-    names = sections[tables[0].link].content(file)
-    found: dict[str, _Symbol] = {}
-    for number, (name, info, other, home, value, size) in enumerate(
-        struct.iter_unpack("<IBBHQQ", tables[0].content(file))
-    ):
-        what = f"dynamic symbol {number}"
-        if info >> 4 > _WEAK or other > _PROTECTED:
-            raise ValueError(f"{what} has the binding {info >> 4} and the visibility {other}")
-        if home not in (_UNDEFINED, _ABSOLUTE):
-            section = sections[home] if home < len(sections) else None
-            if section is None or not section.address <= value <= value + size <= section.address + section.size:
-                raise ValueError(f"{what}, with {size} bytes at {value:#x}, is not in its section {home}")
-        text = _text_at(names, name, what)
-        if text in wanted and home != _UNDEFINED:
-            if text in found:
-                raise ValueError(f"two dynamic symbols have the name {text}")
-            found[text] = _Symbol(info & 15, value, size)
+def _dynamic_symbols(sections: Sequence[Section], wanted: set[str]) -> dict[str, Any]:
+    """Return the entries of the symbols with names that are wanted; a loader knows no others than the dynamic ones."""
+    tables = [one for one in sections if isinstance(one, SymbolTableSection) and one["sh_type"] == "SHT_DYNSYM"]
+    if len(tables) != 1:
+        raise ValueError(f"it has {len(tables)} tables of dynamic symbols")
+    found: dict[str, Any] = {}
+    for number, symbol in enumerate(tables[0].iter_symbols()):
+        entry = symbol.entry
+        if symbol.name in wanted and entry.st_shndx != "SHN_UNDEF":
+            home = (
+                sections[entry.st_shndx] if isinstance(entry.st_shndx, int) and entry.st_shndx < len(sections) else None
+            )
+            end = entry.st_value + entry.st_size
+            if home is None or not home["sh_addr"] <= entry.st_value <= end <= home["sh_addr"] + home["sh_size"]:
+                raise ValueError(
+                    f"dynamic symbol {number}, with {entry.st_size} bytes at {entry.st_value:#x}, is in no section"
+                )
+            if symbol.name in found:
+                raise ValueError(f"two dynamic symbols have the name {symbol.name}")
+            found[symbol.name] = entry
     return found
 
 
@@ -461,22 +389,26 @@ def _of_kind(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
 
 
 def _descriptor(
-    row: dict[str, Any], image: bytes, symbols: Mapping[str, _Symbol], text: tuple[int, int]
+    row: dict[str, Any], image: bytes, symbols: Mapping[str, Any], text: tuple[int, int]
 ) -> KernelDescriptor:
     """Return a kernel of the metadata; what its descriptor, symbols and row say alike has to agree."""
     name, where = row[".name"], f"kernel {row['.name'][:60]}"
     function, symbol = (symbols.get(row[key]) for key in _NAMES)
-    if function is None or symbol is None or (function.type, symbol.type) != (_FUNCTION, _OBJECT):
+    if function is None or symbol is None or (function.st_info.type, symbol.st_info.type) != _SYMBOL_TYPES:
         raise ValueError(f"the function or the descriptor of {where} is no dynamic symbol")
-    content = _slice(image, symbol.value, _DESCRIPTOR.size, f"the descriptor of {where}")
+    content = _slice(image, symbol.st_value, _DESCRIPTOR.size, f"the descriptor of {where}")
     lds, scratch, kernarg, unused, offset, *others, _, _, rsrc2, properties, _, last = _DESCRIPTOR.unpack(content)
-    if symbol.size != _DESCRIPTOR.size or symbol.value % _DESCRIPTOR.size or any(unused + b"".join(others) + last):
+    if (
+        symbol.st_size != _DESCRIPTOR.size
+        or symbol.st_value % _DESCRIPTOR.size
+        or any(unused + b"".join(others) + last)
+    ):
         raise ValueError(f"the descriptor of {where} is damaged")
-    entry = symbol.value + offset
-    if entry != function.value or entry % 256:
-        raise ValueError(f"{where} begins at {entry:#x} by its descriptor, and at {function.value:#x} by its symbol")
-    if not text[0] <= entry < entry + function.size <= text[1]:
-        raise ValueError(f"{where}, with {function.size} bytes at {entry:#x}, is outside of .text")
+    entry = symbol.st_value + offset
+    if entry != function.st_value or entry % 256:
+        raise ValueError(f"{where} begins at {entry:#x} by its descriptor, and at {function.st_value:#x} by its symbol")
+    if not text[0] <= entry < entry + function.st_size <= text[1]:
+        raise ValueError(f"{where}, with {function.st_size} bytes at {entry:#x}, is outside of .text")
     said = {".group_segment_fixed_size": lds, ".private_segment_fixed_size": scratch, ".kernarg_segment_size": kernarg}
     for key, value in (said | {".wavefront_size": LANES}).items():
         if _of_kind(row, key, int, where) != value:
@@ -488,7 +420,7 @@ def _descriptor(
         raise ValueError(f"the properties {properties:#x} of {where} do not fit its {rsrc2 >> 1 & 31} user SGPRs")
     arguments = tuple(_of_kind({".args": []} | row, ".args", list, where))
     _check_arguments(arguments, kernarg, where)
-    return KernelDescriptor(name, entry, function.size, lds, scratch, kernarg, arguments, rsrc2, properties)
+    return KernelDescriptor(name, entry, function.st_size, lds, scratch, kernarg, arguments, rsrc2, properties)
 
 
 def _check_arguments(arguments: Sequence[Any], kernarg: int, where: str) -> None:
@@ -504,17 +436,19 @@ def _check_arguments(arguments: Sequence[Any], kernarg: int, where: str) -> None
         end = offset + size
 
 
-def _lines(file: bytes, sections: list[_Section]) -> tuple[tuple[int, str], ...]:
+def _lines(elf: ELFFile, sections: Sequence[Section]) -> tuple[tuple[int, str], ...]:
     """Return where source lines begin; empty for debug information that is compressed, or of an unusual size."""
     debug = [section for section in sections if section.name.startswith((".debug_", ".zdebug_"))]
     if not any(one.name == ".debug_line" for one in debug) or any(
-        one.flags & _COMPRESSED or one.name.startswith(".z") or one.size > _MOST_DEBUG_BYTES.get(one.name, one.size)
+        one["sh_flags"] & _COMPRESSED
+        or one.name.startswith(".z")
+        or one["sh_size"] > _MOST_DEBUG_BYTES.get(one.name, one["sh_size"])
         for one in debug
     ):
         return ()
     rows: dict[int, list[tuple[int, str]]] = {}
     try:
-        dwarf = ELFFile(io.BytesIO(file)).get_dwarf_info()
+        dwarf = elf.get_dwarf_info()
         for unit in itertools.islice(dwarf.iter_CUs(), _MOST_UNITS):
             place = unit.get_top_DIE().attributes.get("DW_AT_stmt_list")
             if place is not None and place.value not in rows and (program := dwarf.line_program_for_CU(unit)):
