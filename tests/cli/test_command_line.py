@@ -116,6 +116,7 @@ MISTAKES = (
         "export miopen m --usr x --problems p",
         "unknown argument '--usr'; is it --user?; see tileseer export miopen --help",
     ),
+    ("tune m --problems p --driver nowhere/MIOpenDriver", "--driver nowhere/MIOpenDriver: there is no such program"),
     ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
     ("select nowhere --problem N=8", "nowhere: has no models (no index.json); make some: tileseer run"),
     ("select a.txt --problem N=8", "a.txt: has no models (no index.json)"),

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,9 @@ def run(args: argparse.Namespace) -> int:
     from tileseer.serve import tuning
     from tileseer.serve.selector import Selector
 
+    # Here, as what follows takes half a minute of a large list.
+    if args.driver and not shutil.which(args.driver):
+        raise UserError(f"--driver {args.driver}: there is no such program; give the path of one that runs")
     index = model_files.read_index(args.models)
     operations = [
         name

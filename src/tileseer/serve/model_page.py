@@ -28,11 +28,13 @@ def model_page(models: Path, index: Index, template: Path, recordings: Mapping[s
     operation = min(index.operations, key=lambda name: (not name.startswith("forward"), name))
     variant, _, dtype = operation.rpartition("_")
     library = library_of_arch(index.arch)
+    rows = [_row(name, one, recordings.get(name)) for name, one in evaluations.items()]
     return fill_markdown_template(
         template,
         arch=index.arch,
         meaning=meaning_of_times(index.device_kind, index.device),
-        operations=[_row(name, one, recordings.get(name)) for name, one in evaluations.items()],
+        operations=rows,
+        source=rows[0]["source"] if len({row["source"] for row in rows}) == 1 else None,
         folder=f"results/models/{index.arch}",
         example={"operation": operation, "variant": variant, "dtype": dtype},
         library=vendor_models(index.arch) if any(one.without_candidate for one in evaluations.values()) else None,

@@ -74,7 +74,9 @@ class SolverDevice:
         try:
             told = self._run([program, "--version"], self._environment, 60.0)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise UserError(f"--driver {program}: cannot be run ({error}); it is in /opt/rocm/bin") from error
+            raise UserError(
+                f"--driver {program}: cannot be run ({error}); give a path such as /opt/rocm/bin/MIOpenDriver"
+            ) from error
         version = re.search(r"version:? *([0-9][0-9.]*)", told.stdout)
         if version is None:
             raise UserError(
