@@ -62,8 +62,9 @@ class Model:
         """Read what ``read`` reads, once; ``models``: the folder whose index has hashes to check, if it has one."""
         if models is not None and (models / model_files.INDEX).is_file():
             model_files.read_index(models)
+        else:
+            _refuse_other_files(folder)
         spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
-        _refuse_other_files(folder)
         hardware = documents.read_document(folder / model_files.HARDWARE, Hardware)
         if hardware.arch != target(spec.arch):
             raise UserError(
