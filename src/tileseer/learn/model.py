@@ -53,6 +53,8 @@ class Model:
         above it.
         """
         models = folder.resolve().parent
+        if not (models / model_files.INDEX).is_file():
+            _refuse_other_files(folder)
         model = model_files.of_one_version(models, lambda: cls.read_checked(folder, models))
         model.scorer.threads = threads
         return model
@@ -62,8 +64,6 @@ class Model:
         """Read what ``read`` reads, once; ``models``: the folder whose index has hashes to check, if it has one."""
         if models is not None and (models / model_files.INDEX).is_file():
             model_files.read_index(models)
-        else:
-            _refuse_other_files(folder)
         spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
         hardware = documents.read_document(folder / model_files.HARDWARE, Hardware)
         if hardware.arch != target(spec.arch):
