@@ -18,6 +18,7 @@ import torch_on_cpu  # noqa: E402
 from torch_on_cpu import PLANS, CpuChooser  # noqa: E402
 
 from tileseer.core.errors import UserError  # noqa: E402
+from tileseer.libraries.cudnn import versions  # noqa: E402
 from tileseer.torch import extension, model_packages, switch  # noqa: E402
 
 A100, L40S, H100, B200 = (8, 0), (8, 9), (9, 0), (10, 0)
@@ -267,3 +268,19 @@ def test_nothing_that_pytorch_asks_while_it_compiles_starts_cuda(monkeypatch):
     with extension._without_starting_cuda():
         assert os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] == "1"
     assert "PYTORCH_NVML_BASED_CUDA_CHECK" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("library", "advice"),
+    [
+        ("cudnn 91900", "PyTorch 2.11 brings cuDNN 9.19: install torch==2.11.*, or measure"),
+        ("cudnn 92000", "PyTorch 2.13 brings cuDNN 9.20: install torch==2.13.*"),
+        ("cudnn 92400", "PyTorch 2.14 brings cuDNN 9.24: install torch==2.14.*"),
+        ("cudnn 91200", "measure the plans of your own cuDNN"),
+    ],
+)
+def test_advice_names_the_pytorch_that_brings_a_cudnn(library, advice):
+    assert versions.advice_for(library).startswith(advice)
+    page = Path("docs/nvidia.md").read_text()
+    for pytorch, cudnn in versions.PYTORCH.items():
+        assert re.search(rf"^\| (2\.\d+, )*{re.escape(pytorch)}\b.* \| {re.escape(cudnn)} \|", page, re.MULTILINE)
