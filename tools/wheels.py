@@ -67,7 +67,7 @@ def main() -> None:
             (source / part).parent.mkdir(parents=True, exist_ok=True)
             copy(ROOT / part, source / part)
         print(_build(source, args.output))
-        for package in sorted((ROOT / "packages").iterdir()):
+        for package in sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml")):
             shutil.copytree(package, Path(folder, package.name), ignore=shutil.ignore_patterns("*.egg-info", "build"))
             print(_build(Path(folder, package.name), args.output))
         for models in args.models:
