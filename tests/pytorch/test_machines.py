@@ -173,7 +173,6 @@ def test_a_compiler(machine, convolve, monkeypatch, tmp_path, program, message):
         ({"verify": "2"}, "verify is '2'; give"),
         ({"verify": 1.5}, r"verify is 1\.5; give"),
         ({"verify": True}, "verify is True; give"),
-        ({"verify": None}, "verify is None; give"),
         ({"model": 3}, "model is 3; give the path of a folder"),
         ({"model": ""}, "model is ''; give"),
         ({"model": "no/such/folder"}, "no/such/folder: has no models"),
