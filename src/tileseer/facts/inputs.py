@@ -35,7 +35,7 @@ class ProblemsSettings(Section):
 
     networks: SourcePath = "config/problems/layers.csv"
     """Table of the layers of real networks with their splits; the design fills the space of its train split."""
-    design: int = Field(1000, ge=0)
+    design: int = Field(1200, ge=0)
     """Training problems per operation, drawn from the space of the networks in the train split."""
     training_layers: int = Field(1000, ge=0)
     """Layers of the train split that are used for training, spread over its network families."""

@@ -4,7 +4,8 @@ Layers are of one kind when filter, stride, dilation, padding, grouping and dime
 box, in logarithms, of batch, channels and filters a group, groups, image height, image shape and depth that holds its
 layers: the odd ones, such as a network's first and last layer, can cost it more than all the others. Each kind gets
 points that are spread evenly, as many as the square root of its number of layers commands: rare kinds are learnt too.
-Channels are rounded to multiples of 8, or of 4, of 2 or of 1, which leave other, fewer kernels to choose from.
+Channels are rounded to multiples of 8, or of 4, of 2 or of 1, which leave other, fewer kernels to choose from. Grouped
+kinds get more points, half of them with as many outputs as inputs, as networks have them.
 """
 
 import hashlib
@@ -26,6 +27,8 @@ LEAST_LAYERS = 3
 """Kinds of fewer layers are the oddities of one network: they span no space."""
 MULTIPLES = ((0.20, 1), (0.40, 2), (0.55, 4), (1.0, 8))
 """What channels are multiples of: up to each share of the points."""
+GROUPED_WEIGHT = 4.0
+"""Grouped layers are few, but what is fast on them follows from two numbers of channels and that of groups."""
 TRIES = 64
 """Points tried for each one requested, before a kind gives up: most fall out for their size."""
 DESIGN_AXES = ("N", "C/G", "K/G", "G", "H", "W/H", "D")
@@ -48,6 +51,11 @@ class LayerKind:
     stride: tuple[int, ...]
     pad: tuple[int, ...]
     dilation: tuple[int, ...]
+
+    @property
+    def weight(self) -> float:
+        """How many more points it gets than a dense kind of as many layers."""
+        return GROUPED_WEIGHT if self.grouping == "grouped" else 1.0
 
     @property
     def name(self) -> str:
@@ -97,7 +105,7 @@ def draw_design(
         raise UserError("problems.design: no kind of convolution has enough layers in the train split to span a space")
     batches = np.array(sorted({layer.dims[0] for layer in layers}))
     problems: dict[str, Problem] = {}
-    counts = _shares({kind: math.sqrt(len(dims)) for kind, dims in spaces.items()}, size)
+    counts = _shares({kind: kind.weight * math.sqrt(len(dims)) for kind, dims in spaces.items()}, size)
     for kind in sorted(spaces, key=lambda kind: kind.name):
         for problem in _fill(kind, spaces[kind], batches, counts[kind], operation, seed):
             problems.setdefault(problem.key, problem)
@@ -128,9 +136,14 @@ def _fill(
     points = spread_points(f"{seed}:{kind.name}", count * TRIES)
     sizes = exact.exp2(low + points[:, :-1] * (high - low))
     problems: dict[str, Problem] = {}
-    for point, rounding in zip(sizes.tolist(), points[:, -1].tolist(), strict=True):
+    for number, (point, rounding) in enumerate(zip(sizes.tolist(), points[:, -1].tolist(), strict=True)):
         multiple = next(multiple for share, multiple in MULTIPLES if rounding <= share)
-        problem = _problem(kind, dict(zip(DESIGN_AXES, point, strict=True)), multiple, operation)
+        values = dict(zip(DESIGN_AXES, point, strict=True))
+        if kind.grouping == "grouped" and number % 2:
+            # As most grouped layers, it has as many outputs as inputs, 1, 2, 4 or 8 if they are few.
+            few = values["C/G"] < 1.5 * multiple
+            values["K/G"] = values["C/G"] = _power_of_2(values["C/G"]) if few else values["C/G"]
+        problem = _problem(kind, values, multiple, operation)
         if problem is not None:
             problems.setdefault(problem.key, problem)
         if len(problems) == count:
@@ -170,3 +183,8 @@ def _problem(kind: LayerKind, values: dict[str, float], multiple: int, operation
 def _channels(value: float, multiple: int) -> int:
     """Round channels to a multiple, those below 1.5 of them to the next number."""
     return max(1, round(value)) if value < 1.5 * multiple else multiple * round(value / multiple)
+
+
+def _power_of_2(value: float) -> int:
+    """Round to a power of 2."""
+    return 1 << (max(1, round(value * 4 / 3)).bit_length() - 1)
