@@ -67,23 +67,6 @@ def test_a_long_problem_weighs_more():
     np.testing.assert_array_equal(found, [1, 1, 2, 0.5, 0.5])
 
 
-def test_an_exchange_in_the_order_costs_the_difference_of_the_efficiencies():
-    problem, efficiency = np.r_[0, 0, 0, 1, 1], np.r_[0.5, 1.0, 0.5, 1.0, 0.25]
-    order = fit.Order.of(problem, efficiency, np.r_[1.0, 1.0, 1.0, 2.0, 2.0], 0.0)
-    pairs = sorted(zip(order.faster.tolist(), order.slower.tolist(), order.cost.tolist(), strict=True))
-    assert pairs == [(1, 0, 0.5), (1, 2, 0.5), (3, 4, 1.5)]
-    scores = np.r_[0.2, 0.1, -3.0, 0.3, 0.1]
-    pull, curvature = order.loss(scores, None)
-    step = 1e-6
-
-    def loss(at):
-        return sum(cost * np.log1p(np.exp(-fit.SLOPE * (at[a] - at[b]))) for a, b, cost in pairs)
-
-    slopes = [(loss(scores + step * row) - loss(scores - step * row)) / (2 * step) for row in np.eye(5)]
-    np.testing.assert_allclose(pull, slopes, rtol=0.01, atol=1e-6)
-    assert (curvature >= fit.LEAST_CURVATURE).all()
-
-
 def test_trees_learn_what_a_pick_earns_in_the_mean():
     # One candidate is the fastest or a tenth as fast, by chance; the other one is always near the best.
     rng = np.random.default_rng(0)

@@ -1,19 +1,17 @@
-"""How trees are grown: LightGBM on how fast a pair is within its problem, then on which of two candidates is faster.
+"""How trees are grown: LightGBM on how fast a pair is within its problem.
 
-The first trees learn the efficiency itself, not its logarithm: the mean over like rows is what picking them earns, so
-a candidate that is now the fastest and now a tenth as fast is no good pick. The last third mends the order: of two
-candidates of a problem the faster one should lead, and an exchange costs the difference of their efficiencies. Long
-problems weigh more in both.
+The label is the efficiency itself, not its logarithm: its mean over like rows is what picking them earns, so a
+candidate that is now the fastest and now a tenth as fast is no good pick. Long problems weigh more.
 
-On top of a formula, whose scores are logarithms of time, the first trees learn ln(efficiency) less what the formula
-says, and a problem's level is left out: the best of a few measured rows need not be its best candidate. The same data,
-settings and LightGBM release give the same bytes, whatever the threads and the processor.
+On top of a formula, whose scores are logarithms of time, the label is ln(efficiency) less what the formula says, the
+weight has efficiency squared too, and a problem's level is left out: the best of a few measured rows need not be its
+best candidate. The same data, settings and LightGBM release give the same bytes, whatever the threads.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,17 +31,6 @@ if TYPE_CHECKING:
 
 LEAST_EFFICIENCY = 0.05
 """Logarithms are of efficiencies raised to this: how bad a bad kernel is does not matter."""
-SHARE_OF_ORDER = 1 / 3
-"""Of the trees, those that learn the order."""
-LEADERS = 4
-"""Fastest rows of a problem that are compared with all slower ones."""
-SLOPE = 8.0
-"""How sure a lead of 1 in score makes the order of two candidates: the slope of the logistic function."""
-LEAST_CURVATURE = 1e-3
-"""Of the loss of a row: what keeps a leaf of settled rows from a large step."""
-STEPS, FURTHEST = 64, 16.0
-"""Steps of the table of the logistic function for an argument of 1, and the largest argument in it."""
-LOGISTIC = 1 / (1 + exact.exp(np.arange(-FURTHEST, FURTHEST + 1 / STEPS, 1 / STEPS)))
 LEAST_WEIGHT = 0.1
 """On a formula, the rows of a problem weigh at least this together, in equal parts: fast candidates decide a pick."""
 FEW_ROWS = 6
@@ -157,76 +144,28 @@ def grow(prepared: Binned, rows: np.ndarray, recipe: Recipe, progress: Progress)
     used = parameters(recipe.settings, recipe.threads, prepared.features.num_data(), few_rows(prepared.dataset.problem))
     part = prepared.features.subset(np.flatnonzero(rows).tolist(), params=used)
     problem, efficiency = prepared.dataset.problem[rows], prepared.dataset.efficiency[rows]
-    importance = time_weight(problem, prepared.dataset.latency_ms[rows])
-    weights, label = importance, efficiency - 1.0
+    weights, label = time_weight(problem, prepared.dataset.latency_ms[rows]), efficiency - 1.0
     start, prior = 0.0 if prepared.start is None else prepared.start[rows], prior_of(recipe)
     if prepared.formula is not None:
-        weights = importance * weight(problem, efficiency)
+        weights = weights * weight(problem, efficiency)
         label = centred(problem, target(efficiency) - start, weights)
     elif prior is not None:
         # LightGBM itself takes the scores of the trees that it starts from away.
         label = start + centred(problem, label - start, weights)
     part.construct().set_label(label).set_weight(weights)
-    first = round(recipe.settings.n_estimators * (1 - SHARE_OF_ORDER))
-    booster = text.load_lightgbm().train(
+    return text.load_lightgbm().train(
         used,
         part,
-        num_boost_round=first,
+        num_boost_round=recipe.settings.n_estimators,
         init_model=prior.booster if isinstance(prior, TreeScorer) else None,
-        keep_training_booster=True,
         callbacks=[lambda _: progress.add()],
     )
-    order = Order.of(problem, efficiency, importance, start if prepared.formula else 0.0)
-    for _ in range(first, recipe.settings.n_estimators):
-        booster.update(fobj=order.loss)
-        progress.add()
-    return booster
-
-
-@dataclass(frozen=True, eq=False)
-class Order:
-    """Pairs of rows of one problem, and what an exchange of the two in the order costs."""
-
-    faster: np.ndarray
-    """int [m], row of n."""
-    slower: np.ndarray
-    """int [m], row of n."""
-    cost: np.ndarray
-    """float64 [m], difference of the efficiencies times the importance of the problem."""
-    start: np.ndarray | float
-    """What scores start from, float64 [n], beside the trees."""
-
-    @classmethod
-    def of(cls, problem: np.ndarray, efficiency: np.ndarray, importance: np.ndarray, start: np.ndarray | float) -> Self:
-        """Pair the ``LEADERS`` of each problem with all rows that are slower; all arrays are [n], sorted by problem."""
-        order = np.lexsort((-efficiency, problem))
-        first = np.flatnonzero(np.diff(problem, prepend=-1) != 0)
-        size = np.diff(first, append=len(problem))
-        place, head = np.arange(len(problem)) - np.repeat(first, size), np.repeat(first, size)
-        pairs = [(order[head[place > k] + k], order[place > k]) for k in range(LEADERS)]
-        faster, slower = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
-        cost = (efficiency[faster] - efficiency[slower]) * importance[faster]
-        return cls(faster[cost > 0], slower[cost > 0], cost[cost > 0], start)
-
-    def loss(self, scores: np.ndarray, _: object) -> tuple[np.ndarray, np.ndarray]:
-        """Return first and second derivatives, float64 [n] each: what LightGBM asks for.
-
-        The loss of a pair is its cost times ln(1 + exp(-SLOPE * lead)), lead = score of the faster - of the slower.
-        """
-        scores = scores + self.start
-        lead = SLOPE * (scores[self.faster] - scores[self.slower])
-        unsure = LOGISTIC[np.rint((np.clip(lead, -FURTHEST, FURTHEST) + FURTHEST) * STEPS).astype(np.intp)]
-        pull = SLOPE * self.cost * unsure
-        curvature, n = SLOPE * pull * (1 - unsure), len(scores)
-        first = np.bincount(self.slower, pull, n) - np.bincount(self.faster, pull, n)
-        second = np.bincount(self.slower, curvature, n) + np.bincount(self.faster, curvature, n)
-        return first, np.maximum(second, LEAST_CURVATURE)
 
 
 def time_weight(problem: np.ndarray, milliseconds: np.ndarray) -> np.ndarray:
     """Return the fourth root of the time of the fastest row of a problem over the median one, float64 [n].
 
-    ``problem`` (int [n]) is sorted. A fourth root: of the sum of all times, a thousandth of the problems has half.
+    ``problem`` (int [n]) is sorted. With the times themselves, the longest problems alone would decide.
     """
     first = np.flatnonzero(np.diff(problem, prepend=-1) != 0)
     best = np.minimum.reduceat(milliseconds, first)
