@@ -65,6 +65,7 @@ def test_each_gpu_of_an_installation_is_a_recording_of_its_version(machine, tmp_
         assert own.taken.library == "MIOpen 3.5.2" and own.operations == ["forward_fp16"]
         product = read_hardware(config["hardware"], own.device)
         assert (product.compute_units, product.arch) == (units, arch.partition("_")[0])
+    assert config["benchmark"]["products"]["gfx950_256cu_miopen"] == "gfx950_mi355x"
     assert "forward_fp16" in os.listdir(tmp_path / "made/gfx950_256cu_miopen")
     ways = (tmp_path / "made/gfx950_256cu_miopen" / WAYS).read_text().splitlines()
     assert f"--driver {machine}/bin/MIOpenDriver" in ways[0] and "gfx950100.HIP.3_5_2_abc.ufdb.txt" in ways[1]

@@ -167,9 +167,10 @@ def test_a_formula_of_workspaces_is_for_the_releases_that_it_was_checked_on(tmp_
     solver, algorithm = "ConvHipImplicitGemmGroupBwdXdlops", "miopenConvolutionBwdDataAlgoImplicitGEMM"
     assert holds(solver, (3, 3, 0)) and not holds(solver, (3, 5, 2)) and workspace(solver, problem) == 0
 
-    def system(sizes):
+    def system(sizes, layout="NHWC-NHWC-NHWC"):
         path = tmp_path / "gfx942130.HIP.fdb.txt"
-        lines = (f"{key.format(64 + 8 * at)}={solver}:1,{size},{algorithm}\n" for at, size in enumerate(sizes))
+        own = key.replace("NHWC-NHWC-NHWC", layout)
+        lines = (f"{own.format(64 + 8 * at)}={solver}:1,{size},{algorithm}\n" for at, size in enumerate(sizes))
         path.write_text("".join(lines))
         return Measured.read([path])
 
@@ -177,6 +178,10 @@ def test_a_formula_of_workspaces_is_for_the_releases_that_it_was_checked_on(tmp_
     assert not system([0] * 9).confirms(solver, problem)
     assert not system([0] * 20 + [4096]).confirms(solver, problem)
     assert not system([0] * 20).confirms(solver, problem.with_layout("NCHW"))
+    first = system([10**9] * 10, "NCHW")
+    assert all(not first.confirms(solver, problem.with_layout(layout)) for layout in ("", "NCHW", "NHWC"))
+    first = system([0] * 10, "NCHW")
+    assert [first.confirms(solver, problem.with_layout(one)) for one in ("", "NCHW", "NHWC")] == [True, True, False]
 
 
 USUAL = "5,64,64,1,1,56,56,1,3,3,1,1,1,0,1,1,1,1,1"

@@ -370,7 +370,7 @@ class Measured:
 def _workspace_kind(problem: Problem) -> tuple[Any, ...]:
     """Return what a formula of workspaces may depend on, beside sizes."""
     strided = problem.stride_h > 1 or problem.stride_w > 1
-    return problem.variant, problem.dtype, problem.ndim, problem.layout, problem.G > 1, strided
+    return problem.variant, problem.dtype, problem.ndim, problem.layout == LAST, problem.G > 1, strided
 
 
 def timed_files(folder: Path, user: Path) -> list[Path]:

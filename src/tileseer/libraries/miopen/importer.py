@@ -10,7 +10,6 @@ from tileseer.core.errors import UserError, shown
 from tileseer.core.places import find_file
 from tileseer.data.provenance import Taken
 from tileseer.facts import hardware
-from tileseer.facts.config import Config
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.libraries.miopen import recording
@@ -89,7 +88,7 @@ def _taken(args: argparse.Namespace) -> Taken:
 def _product(args: argparse.Namespace, products: dict[str, Hardware], named: FileGpu | None) -> Hardware:
     """Return the product that was measured: that of ``--device``, of the files' names, or the usual one of the arch."""
     gpu = hardware.target(args.arch)
-    usual = _usual(args.arch, gpu)
+    usual = recording.usual_product(args.arch, gpu)
     if args.device:
         product = hardware.read_hardware(find_file(args.config / TABLE), args.device)
     elif named is None:
@@ -97,10 +96,8 @@ def _product(args: argparse.Namespace, products: dict[str, Hardware], named: Fil
             hint = arch_hint(gpu)
             raise UserError(f"--arch: benchmark.products has no product for {gpu} ({hint}); name one with --device")
         product = products[usual]
-    elif usual in products and products[usual].compute_units == named.compute_units:
-        product = products[usual]
     else:
-        product = hardware.product_of_units(products, gpu, named.compute_units)
+        product = recording.product_of_units(products, args.arch, named.compute_units)
     if product.arch != gpu:
         raise UserError(f"--device: {args.device} is a {product.arch}, but --arch is {gpu}")
     if named and product.compute_units != named.compute_units:
@@ -111,12 +108,6 @@ def _product(args: argparse.Namespace, products: dict[str, Hardware], named: Fil
     return product
 
 
-def _usual(arch: str, gpu: str) -> str | None:
-    products = Config().benchmark.products
-    names = (arch, f"{gpu}_{MIOPEN.name}", gpu) if arch != gpu else (f"{gpu}_{MIOPEN.name}", gpu)
-    return next((products[name] for name in names if name in products), None)
-
-
 def _arch(args: argparse.Namespace, product: Hardware) -> str:
     """Return the arch of the models: the one that was asked for; ``UserError`` if its kernels are not MIOpen's.
 
@@ -124,7 +115,9 @@ def _arch(args: argparse.Namespace, product: Hardware) -> str:
     """
     asked, gpu = args.arch, hardware.target(args.arch)
     if asked == gpu:
-        units = "" if args.device or _usual(asked, gpu) == product.name else f"_{product.compute_units}"
+        units = (
+            "" if args.device or recording.usual_product(asked, gpu) == product.name else f"_{product.compute_units}"
+        )
         return f"{gpu}{units}_{MIOPEN.name}"
     if not re.fullmatch(ARCH_PATTERN, asked) or library_of_arch(asked) is not MIOPEN:
         raise UserError(f"--arch {asked}: give a target, such as {gpu}, or a name such as {gpu}_mine_{MIOPEN.name}")

@@ -76,7 +76,7 @@ def import_installed(folder: Path, gpu: str, table: Path) -> Installed:
     products = hardware.read_products(find_file(table))
     made, said = dict[str, Hardware](), list[str]()
     for one, files in chosen.items():
-        product = hardware.product_of_units(products, one.arch, one.compute_units)
+        product = recording.product_of_units(products, one.arch, one.compute_units)
         arch = f"{one.arch}_{one.compute_units}cu_{MIOPEN.name}"
         said += _record(folder / arch, arch, product, files, version)
         if (folder / arch / FILE).is_file():

@@ -21,6 +21,9 @@ from tileseer.core.errors import UserError
 from tileseer.core.seal import file_digest
 from tileseer.data.dataset_files import FILE
 from tileseer.data.provenance import Recording, Taken
+from tileseer.facts import hardware
+from tileseer.facts.config import Config
+from tileseer.facts.hardware import Hardware
 from tileseer.libraries.miopen.find_db import (
     FLAT,
     NO_CONVOLUTION,
@@ -89,6 +92,22 @@ def gpu_of_files(paths: Sequence[Path], gpu: str) -> FileGpu | None:
             units = f"{own.compute_units} compute units, others of {first.compute_units}"
             raise UserError(f"{path}: its name is of a GPU with {units}; import each GPU into a recording of its own")
     return first
+
+
+def usual_product(arch: str, gpu: str) -> str | None:
+    """Return the product that the default configuration has for an arch of a target, or for the target."""
+    products = Config().benchmark.products
+    names = (*([arch] if arch != gpu else []), f"{gpu}_miopen", gpu)
+    return next((products[name] for name in names if name in products), None)
+
+
+def product_of_units(products: Mapping[str, Hardware], arch: str, units: int) -> Hardware:
+    """Return the product of an arch, or a target, with so many compute units: the usual one if it has them."""
+    gpu = hardware.target(arch)
+    usual = usual_product(arch, gpu)
+    if usual and usual in products and products[usual].compute_units == units:
+        return products[usual]
+    return hardware.product_of_units(products, gpu, units)
 
 
 def read_find_dbs(paths: Sequence[Path], unusable: list[str] | None = None) -> Database:
