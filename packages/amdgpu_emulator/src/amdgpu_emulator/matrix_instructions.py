@@ -6,6 +6,7 @@ double precision and rounded once, those of whole numbers exactly; hardware roun
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -98,21 +99,22 @@ def translate_mfma(inst: Instruction, name: str, is_ocp: bool) -> Step:
         raise UnsupportedInstruction(f"{inst.op.name} with C in a scalar register")
     else:
         addend = operand_reader(code, shape.c.lower())
-    return lambda w: multiply(w, shape, d, a, b, addend, is_ocp)
+    left, right = _operand(shape, shape.a, a, is_ocp), _operand(shape, shape.b, b, is_ocp)
+    places, results, target = _result_places(shape), shape.results, slice(d, d + shape.result_rows)
+    kind, type_ = shape.c, _TYPES[shape.c]
 
+    def step(w: Waves) -> None:
+        product = (left(w) @ right(w).transpose(0, 1, 3, 2)).reshape(w.count, -1)
+        values = product[:, places].transpose(1, 0, 2).reshape(results, -1)
+        if kind == "F32":
+            w.vf[target] = (values + addend(w)).astype(type_)
+        elif kind == "F64":
+            w.v[target] = _words(values + addend(w))
+        else:
+            # Sums of whole numbers are exact, and are cut to their type.
+            w.vi[target] = values.astype(np.int64).astype(type_) + addend(w)
 
-def multiply(w: Waves, shape: MfmaShape, d: int, a: int, b: int, addend: Read, is_ocp: bool) -> None:
-    """Execute one instruction, with registers from ``d``, ``a`` and ``b`` on."""
-    left, right = _operand(w, shape, shape.a, a, is_ocp), _operand(w, shape, shape.b, b, is_ocp)
-    product = (left @ right.transpose(0, 1, 3, 2)).reshape(w.count, -1)
-    values = product[:, _result_places(shape)].transpose(1, 0, 2).reshape(shape.results, -1)
-    before = addend(w)
-    if shape.c == "I32":
-        # Sums of whole numbers are exact, and are cut to their type.
-        result = values.astype(np.int64).astype(np.int32) + before
-    else:
-        result = (values + before).astype(_TYPES[shape.c])
-    w.v[d : d + shape.result_rows] = _words(result)
+    return step
 
 
 def _elements(words: Array, kind: str) -> Array:
@@ -123,35 +125,32 @@ def _elements(words: Array, kind: str) -> Array:
 
 
 def _words(elements: Array) -> Array:
-    if elements.dtype != np.float64:
-        return elements.view(np.uint32)
     bits = elements.view(np.uint64)
     return np.stack([bits.astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)], axis=1).reshape(
         -1, bits.shape[1]
     )
 
 
-def _operand(w: Waves, shape: MfmaShape, kind: str, first: int, is_ocp: bool) -> Array:
-    """Return A as [waves, blocks, rows, k], or B as [waves, blocks, columns, k]."""
-    words = w.v[first : first + shape.source_rows]
-    if kind == "F64":
-        values = _elements(words, kind)
-    elif kind == "F32":
-        values = words.view(np.float32)
-    elif kind == "F16":
-        values = words.view(np.float16)
-    elif kind == "BF16":
-        values = (words.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    elif kind == "I8":
-        values = words.view(np.int8)
-    else:
-        values = small_floats(kind, is_ocp)[words.view(np.uint8)]
-    # Lane = group * rows + row, and a word has one, two or four elements.
-    rows = len(words) // (2 if kind == "F64" else 1)
-    by_lane = values.astype(np.float64).reshape(rows, w.count, LANES // shape.m, shape.m, -1)
-    if shape.blocks > 1:
-        return by_lane.transpose(1, 2, 3, 0, 4).reshape(w.count, shape.blocks, shape.m, shape.k)
-    return by_lane.transpose(1, 3, 2, 0, 4).reshape(w.count, 1, shape.m, shape.k)
+def _of_bf16(words: Array) -> Array:
+    return (words.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+def _operand(shape: MfmaShape, kind: str, first: int, is_ocp: bool) -> Read:
+    """Return the function that gives A as [waves, blocks, rows, k], or B as [waves, blocks, columns, k]."""
+    values_of: Callable[[Array], Array] = {
+        "F64": lambda words: _elements(words, kind), "F32": lambda words: words.view(np.float32),
+        "F16": lambda words: words.view(np.float16), "BF16": _of_bf16, "I8": lambda words: words.view(np.int8),
+    }.get(kind, lambda words: small_floats(kind, is_ocp)[words.view(np.uint8)])  # fmt: skip
+    source, rows = slice(first, first + shape.source_rows), shape.source_rows // (2 if kind == "F64" else 1)
+    groups, order = LANES // shape.m, (1, 2, 3, 0, 4) if shape.blocks > 1 else (1, 3, 2, 0, 4)
+    sizes = shape.blocks, shape.m, shape.k
+
+    def read(w: Waves) -> Array:
+        # Lane = group * rows + row, and a word has one, two or four elements.
+        values = values_of(w.v[source]).astype(np.float64)
+        return values.reshape(rows, w.count, groups, shape.m, -1).transpose(order).reshape(w.count, *sizes)
+
+    return read
 
 
 @cache

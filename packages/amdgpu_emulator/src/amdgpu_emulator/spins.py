@@ -28,7 +28,7 @@ def waiting_accesses(image: bytes, begin: int, end: int, arch: str) -> set[int]:
             return set()
         loop.append((begin, inst))
         begin += inst.size()
-    if any(inst.op.name == "S_BARRIER" for _, inst in loop):
+    if any(inst.op.name == "S_BARRIER" for _, inst in loop) or not any(_reads_memory(inst) for _, inst in loop):
         return set()
     written = set().union(*(_written(inst) for _, inst in loop))
     return {
