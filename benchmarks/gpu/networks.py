@@ -166,6 +166,73 @@ class UNet(nn.Module):
         return self.head(x)
 
 
+class MobileBlock(nn.Module):
+    """Narrow, wide and depthwise in space and time, and narrow again, as video networks for phones have them."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        wide = int(2.25 * outputs)
+        step = (1, stride, stride)
+        self.layers = nn.Sequential(
+            nn.Conv3d(inputs, wide, 1, bias=False),
+            nn.BatchNorm3d(wide),
+            nn.ReLU(inplace=True),
+            nn.Conv3d(wide, wide, 3, stride=step, padding=1, groups=wide, bias=False),
+            nn.BatchNorm3d(wide),
+            nn.SiLU(inplace=True),
+            nn.Conv3d(wide, outputs, 1, bias=False),
+            nn.BatchNorm3d(outputs),
+        )
+        self.skip = nn.Conv3d(inputs, outputs, 1, stride=step, bias=False) if stride > 1 else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of both branches."""
+        return functional.relu(self.skip(x) + self.layers(x))
+
+
+def mobile_video_network() -> nn.Module:
+    """Return four stages of such blocks behind a stem of a filter in space and a depthwise one in time."""
+    layers: list[nn.Module] = [
+        nn.Conv3d(3, 24, (1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1), bias=False),
+        nn.Conv3d(24, 24, (5, 1, 1), padding=(2, 0, 0), groups=24, bias=False),
+        nn.BatchNorm3d(24),
+        nn.ReLU(inplace=True),
+    ]
+    inputs = 24
+    for outputs, blocks in ((24, 3), (48, 5), (96, 11), (192, 7)):
+        for number in range(blocks):
+            layers.append(MobileBlock(inputs, outputs, 1 if number else 2))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(192, 400))
+
+
+class Translator(nn.Module):
+    """An image-to-image generator: strided 4x4 filters down, transposed ones up, with skips."""
+
+    def __init__(self, widths: tuple[int, ...] = (64, 128, 256, 512, 512, 512)) -> None:
+        super().__init__()
+        inputs = (3, *widths)
+        self.down = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(i, o, 4, 2, 1, bias=False), nn.BatchNorm2d(o), nn.LeakyReLU(0.2))
+            for i, o in zip(inputs, widths, strict=False)
+        )
+        self.up = nn.ModuleList(
+            nn.Sequential(nn.ConvTranspose2d(2 * i if n else i, o, 4, 2, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU())
+            for n, (i, o) in enumerate(zip(widths[::-1], (*widths[-2::-1], 64), strict=True))
+        )
+        self.head = nn.Conv2d(64, 3, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return an image of the input's size."""
+        kept = []
+        for block in self.down:
+            x = block(x)
+            kept.append(x)
+        for number, block in enumerate(self.up):
+            x = block(torch.cat([x, kept[-1 - number]], 1) if number else x)
+        return self.head(x)
+
+
 NETWORKS: dict[str, Network] = {
     "resnext50_32x4d": Network(torchvision("resnext50_32x4d"), (64, 3, 224, 224)),
     "r3d_18": Network(torchvision("r3d_18"), (16, 3, 16, 112, 112)),
@@ -190,6 +257,10 @@ NETWORKS: dict[str, Network] = {
     "s3d": Network(torchvision("s3d"), (8, 3, 16, 224, 224)),
     "mc3_18": Network(torchvision("mc3_18"), (16, 3, 16, 112, 112)),
     "mnasnet1_0": Network(torchvision("mnasnet1_0"), (128, 3, 224, 224)),
+    "mobile_video": Network(mobile_video_network, (8, 3, 16, 160, 160)),
+    "translator": Network(Translator, (4, 3, 256, 256)),
+    "resnext50_batch_4": Network(torchvision("resnext50_32x4d"), (4, 3, 224, 224)),
+    "grey_unet_2d": Network(lambda: UNet(2, 1, (32, 64, 128, 256), "BatchNorm", True), (16, 1, 192, 192)),
     "wide_resnet50_2": Network(torchvision("wide_resnet50_2"), (64, 3, 224, 224)),
 }
 

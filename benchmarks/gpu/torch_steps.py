@@ -37,11 +37,11 @@ from tileseer.torch.choices import OWN
 
 SEED = 0
 LEARNING_RATE = 1e-3
-GRAPH_TURNS, EAGER_TURNS = 15, 31
 TURN_SECONDS = 0.02
 SIZES = 200
-MODES = {"default": None, "again": None, "benchmark": None, "verified": 2, "six": 6, "blind": 0, "all": 1000}
-"""``verify`` of the switch; PyTorch's own have none."""
+PYTORCH = ("default", "again", "benchmark")
+SWITCH: dict[str, int | None] = {"verified": None, "two": 2, "blind": 0, "all": 1000}
+"""``verify`` of the switch in its modes."""
 
 
 def main() -> int:
@@ -50,7 +50,8 @@ def main() -> int:
     parser.add_argument("model", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--networks", help="comma-separated; default: all, in bf16, with sizes and host")
-    parser.add_argument("--modes", default="default,again,verified,benchmark", help=f"of {', '.join(MODES)}")
+    parser.add_argument("--modes", default="default,again,verified,benchmark", help=", ".join([*PYTORCH, *SWITCH]))
+    parser.add_argument("--turns", type=int, default=15, help="of graphs; twice as many of eager steps")
     parser.add_argument("--seconds", type=float, default=3600, help="no network starts later than this")
     args = parser.parse_args()
     begin, rows = time.monotonic(), {}
@@ -87,11 +88,10 @@ class Mode:
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Return what a function returns in this mode and its thread."""
-        verify = MODES[self.name]
         switch = (
             contextlib.nullcontext()
-            if verify is None
-            else tileseer.torch.enabled(self.model, verify=verify, choices=self.choices)
+            if self.name in PYTORCH
+            else tileseer.torch.enabled(self.model, verify=SWITCH[self.name], choices=self.choices)
         )
         with switch, torch.backends.cudnn.flags(enabled=True, benchmark=self.name == "benchmark"):
             return self.pool.submit(function).result()
@@ -115,7 +115,7 @@ class Step:
         torch.cuda.synchronize()
 
     def begin(self) -> None:
-        """Run the first steps, in the third of which plans are chosen; keep their seconds and the peak of a fourth."""
+        """Run the first steps, in the first of which plans are chosen; keep their seconds and the peak of a fourth."""
         for _ in range(3):
             start = time.perf_counter()
             self.run()
@@ -198,7 +198,7 @@ def network_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {
         "first_steps_s": {mode: step.first_seconds for mode, step in steps.items()},
         "peak_mib": {mode: round(step.peak_bytes / 2**20, 1) for mode, step in steps.items()},
-        "shapes": {mode: _chosen(own.choices) for mode, own in modes.items() if MODES[mode] is not None},
+        "shapes": {mode: _chosen(own.choices) for mode, own in modes.items() if mode in SWITCH},
         "machine": f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cudnn {torch.backends.cudnn.version()}",
     }
     for mode, own in modes.items():
@@ -209,7 +209,10 @@ def network_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     def eager(mode: str, count: int) -> float:
         return modes[mode].call(lambda: steps[mode].eager(count))
 
-    ways = {"graph": (GRAPH_TURNS, lambda mode, count: steps[mode].replayed(count)), "eager": (EAGER_TURNS, eager)}
+    ways = {
+        "graph": (args.turns, lambda mode, count: steps[mode].replayed(count)),
+        "eager": (2 * args.turns + 1, eager),
+    }
     for way, (turns, timed) in ways.items():
         if way == "eager" or all(step.graph for step in steps.values()):
             times = _in_turns(order, list(modes), turns, timed)

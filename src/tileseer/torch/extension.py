@@ -80,7 +80,7 @@ def _compile(name: str, folder: Path, plans: Path) -> None:
     cpp_extension.load(
         name=name,
         sources=[str(SOURCES / name) for name in ("override.cpp", "bindings.cpp")],
-        extra_cflags=["-O1", "-fvisibility=hidden"],
+        extra_cflags=["-O2", "-fvisibility=hidden"],
         extra_include_paths=[str(part) for part in (SOURCES, plans, *(_include_folders() if of_cuda else ()))],
         # Linked by hand: PyTorch's own way needs a CUDA toolkit, and the kernels have no code for the device.
         extra_ldflags=[f"-L{Path(torch.__file__).parent / 'lib'}", "-lc10_cuda", "-ltorch_cuda"] if of_cuda else [],

@@ -31,6 +31,7 @@ inline int64_t version()
     const std::string value = environment("TILESEER_TEST_VERSION");
     return value.empty() ? 91900 : std::stoll(value);
 }
+inline int64_t current_device() { return -1; }
 inline bool capturing() { return !environment("TILESEER_TEST_CAPTURING").empty(); }
 
 // A test tells the time.

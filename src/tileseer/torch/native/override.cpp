@@ -172,7 +172,6 @@ class Shapes
     template <typename MakeCall>
     std::shared_ptr<Plan> plan(const Convolution& convolution, const MakeCall& make_call)
     {
-        const bool capturing = plans::capturing();
         std::unique_lock<std::mutex> lock(mutex_);
         Shape* shape = &touch(convolution);
         budget_.call(shape->begins_pass);
@@ -181,8 +180,8 @@ class Shapes
         const bool is_free = shape->is_free;
         const auto is_settled = [&] { return shape->chosen || shape->choosing || shape->calls < shape->rests_until; };
         if(is_settled())
-            return usable(*shape, capturing);
-        if(capturing)
+            return usable(*shape);
+        if(plans::capturing())
         {
             warn_once("a convolution of a new shape was called while a CUDA graph is captured, where nothing can be timed "
                       "or built; run the step before it is captured");
@@ -204,7 +203,7 @@ class Shapes
             lock.lock();
             shape = &touch(convolution);
             if(is_settled())
-                return usable(*shape, capturing);
+                return usable(*shape);
         }
         std::optional<std::string> name;
         if(const auto found = known_.find(convolution); found != known_.end())
@@ -309,12 +308,12 @@ class Shapes
 
     private:
     // The plan of a shape that has one and need not rest.
-    std::shared_ptr<Plan> usable(const Shape& shape, bool capturing)
+    std::shared_ptr<Plan> usable(const Shape& shape)
     {
         if(!shape.plan || shape.calls < shape.rests_until)
             return nullptr;
         // A captured graph launches the kernels of the plan as long as the graph lives.
-        if(capturing)
+        if(plans::capturing())
             pinned_.insert(shape.plan);
         return shape.plan;
     }
@@ -459,7 +458,10 @@ Tensor by_plan(
 {
     if(!convolution)
         return {};
-    const c10::DeviceGuard guard(x.device());
+    // A guard asks the driver when it ends, which takes longer than all else here.
+    c10::OptionalDeviceGuard guard;
+    if(plans::current_device() != x.device().index())
+        guard.reset_device(x.device());
     const auto plan = shapes().plan(*convolution, [&] {
         return std::make_shared<TimedCall>(*convolution, x.device(), pytorch, planned);
     });

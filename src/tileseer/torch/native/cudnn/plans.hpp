@@ -30,9 +30,14 @@ constexpr int64_t kX = 1, kW = 2, kY = 3; // cuDNN's identifiers of the tensors
 
 inline int64_t version() { return static_cast<int64_t>(cudnnGetVersion()); }
 
+inline int64_t current_device() { return c10::cuda::current_device(); }
+
 inline bool capturing()
 {
-    return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+    // No graph is captured on the default stream, and to know that takes no time.
+    const auto stream = c10::cuda::getCurrentCUDAStream();
+    return stream != c10::cuda::getDefaultCUDAStream(stream.device_index()) &&
+        c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
 // Seconds of a clock, and the end of what is queued on the current stream; an error there is the program's.
