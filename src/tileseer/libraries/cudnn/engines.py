@@ -17,8 +17,6 @@ SPLIT_K_SLICES, WORKSPACE, CLUSTER_M, CLUSTER_N = 17, 25, 27, 28
 
 MEASURED_WORKSPACE_BYTES = 4 << 30
 """Workspace up to which a plan is measured."""
-RUN_WORKSPACE_BYTES = 1 << 28
-"""Workspace up to which a program runs a plan in the place of cuDNN's first."""
 
 _FIRST_ENGINE: dict[int, int] = {}
 for _engine, _tiles in ENGINES.items():

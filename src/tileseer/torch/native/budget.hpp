@@ -12,8 +12,8 @@ namespace tileseer {
 
 // Seconds for shapes of a first pass. The first steps of PyTorch's benchmark mode took up to 29 s (H200, 24 networks).
 constexpr double kAllowanceSeconds = 30.0;
-// Of the program's time, for all other shapes; with what is counted here for each call, a twentieth.
-constexpr double kShare = 0.04;
+// Of the program's time, for all other shapes: with the last one, which may cost more than was left, a twentieth.
+constexpr double kShare = 0.03;
 constexpr double kLeastCostSeconds = 1e-3;
 
 // A layer at any size: what a pass through a network calls once at each of its sizes.
@@ -65,6 +65,13 @@ class Budget
         // The shape that took the most time goes first; one with less, when there is enough for both.
         const double cost = std::max(kLeastCostSeconds, (allowance_used_ + share_used_) / std::max<int64_t>(chosen_, 1));
         return left >= 0.0 && work * (1.0 + left / cost) >= most_work_;
+    }
+
+    // Leave out seconds in which no plan could run.
+    void leave_out(double seconds)
+    {
+        if(began_)
+            *began_ += seconds;
     }
 
     // Count the seconds that were spent on a shape; the others that wait have this much work at most.

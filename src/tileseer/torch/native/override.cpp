@@ -288,6 +288,15 @@ class Shapes
         recent_.clear();
     }
 
+    void turn(bool on)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if(off_since_ && on)
+            budget_.leave_out(plans::now() - *off_since_);
+        if(on || !off_since_)
+            off_since_ = on ? std::nullopt : std::optional<double>(plans::now());
+    }
+
     std::pair<size_t, size_t> counts()
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -345,6 +354,7 @@ class Shapes
     size_t bound_ = 1;
     std::unordered_set<int64_t> begun_; // devices
     Budget budget_;
+    std::optional<double> off_since_;
     std::list<Shape> recent_;
     std::unordered_map<Convolution, std::list<Shape>::iterator, Hash> places_;
     std::unordered_map<Convolution, std::string, Hash> known_;
@@ -620,6 +630,7 @@ int64_t version() { return plans::version(); }
 void turn(bool on)
 {
     is_on = on;
+    shapes().turn(on);
     // Neither taken back, since threads of the program may be in them, nor freed: at the end of a process there may be no
     // dispatcher.
     static torch::Library* library = nullptr;
