@@ -298,20 +298,25 @@ def test_choosing_synchronizes_where_the_program_must_not(compiled):
         torch.cuda.set_sync_debug_mode("default")
 
 
-def test_compiled_libraries_and_traces_run_plans(compiled, chooser, tmp_path):
+@pytest.mark.parametrize("kind", ["trace", "library"])
+def test_compiled_libraries_and_traces_run_plans(compiled, chooser, tmp_path, kind):
     module, x = layer("Conv2d", 16, 32, 3, padding=1), image(4, 16, 20, 20)
     with torch.no_grad():
         expected = module(x)
-        package = torch._inductor.aoti_compile_and_package(
-            torch.export.export(module, (x,)), package_path=str(tmp_path / "package.pt2")
-        )
-        models = torch._inductor.aoti_load_package(package), torch.jit.trace(module, (x,))
+        if kind == "trace":
+            model = torch.jit.trace(module, (x,))
+        else:
+            package = torch._inductor.aoti_compile_and_package(
+                torch.export.export(module, (x,)), package_path=str(tmp_path / "package.pt2")
+            )
+            load = f"import torch; torch._inductor.aoti_load_package({package!r})"
+            if subprocess.run([sys.executable, "-c", load]).returncode:
+                pytest.skip("PyTorch alone crashes where it loads such a library")
+            model = torch._inductor.aoti_load_package(package)
         compiled.turn(True)
-        for model in models:
-            compiled.use(chooser, lambda device: None, lambda: None, 100)
-            for _ in range(4):
-                y = model(x)
-            assert difference(y, expected) < 0.02 and compiled.counts() == (1, 1)
+        for _ in range(4):
+            y = model(x)
+        assert difference(y, expected) < 0.02 and compiled.counts() == (1, 1)
 
 
 def test_reduce_overhead_runs_plans(compiled):
