@@ -33,11 +33,13 @@ COMMANDS = [
 ELSEWHERE = {
     "tileseer run": "workflow/test_commands.py",
     "tileseer run -n": "workflow/test_commands.py",
-    "tileseer run --arch": "workflow/test_replay.py",
+    "tileseer run --arch gfx950_mi355x": "workflow/test_replay.py",
+    "tileseer run --arch installed_miopen": "libraries/miopen/test_installed.py",
     "tileseer run results": "workflow/test_replay.py",
     "tileseer ship results/models/sm_90": "workflow/test_replay.py",
     "tileseer select results/models/sm_90": "workflow/test_replay.py",
     "tileseer tune results/models/gfx942_miopen": "libraries/miopen/test_driver_tuning.py",
+    "tileseer export hipdnn": "libraries/miopen/test_hipdnn.py",
     "tileseer export miopen": "libraries/miopen/test_miopen_export.py",
     "tileseer crawl --torch": "problems/test_crawl_of_own_model.py",
     "tileseer crawl --onnx": "problems/test_crawl_of_own_model.py",
@@ -61,6 +63,8 @@ def folder(made, tmp_path_factory):
     (path / "gfx942130.HIP.fdb.txt.bz2").write_bytes(bz2.compress((path / "old.HIP.fdb.txt").read_bytes()))
     (path / "kernels.txt").write_text(kernel(path) + "\n")
     (path / "problems.csv").write_text(f"{','.join(PROBLEM)}\n{','.join(map(str, PROBLEM.values()))}\n")
+    line = "MIOpenDriver convbfp16 -n 8 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1"
+    (path / "training.log").write_text(f"epoch 1\n{line}\n")
     if host_library.COMPILER is not None:
         _libraries(path)
     return path

@@ -80,7 +80,7 @@ def test_a_model_of_cudnn_s_plans_learns_from_the_other_data_type(fresh):
 
 def test_times_of_others_are_replayed_judged_by_layers_and_score_their_names(fresh):
     arch = "gfx950_mi355x"
-    assert f"report:   results/reports/{arch}.html" in answer(fresh, *words(f"tileseer run --arch {arch}"))
+    assert f"report:   results/reports/{arch}.html" in answer(fresh, *words("tileseer run --arch gfx950_mi355x"))
     recorded, found, _ = published(fresh, arch)
     assert "training_data_forward_bf16_20.csv, commit 10cdca2d" in recorded["source"] and found["layers"] == 185
     assert list(json.loads(fresh.read(f"results/models/{arch}/index.json"))["operations"]) == [OPERATION]

@@ -144,7 +144,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
         raise UserError(f"--gpu: is for --arch {' or '.join(installed_words())}; an arch names its GPU")
     archs = dict.fromkeys([*own, *models])
     # Each run ends with a report: who asks for models gets it too.
-    published = list(map(_settings(words).published_as, archs))
+    published = list(map(_settings(words).published_as, archs)) if archs else []
     targets = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
     words = [word for word in words if not _MODELS.fullmatch(word)]
     # The jobs call `python`: this one, also where its environment is not active.

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import yaml
+from help_examples import words
 from installed_miopen import find_db_lines, write_installation
 from learning_samples import CONFIG
 
@@ -107,8 +108,9 @@ def test_the_run_is_of_the_installed_gpus_and_their_configuration(machine, tmp_p
     monkeypatch.setattr(os, "execve", lambda *call: called.append(call))
     (tmp_path / "Snakefile").touch()
     (tmp_path / "mine.yaml").write_text("arch: gfx950\n")
-    for words in (["--configfile=mine.yaml", "-n"], ["-n", "--configfile", "mine.yaml"]):
-        main.main(["run", "--arch", "installed_miopen", "--gpu", "gfx950", *words])
+    example = words("tileseer run --arch installed_miopen")
+    for more in (["--configfile=mine.yaml", "-n"], ["-n", "--configfile", "mine.yaml"]):
+        main.main([*example[:-1], "gfx950", *more])
         command = called.pop()[1]
         assert command[:3] == [sys.executable, "-m", "snakemake"]
         place = command.index("--configfile")
