@@ -20,6 +20,8 @@ def test_a_profile_repeats_the_lines_of_the_default_one(name):
         # There SLURM hands out the GPUs, and a limit would count what is submitted.
         assert "resources" not in profile(name) and lines.pop("resources") == {"gpu": 1}
         assert lines.pop("cores") == "all"
+        # Jobs of a killed run go on in the cluster: there the user unlocks.
+        assert lines.pop("nolock") and "nolock" not in profile(name)
     assert lines.items() <= profile(name).items()
 
 
