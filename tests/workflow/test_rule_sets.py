@@ -25,6 +25,8 @@ def test_a_named_set_is_learnt_from(copy, capsys):
     assert {row["kernel"] for row in refused if row["rule"] == "kind"} == depthwise != set()
     assert all(row["reason"] for row in refused)
     assert any(name.encode() in copy.read("results/reports/gfx950.csv") for name in learnt)
-    # The tables of the set count as much as a rule-set file.
-    (copy.folder / "config/rule_sets/full.yaml").open("a").write("# changed\n")
+    # The tables of the set count as much as a rule-set file, by what they say.
+    copy.edit("config/rule_sets/full.yaml", "layout: nhwgc", "# changed\nlayout: nhwgc")
+    assert not copy.make("-n").planned["configs"]
+    copy.edit("config/rule_sets/full.yaml", "at_least: 10", "at_least: 11")
     assert copy.make("-n").planned["configs"] == 1

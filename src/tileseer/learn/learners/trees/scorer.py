@@ -157,7 +157,7 @@ class TreeScorer(Scorer):
 
     def log_efficiency(self, scores: np.ndarray) -> np.ndarray:
         """Return ln(1 + score), of an efficiency of at least ``LEAST_EFFICIENCY``; on a formula, the score itself."""
-        return scores if self.formula else np.log(np.maximum(1 + scores, LEAST_EFFICIENCY))
+        return scores if self.formula else exact.log(np.maximum(1 + scores, LEAST_EFFICIENCY))
 
     def calibrated(self, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray) -> Self:
         """Return the same trees with cuts, by training problems (P) on which the candidates ``offered`` [P, Q] run."""
