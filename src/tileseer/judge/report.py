@@ -21,7 +21,7 @@ from tileseer.judge import baselines, pictures
 from tileseer.judge.evaluation import Evaluation
 from tileseer.judge.figures import LONGEST, figures, groups, longest_layers
 from tileseer.judge.layers import read_layers
-from tileseer.judge.verdict import COVERED_TIME, faults, meaning_of_times, next_step, verdict_of, worth_using
+from tileseer.judge.verdict import COVERED_TIME, faults, in_words, meaning_of_times, next_step, verdict_of, worth_using
 from tileseer.learn.model_schema import Origin, Summary, same_origin
 from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem_csv import without_defaults
@@ -209,9 +209,8 @@ def _headline(evaluations: list[Evaluation]) -> str:
     low, *_, high = sorted(one.speeds.get(name, 1.0) for one in (*used, *used[:1]))
     speed = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
     tenth = 100 - min(one.efficiency.p10 for one in used)
-    text = (
-        f"{where}use it: {speed} times as fast as {name}; one layer in ten is more than {tenth:.0f} % from the fastest."
-    )
+    gain = f"{speed} times as fast as {in_words(name)}"
+    text = f"{where}use it: {gain}; one layer in ten is more than {tenth:.0f} % from the fastest."
     if refused:
         text += f" Not for {', '.join(refused)}."
     far = sum(any(faults(one)) for one in used)
@@ -223,12 +222,13 @@ def _headline(evaluations: list[Evaluation]) -> str:
 def _verdict(one: Evaluation) -> dict[str, Any]:
     """Return the row of an operation in the first table: two questions, and what answers them."""
     network, made = one.worst_network, verdict_of(one)
-    near = "limited" if made.reasons and one.covered_time >= COVERED_TIME else "bad" if made.reasons else "good"
+    yes = {"level": "good", "word": "yes", "reason": made.word}
+    far = {"level": "limited" if one.covered_time >= COVERED_TIME else "bad", "word": "not yet", "reason": ""}
     possible = "" if one.possible is None else f" of {one.possible.mean:.1f}"
     return {
         "operation": one.operation,
         "use": worth_using(one),
-        "near": {"level": near, "word": "not yet" if made.reasons else "yes", "reason": made.word},
+        "near": far if made.reasons else yes,
         "cells": {
             "mean efficiency": f"{one.efficiency.mean:.1f}{possible} %",
             "fastest of 2, timed": f"{one.best_of_2.mean:.1f} %",
