@@ -162,10 +162,15 @@ class Selector:
         """Return the choice that was tuned for exactly this problem."""
         return self._tuned.get(tuple(self.dims_of(problem)[0].tolist()))
 
+    @property
+    def known_dims(self) -> np.ndarray:
+        """The measured problems as ``select`` takes them, int64 [m, columns]."""
+        return np.stack([self.known[name].to_numpy() for name in self.model.columns], axis=1).astype(np.int64)
+
     @cached_property
     def evidence(self) -> Evidence:
         """The measured problems that say something of a choice."""
-        dims = np.stack([self.known[name].to_numpy() for name in self.model.columns], axis=1).astype(np.int64)
+        dims = self.known_dims
         compared = self.known["timed"].to_numpy()
         return Evidence.from_problems(evidence_columns(dims), compared, self.spec.evidence)
 
@@ -306,11 +311,16 @@ class Selector:
         """Return the scores of candidates on one problem; whether they can run is not checked."""
         return self.model.score_pairs(problems, np.zeros(len(rows), np.int64), rows)
 
+    def predicted_times(self, scores: np.ndarray) -> np.ndarray:
+        """Return the times that scores on one problem predict, percent of that of the best score, float64 [n]."""
+        log = self.model.scorer.log_efficiency(scores)
+        return np.asarray(100 * np.exp(log.max(initial=-np.inf) - log))
+
     def _ranked(self, rows: np.ndarray, score: np.ndarray) -> list[Ranked]:
         """Return candidates with their scores as a ranking."""
         order = np.lexsort((rows, -score))
         # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
-        log = self.model.scorer.log_efficiency(score)
+        log, times = self.model.scorer.log_efficiency(score), self.predicted_times(score)
         best = 0.0 if self.spec.formula is None else log.max(initial=-np.inf)
         share = np.minimum(100 * np.exp(log - best), 100.0)
         split_k = self.model.pool["split_k"].to_numpy()
@@ -321,7 +331,7 @@ class Selector:
                 "kernel": self.kernels[row],
                 "split_k": int(split_k[row]),
                 "score": float(score[number]),
-                "predicted_time": float(100 * np.exp(log.max() - log[number])),
+                "predicted_time": float(times[number]),
                 "predicted_efficiency": float(share[number]),
             }
             for rank, (number, row) in enumerate(zip(order, rows[order], strict=True), start=1)

@@ -87,7 +87,7 @@ def golden_problems(selector: Selector) -> pa.Table:
     """Return problems like those that were measured, at another batch size, with what a port has to say of them."""
     known, columns = selector.known, selector.model.columns
     spread = np.unique(np.linspace(0, known.num_rows - 1, serving_files.GOLDEN_ROWS).round().astype(np.int64))
-    dims = np.stack([known[name].to_numpy() for name in columns], axis=1).astype(np.int64)[spread[: known.num_rows]]
+    dims = selector.known_dims[spread[: known.num_rows]]
     dims[:, 0] += 1
     dims = np.unique(dims[~wrong_rows(dims[:, : len(DIMS)])], axis=0)
     picks = selector.select(dims, use_known=False)

@@ -347,7 +347,7 @@ class _Writer:
         """
         order = np.argsort(-scores, kind="stable")
         order = order[np.isfinite(scores[order])]
-        times = 100 * np.exp(scores.max() - scores[order])
+        times = self._selector.predicted_times(scores[order])
         ranked = list(zip(order.tolist(), times.tolist(), strict=True))
         measured = self._selector.fastest_measured(problem)
         if measured is None:
