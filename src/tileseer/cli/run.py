@@ -7,7 +7,7 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -52,9 +52,19 @@ USUAL = {
     "--jobs", "--keep-going", "--profile", "--quiet", "--rerun-incomplete", "--unlock", "--workflow-profile",
 }  # fmt: skip
 """Options of Snakemake that are known without asking it."""
+CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
 SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
 HARDWARE = Path("config/hardware.yaml")
 _MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
+
+
+def _with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the option that each word stands behind, and the word; of an option itself what ``=`` gives it, or ""."""
+    option = ""
+    for word in words:
+        if word.startswith("-"):
+            option, _, word = word.partition("=")
+        yield option, word
 
 
 def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
@@ -66,17 +76,14 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
     if not named and not any(Path(name).exists() for name in SNAKEFILES):
         raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")
-    option = ""
-    for word in words:
-        if word.startswith("-"):
-            option, _, word = word.partition("=")
-        if word and option in ("--configfile", "--configfiles"):
+    for option, word in _with_options(words):
+        if word and option in CONFIG_FILES:
             if not Path(word).is_file():
                 raise UserError(
                     f"--configfile: {shown(word)}: there is no such file; put what to make before --configfile"
                 )
             read_config_file(Path(word))
-        if option in ("--config", "-C") and "." in word.partition("=")[0]:
+        if option in CONFIG_VALUES and "." in word.partition("=")[0]:
             raise UserError(f"--config: {shown(word)}: sections are set in a file: write it and give --configfile FILE")
         if option == "--workflow-profile" and word not in ("", "none") and not Path(word).is_dir():
             near = get_close_matches(word, map(str, sorted(PROFILES.glob("*/"))), 1, 0.4)
@@ -113,13 +120,10 @@ def _with_configuration(words: Sequence[str], path: Path) -> list[str]:
 def _settings(words: Sequence[str]) -> Config:
     """Return the configuration of a call of Snakemake: the folder's, over it files, over these ``--config``."""
     files, values = [path for path in [places.find_file(CONFIG_FILE)] if path.is_file()], []
-    option = ""
-    for word in words:
-        if word.startswith("-"):
-            option, _, word = word.partition("=")
-        if word and option in ("--configfile", "--configfiles"):
+    for option, word in _with_options(words):
+        if word and option in CONFIG_FILES:
             files.append(Path(word))
-        elif word and option in ("--config", "-C"):
+        elif word and option in CONFIG_VALUES:
             values.append(word.partition("=")[::2])
     content: dict[str, Any] = {}
     for more in (*map(read_config_file, files), *({name: parse_yaml(text, "--config")} for name, text in values)):

@@ -11,13 +11,12 @@ import importlib.metadata
 import importlib.util
 import platform
 import re
-import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tileseer.core.places import PACKAGE, workflow_folder
+from tileseer.core.places import PACKAGE, project_of_checkout, workflow_folder
 from tileseer.core.reading import read_bytes, read_utf8
 
 
@@ -100,10 +99,8 @@ def files_of_stage(stage: str) -> list[Path]:
 @cache
 def _declared() -> dict[str, str]:
     """Return the distributions that the package declares, which are locked, by their modules."""
-    checkout = PACKAGE.parents[1] / "pyproject.toml"
-    if checkout.is_file():
-        # What is installed may be an earlier one.
-        project = tomllib.loads(read_utf8(checkout))["project"]
+    project = project_of_checkout()
+    if project is not None:
         lines = [*project["dependencies"], *project["optional-dependencies"][EXTRA]]
     else:
         lines = [line for line in importlib.metadata.requires("tileseer") or () if _is_needed(line)]

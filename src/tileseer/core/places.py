@@ -1,8 +1,11 @@
 """Where the workflow lies whose package this is."""
 
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from tileseer.core.errors import UserError
+from tileseer.core.reading import read_utf8
 
 PACKAGE = Path(__file__).resolve().parents[1]
 """Folder of the package ``tileseer``."""
@@ -20,6 +23,15 @@ def workflow_folder() -> Path:
     """
     checkout = PACKAGE.parents[1]
     return checkout if (checkout / "Snakefile").is_file() else PACKAGE / "shipped"
+
+
+def project_of_checkout() -> dict[str, Any] | None:
+    """Return the table ``project`` of the checkout's ``pyproject.toml``: what is installed may be an earlier one.
+
+    None outside of a checkout.
+    """
+    path = PACKAGE.parents[1] / "pyproject.toml"
+    return tomllib.loads(read_utf8(path)).get("project", {}) if path.is_file() else None
 
 
 def refuse_braces(folder: str) -> None:

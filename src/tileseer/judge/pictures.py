@@ -101,7 +101,7 @@ def time_by_part(parts: str, times: Mapping[str, tuple[float, float]]) -> Pictur
     svg = f'<svg viewBox="0 0 {WIDTH} {below + 6}">{"".join(drawn)}</svg>'
     lost, won = (sum(values) for values in zip(*times.values(), strict=True)) if times else (0.0, 0.0)
     words = f"The {parts} with most of it, in percent of the time of all fastest candidates; longest bar: {most:.1f} %."
-    return Picture(f"Time by {parts}: {won:.1f} % won, {lost:.1f} % lost", words, svg)
+    return Picture(f"Time by {parts}, of those shown: {won:.1f} % won, {lost:.1f} % lost", words, svg)
 
 
 def winners(layers: pd.DataFrame, pipelines: list[str]) -> Picture:

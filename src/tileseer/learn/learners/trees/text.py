@@ -25,7 +25,7 @@ _LINE_OF_THREADS = re.compile(rf"^\[({'|'.join(OF_THREADS)}): \d+\]$", re.MULTIL
 _UNREAD = re.compile(r"^(?:tree_sizes|leaf_weight|internal_value|internal_weight)=.*\n", re.MULTILINE)
 """Lines that no reader of ours needs; the first counts the bytes of the others."""
 LARGEST_LEAF = 1000
-"""A score is a logarithm of a share of the best speed: e to the 1000th is no number."""
+"""A score is an efficiency or, on a formula, its logarithm: e to the 1000th is no number."""
 _CATEGORICAL = 1
 
 
