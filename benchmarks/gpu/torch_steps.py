@@ -6,8 +6,12 @@ A step is forward, backward and SGD of a network of ``networks.py`` in bf16, cha
 autocast. It is captured in a CUDA graph, so that the host does not count, and also run eagerly; both in random turns
 with all modes of the network. A ratio is the median over the turns, since clocks and hosts drift; ``again`` is
 PyTorch's default a second time, and shows what a ratio is worth. A mode has a thread of its own, because PyTorch keeps
-cuDNN's plans per thread. ``sizes`` in place of a network runs a new image size at each step, ``host`` times the host's
-part of a small convolution. Needs an NVIDIA GPU, PyTorch for CUDA and torchvision.
+cuDNN's plans per thread. Needs an NVIDIA GPU, PyTorch for CUDA and torchvision. In place of a network:
+
+* ``sizes`` runs a new image size at each step, and ``host`` times the host's part of a small convolution.
+* ``eager:NAME`` turns the switch on and off in one thread.
+* ``first:NAME`` runs the first three steps in a process for each mode, since cuDNN compiles a plan once a process, and
+  ``profile:NAME`` says where they spend the host's time.
 """
 
 from __future__ import annotations
@@ -15,10 +19,14 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import cProfile
 import gc
 import json
+import pstats
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -31,6 +39,7 @@ from networks import NETWORKS, network_and_input
 from torch import nn
 
 import tileseer.torch
+from tileseer.core.documents import read_json
 from tileseer.serve.tuned import read_choices
 from tileseer.torch import extension
 from tileseer.torch.choices import OWN
@@ -39,6 +48,9 @@ SEED = 0
 LEARNING_RATE = 1e-3
 TURN_SECONDS = 0.02
 SIZES = 200
+EAGER_TURNS = 60
+PROFILED = 60
+"""Functions of a profile."""
 PYTORCH = ("default", "again", "benchmark")
 SWITCH: dict[str, int | None] = {"verified": None, "two": 2, "blind": 0, "all": 1000}
 """``verify`` of the switch in its modes."""
@@ -65,7 +77,8 @@ def main() -> int:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                row = STAGES.get(name, network_stage)(args, name)
+                stage, _, network = name.partition(":")
+                row = STAGES[stage](args, network) if stage in STAGES else network_stage(args, name)
             except (RuntimeError, TypeError, ValueError) as error:
                 row = {"error": f"{type(error).__name__}: {error}"[:1000]}
         row["warnings"] = sorted({str(one.message) for one in caught if "tileseer: " in str(one.message)})
@@ -338,7 +351,61 @@ def _host_us(call: Callable[[], object]) -> float:
     return round(best * 1e6, 2)
 
 
-STAGES: dict[str, Callable[[argparse.Namespace, str], dict[str, Any]]] = {"sizes": sizes_stage, "host": host_stage}
+def eager_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Return milliseconds of eager steps of one network in one thread, with the switch on and off, and off again."""
+    compiled = extension.load()
+
+    def timed(mode: str, count: int) -> float:
+        compiled.turn(mode == "on")
+        return step.eager(count)
+
+    def both() -> dict[str, list[float]]:
+        step.begin()
+        return _in_turns(random.Random(SEED), ["off", "on", "again"], EAGER_TURNS, timed)
+
+    own = Mode("verified", args.model, Path(tempfile.mkdtemp(), "choices"))
+    step = own.call(lambda: Step(name))
+    times = own.call(both)
+    ratios = {
+        mode: statistics.median(off / one for off, one in zip(times["off"], times[mode], strict=True))
+        for mode in ("on", "again")
+    }
+    return {"ms": {mode: statistics.median(column) for mode, column in times.items()}, "ratios": ratios}
+
+
+def first_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Return the seconds of the first three steps in modes that have a process each."""
+    row: dict[str, Any] = {}
+    for mode in ("verified", "benchmark"):
+        output = Path(tempfile.mkdtemp(), "steps.json")
+        options = ["--networks", f"begin:{name}", "--modes", mode, "--output", str(output)]
+        done = subprocess.run([sys.executable, __file__, args.model, *options], capture_output=True, text=True)
+        row[mode] = read_json(output)[f"begin:{name}"] if not done.returncode else done.stderr[-1000:]
+    return row
+
+
+def begin_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Return the seconds of the first three steps in one mode of a process that has done nothing else."""
+    own = Mode(args.modes, args.model, Path(tempfile.mkdtemp(), "choices"))
+    step = own.call(lambda: Step(name))
+    own.call(step.begin)
+    return {"first_steps_s": step.first_seconds, "shapes": _chosen(own.choices)}
+
+
+def profile_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Return where the first steps spend the host's time: seconds and calls of the functions that take most."""
+    own, profile = Mode("verified", args.model, Path(tempfile.mkdtemp(), "choices")), cProfile.Profile()
+    step = own.call(lambda: Step(name))
+    own.call(lambda: profile.runcall(step.begin))
+    functions = pstats.Stats(profile).get_stats_profile().func_profiles
+    table = {key: [one.ncalls, one.tottime, one.cumtime] for key, one in functions.items()}
+    return {"functions": dict(sorted(table.items(), key=lambda item: -item[1][2])[:PROFILED])}
+
+
+STAGES: dict[str, Callable[[argparse.Namespace, str], dict[str, Any]]] = {
+    "sizes": sizes_stage, "host": host_stage, "eager": eager_stage, "first": first_stage, "begin": begin_stage,
+    "profile": profile_stage,
+}  # fmt: skip
 
 
 def _table(rows: dict[str, Any]) -> str:
