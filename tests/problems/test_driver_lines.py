@@ -3,6 +3,7 @@
 import argparse
 import json
 import random
+import re
 
 import pytest
 
@@ -88,9 +89,14 @@ RESNET = dict(zip(DIMS, (128, 192, 256, 1, 1, 71, 71, 1, 3, 3, 1, 2, 2, 0, 1, 1,
         (f'./bin/MIOpenDriver conv {FLAGS} -F 1",', ("forward", "fp32")),
         (f"it's ./MIOpenDriver conv {FLAGS} -F 1", ("forward", "fp32")),
         (f"MIOpenDriver conv {FLAGS} -F 1 \\\n -t 1", ("forward", "fp32")),
+        (f"MIOpenDriver: conv {FLAGS} -F 1 -w 2", ("forward", "fp32")),
+        (f"MIOpenDriver convbfp16 {FLAGS} -F 4 -in_layout=NHWC  # model:x.8", ("bwd_weight", "bf16")),
+        (f'run `generate.py -c "convbfp16 {FLAGS} -F 1"` for the IR', ("forward", "bf16")),
+        ("ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 1 128 256 192 3 3 71 71 2 2 1 1 1 1 1 1 --instance 4",
+         ("forward", "fp16")),
         # Without the program's name, as lists of layers have them; as a list of words of Python or JSON.
         (f"convbfp16 {FLAGS} -F 2", ("bwd_data", "bf16")),
-        (f"conv -F 1 -f GNC01 -I NGC01 -O NGC01 {FLAGS} -l 1 -j 1 -m conv -g 1 -t 1", ("forward", "fp32")),
+        (f"conv -F 1 -f GNC01 -I NGC01 -O NGC01 {FLAGS} -l 1 -m conv -g 1 -perf_priority 2", ("forward", "fp32")),
         (f"12:00 tune: convfp16 {FLAGS} -F 4 2>&1 | tee log", ("bwd_weight", "fp16")),
         (str(["./bin/MIOpenDriver", "convfp16", *FLAGS.split(), "-F", 1]), ("forward", "fp16")),
         (json.dumps({"cmd": ["convfp16", *FLAGS.split(), "-F", "1"]}), ("forward", "fp16")),
@@ -164,6 +170,8 @@ def test_a_line_may_be_of_several_directions(sum_of_bits, names):
             "-z 3: -z is the padding mode .default, same, valid.; a filter's depth is --fil_d",
         ),
         ("MIOpenDriver conv --filter_d 3", "has no flag '--filter_d'; do you mean --fil_d"),
+        ("./op_driver ${CONV} -n 8 -c 8 -m conv -g 1", "'${CONV}' is a variable of a shell; write its value"),
+        ("MIOpenDriver conv -n 8 -I NHWC -O NCHW", "layouts NHWC, NCHW: give all tensors one of NCHW and NHWC"),
         ("convint8 -n 8 -c 8", "MIOpenDriver 'convint8': use one of conv, convfp16, convbfp16"),
         ("hello", "lines are such as MIOpenDriver convbfp16 -n 8 -c 64 ... -F 1, ckProfiler"),
         (
@@ -186,20 +194,25 @@ def test_a_line_may_be_of_several_directions(sum_of_bits, names):
     ],
 )
 def test_what_is_wrong_with_a_line_is_told(line, told):
-    with pytest.raises(UserError, match=told.replace("(", "\\(")):
+    with pytest.raises(UserError, match=re.sub(r"[($]", r"\\\g<0>", told)):
         program_lines.parse_line(line)
 
 
 def test_the_words_of_another_program_for_layouts_say_the_order():
     last, first = ("conv -f GN01C -I N01GC -O N01GC -n 8", "conv -f GNC01 -I NGC01 -O NGC01 -n 8")
     assert [program_lines.parse_line(line).layout for line in (last, first)] == ["NHWC", ""]
+    read = program_lines.parse_line(f"conv -F 1 -f N01GC -I 01NGC -O NGC01 {FLAGS}")
+    assert (read.layout, read.assumed) == ("", "no layout, as 01NGC, N01GC, NGC01 are none of MIOpen's")
+    read = program_lines.parse_line(f"MIOpenDriver conv {FLAGS} --out_layout NHWC")
+    assert (read.layout, read.assumed) == ("NHWC", "NHWC of all tensors")
     key = "8-9-9-3x3-8-9-9-2-1x1-1x1-1x1-0-{}-FP32-F"
     assert program_lines.parse_line(key.format("NHWC-NHWC-NHWC")).layout == "NHWC"
     assert program_lines.parse_line(key.format("NCHW")).layout == "NCHW"
 
 
 @pytest.mark.parametrize(
-    "text", ["N=8,C=64,Hi=56", "hello", "conv -> relu", "conv1 - 8", "find-db regenerating", "3-4-5"]
+    "text",
+    ["N=8,C=64,Hi=56", "hello", "conv -> relu", "conv1 - 8", "find-db regenerating", "3-4-5", "x -m conv -g 1"],
 )
 def test_what_is_no_line_is_none(text):
     assert program_lines.line_in(text) is None

@@ -28,6 +28,7 @@ def problem(variant, dtype, **changed):
         (f"INFO run: 'C:\\bin\\MIOpenDriver.exe {LINE.format(3).partition(' ')[2]}'\n", OPERATIONS[:2]),
         (LINE.format(3).partition(" ")[2], OPERATIONS[:2]),
         (f"{LINE.format(1).split()!r},\n", ("forward_bf16",)),
+        (LINE.format(1).replace(" -y", " \\\n   -y"), ("forward_bf16",)),
         ("64-28-14-3x3-32-26-12-8-0x0-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-F=fft:0.5,0,x\nother=1\n", ("forward_fp16",)),
         (f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{LINE.format(0)}\nothers\n", OPERATIONS[:2]),
     ],
@@ -59,6 +60,7 @@ def test_lines_that_are_left_out_are_told(tmp_path, capsys):
         (f"{HEADER}\n{ROW}\n".lower(), "column n is written N"),
         (LINE.format(8), "MIOpenDriver -F '8'"),
         ("Epoch 1, loss 0.5\nEpoch 2, loss 0.4\n", "has no line of MIOpenDriver or ckProfiler"),
+        ("// saves w, h, c, n, k\nmake_tuple(7, 7, 512, 8, 512),\n", "has no line of MIOpenDriver or ckProfiler"),
         (f"{HEADER},layout\n{ROW},NCDHW\n", "line 2: layout NCDHW: a 3D problem without depth"),
     ],
 )

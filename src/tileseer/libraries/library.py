@@ -17,7 +17,7 @@ from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.enumeration import Sweep
 from tileseer.libraries.features.table import FeatureSet
 from tileseer.libraries.gemm_kernel import Kernel
-from tileseer.libraries.program import Form, Program
+from tileseer.libraries.program import Form
 from tileseer.libraries.rules import Rules
 from tileseer.libraries.source_tree import SourceTree
 
@@ -63,10 +63,8 @@ class Library:
     """Whether its times are of problems of which we know the networks."""
     vendor: str = ""
     """Last word of the arch whose models have a candidate for every problem: those of the vendor's library."""
-    programs: tuple[Program, ...] = ()
-    """Programs whose lines are problems (``program_lines``)."""
     forms: tuple[Form, ...] = ()
-    """Other texts that are problems."""
+    """Texts that are problems (``program_lines``)."""
     complete_name: Callable[[str, str], tuple[Kernel, str]] | None = None
     """(name that others gave, arch) to the kernel, and what the name leaves open, if there are such names."""
 

@@ -72,7 +72,7 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
     for path in paths:
         with opened(path, LARGEST_TABLE) as stream:
             # A program logs a convolution each time that it runs.
-            texts = (line.decode(errors="replace") for line in stream)
+            texts = _whole_lines(line.decode(errors="replace") for line in stream)
             first = next((text for text in texts if text.strip()), "")
             lines = dict.fromkeys(part for text in chain([first], texts) if (part := program_lines.line_in(text)))
         if len(lines) > MOST_LINES:
@@ -95,8 +95,18 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
     return read
 
 
+def _whole_lines(lines: Iterator[str]) -> Iterator[str]:
+    """Yield lines, those that a backslash continues as one."""
+    for line in lines:
+        while line.rstrip().endswith("\\") and len(line) < program_lines.LONGEST:
+            line = f"{line.rstrip()[:-1]} {next(lines, '')}"
+        yield line
+
+
 def _is_header(text: str) -> bool:
     """Return whether a line names two dimensions, however written and separated: ``_of_csv`` says what is wrong."""
+    if text.lstrip().startswith("//"):
+        return False
     words = set(re.findall(r"\w+", text.lower()))
     return len(words.intersection(name.lower() for name in problem_csv.REQUIRED_DIMS)) > 1
 

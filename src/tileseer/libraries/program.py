@@ -24,24 +24,22 @@ class Line(NamedTuple):
     """The flags that were missing, with the defaults of the program."""
 
 
-class Program(NamedTuple):
-    """A program of a library, by whose lines users have problems."""
+class Form(NamedTuple):
+    """A text by which users have problems: a line that calls a program of a library, or what one stores."""
 
     name: str
-    parse: Callable[[Sequence[str]], Line]
-    """The words behind the program's name to what they say; ``UserError`` for no convolution that we have."""
-    example: str
-    """A line."""
-
-
-class Form(NamedTuple):
-    """A text that says a problem without the name of a program."""
-
+    """Of the program; empty for a text without it."""
     pattern: re.Pattern[str]
-    """How it begins, in a text with others."""
+    """What stands before the words of the problem, in a text with others."""
     parse: Callable[[Sequence[str]], Line]
-    """Its words to what they say; ``UserError`` as for ``Program.parse``."""
+    """These words to what they say; ``UserError`` for no convolution that we have."""
     example: str
+    """Such a text."""
+
+
+def call_of(program: str) -> re.Pattern[str]:
+    """Return the pattern of a call of a program, whatever its folder."""
+    return re.compile(rf"(?<![\w-]){program}(?:\.exe)?[\"']?:?\s", re.IGNORECASE)
 
 
 def check_depth(program: str, ndim: int, dims: Mapping[str, int]) -> None:

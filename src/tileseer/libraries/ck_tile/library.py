@@ -16,7 +16,7 @@ CK_TILE = Library(
     KernelConfig,
     RULES,
     {"tileseer": features.TILESEER, "compiled": features.COMPILED},
-    programs=(CK_PROFILER,),
+    forms=(CK_PROFILER,),
     complete_name=names.complete_name,
     sweep=CkTileSweep,
     rule_set="sweep.yaml",

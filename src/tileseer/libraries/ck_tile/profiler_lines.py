@@ -1,10 +1,11 @@
 """Lines of ckProfiler, which counts C and K of one group, with pads of both sides."""
 
+import re
 from collections.abc import Sequence
 
 from tileseer.core.errors import UserError
 from tileseer.facts.operations import VARIANTS
-from tileseer.libraries.program import Line, Program, check_depth, known, number
+from tileseer.libraries.program import Form, Line, call_of, check_depth, known, number
 
 PROFILER_OPERATIONS = {f"grouped_conv_{name}": v for name, v in zip(("fwd", *VARIANTS[1:]), VARIANTS, strict=True)}
 PROFILER_DTYPES = {0: "fp32", 1: "fp16", 2: "bf16"}
@@ -29,8 +30,9 @@ def _profiler_axes(ndim: int) -> list[str]:
 
 def _parse_profiler(words: Sequence[str]) -> Line:
     variant = known("ckProfiler", words[0] if words else "", PROFILER_OPERATIONS)
-    if words and words[-1] in SPLIT_WORDS:
-        words = words[:-1]
+    # Newer programs name one of their kernels anywhere.
+    text = re.sub(r"--instance[ =]\S+|--list-instances", "", " ".join(words))
+    words = [word for word in text.split() if word not in SPLIT_WORDS]
     numbers = [number("ckProfiler", word) for word in words[1:]]
     # Older programs have no type of indices; a split-K may stand at the end.
     for controls in (7, 6) if variant == "forward" else (6,):
@@ -50,4 +52,6 @@ def _parse_profiler(words: Sequence[str]) -> Line:
     return Line((variant,), dtype, dims)
 
 
-CK_PROFILER = Program("ckProfiler", _parse_profiler, "ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 ...")
+CK_PROFILER = Form(
+    "ckProfiler", call_of("ckProfiler"), _parse_profiler, "ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 ..."
+)

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from tileseer.core.errors import UserError, shown
 from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.miopen.find_db import FORM_OF_A_KEY, Key, UnusableError
-from tileseer.libraries.program import DEPTH_DIMS, Form, Line, Program, check_depth, known, number
+from tileseer.libraries.program import DEPTH_DIMS, Form, Line, call_of, check_depth, known, number
 from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem
 
 DRIVER_DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16"}
@@ -38,8 +38,9 @@ IGNORED_FLAGS = {
     "-a": "--in_bias", "-D": "--dout_data", "-S": "--solution", "-G": "--gpualloc", "-~": "--gpubuffer_check",
     "-N": "--init_output_nan", "-&": "--tuning_policy", "-M": "--math_type", "-J": "--use_hip_graph",
     "-Q": "--use_hip_graph", "-%": "--trans_output_pad_d", "-Y": "--trans_output_pad_h", "-X": "--trans_output_pad_w",
+    "-perf_priority": "--perf_priority",
 }  # fmt: skip
-"""Of what is done with the problem, or of transposed convolutions alone."""
+"""Of what is done with the problem, or of transposed convolutions alone; the last one is rocMLIR's."""
 _FLAG_OF = {
     **{short: LONG_FLAGS[name] for name, short in SHORT_FLAGS.items()}, **dict(LAYOUT_FLAGS), **OTHER_FLAGS,
     **{short: long for short, (long, _) in FIXED_FLAGS.items()}, **IGNORED_FLAGS,
@@ -81,14 +82,16 @@ def _parse_driver(words: Sequence[str]) -> Line:
     check_depth("MIOpenDriver", ndim, dims)
     directions = _directions(flags.get("--forw", "0"))
     assumed = [f"{SHORT_FLAGS[name]} {dims[name]}" for name in names if name not in given and name in _NAMED_DEFAULTS]
-    return Line(directions, dtype, dims, _layout(flags), " ".join(assumed))
+    layout, meant = _layout(flags)
+    return Line(directions, dtype, dims, layout, " ".join([*assumed, *meant]))
 
 
 def _flags(words: Sequence[str]) -> dict[str, str]:
     """Return the values of MIOpenDriver's flags by their long names; ``UserError`` for one that it does not have."""
     flags = {}
+    words = [part for word in words for part in (word.split("=", 1) if re.match(r"--?\w+=", word) else [word])]
     for flag, value in zip(words[::2], [*words[1::2], None], strict=False):
-        long = _FLAG_OF.get(flag, flag)
+        long = _FLAG_OF.get(flag, flag if flag.startswith("--") else f"-{flag}")
         if long not in _FLAG_OF.values():
             near = get_close_matches(long, _FLAG_OF.values(), 1)
             meant = f"do you mean {near[0]}? Or " if near else ""
@@ -128,23 +131,32 @@ def _padding(mode: str, dims: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def _layout(flags: Mapping[str, str]) -> str:
-    """Return the layout that MIOpenDriver's flags name, empty without one; ``UserError`` for another, or for several.
+def _layout(flags: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return the layout that MIOpenDriver's flags name, empty without one, and what that assumes, in words.
 
-    MIOpenDriver takes a tensor without a layout as NCHW.
+    MIOpenDriver takes a tensor without a layout as NCHW; lists that name one of several tensors mean all of them.
+    ``UserError`` for another layout, or for several.
     """
-    named = [flags.get(long, "").upper() for _, long in LAYOUT_FLAGS]
-    # rocMLIR names the groups and numbers the axes: GNC01 and NGC01 for NCHW, N01GC for NHWC.
-    if any("G" in word for word in named):
-        last = {word.endswith(("C", "K")) for word in named if word}
-        return LAYOUTS[1] if last == {True} else ""
-    if not any(named):
-        return ""
-    one = {(word or LAYOUTS[0]).replace("CDHW", "CHW").replace("NDHW", "NHW") for word in named}
-    if len(one) > 1 or not one <= set(LAYOUTS):
-        raise UserError(f"--problem: layouts {', '.join(filter(None, named))}: give all tensors one of NCHW and NHWC")
-    own = one.pop()
-    return DEEP_LAYOUTS[own] if any("D" in word for word in named) else own
+    named = {long: flags[long].upper() for _, long in LAYOUT_FLAGS if long in flags}
+    if not named:
+        return "", []
+    plain = {_plain(word, long == "--fil_layout") for long, word in named.items()}
+    one = plain.pop() if len(plain) == 1 else ""
+    words, numbered = ", ".join(named.values()), all(re.search(r"\d", word) for word in named.values())
+    if one in (*LAYOUTS, *DEEP_LAYOUTS.values()):
+        meant = [f"{one} of all tensors"] * (len(named) < len(LAYOUT_FLAGS) and one.endswith("C"))
+        # rocMLIR numbers the axes, and names the order of its own choice in each of its lines.
+        return ("" if numbered and not one.endswith("C") else one), meant
+    if numbered:
+        return "", [f"no layout, as {words} are none of MIOpen's"]
+    raise UserError(f"--problem: layouts {words}: give all tensors one of {' and '.join(LAYOUTS)}")
+
+
+def _plain(word: str, is_filter: bool) -> str:
+    """Return MIOpen's word for a layout of rocMLIR, such as GNC01 or GKCYX: without groups, axes by their names."""
+    axes = zip("012", "DHW" if "2" in word else "HW", strict=False)
+    named = {**dict(axes), "K": "N" if is_filter else "C", "Z": "D", "Y": "H", "X": "W", "G": ""}
+    return "".join(named.get(letter, letter) for letter in word)
 
 
 def _parse_key(words: Sequence[str]) -> Line:
@@ -159,14 +171,20 @@ def _parse_key(words: Sequence[str]) -> Line:
     return Line((problem.variant,), problem.dtype, dims, DEEP_LAYOUTS[layout] if problem.ndim == 3 else layout)
 
 
-MIOPEN_DRIVER = Program("MIOpenDriver", _parse_driver, "MIOpenDriver convbfp16 -n 8 -c 64 ... -F 1")
+MIOPEN_DRIVER = Form(
+    "MIOpenDriver", call_of("MIOpenDriver"), _parse_driver, "MIOpenDriver convbfp16 -n 8 -c 64 ... -F 1"
+)
+_WITHOUT_NAME = r"(?<![\w./-])(?<!-m )(?<!mode[ =])conv(?:b?fp[a-z0-9_]*|int8)?\s+--?[A-Za-z_!@#$^&~%]\w*[\s=]+\S"
 DRIVER_WITHOUT_NAME = Form(
-    re.compile(r"(?<![\w./-])conv(?:b?fp[a-z0-9_]*|int8)?\s+--?[A-Za-z_!@#$^&~%]\w*\s+\S"),
+    "",
+    re.compile(rf"(?={_WITHOUT_NAME}|\$\{{?\w+\}}?\s+(?:-n|--batchsize)\s)"),
     _parse_driver,
     "convbfp16 -n 8 -c 64 ... -F 1",
 )
-"""As lists of layers have them, of rocMLIR too."""
+"""As lists of layers have them, of rocMLIR too, and as scripts with a variable for the data type."""
 FIND_DB_KEY = Form(
-    re.compile(rf"(?<![\w-]){FORM_OF_A_KEY}(?=\s*(?:=|$|[\"',;)\s]))", re.ASCII), _parse_key,
+    "",
+    re.compile(rf"(?<![\w-])(?={FORM_OF_A_KEY}\s*(?:=|$|[\"',;)\s]))", re.ASCII),
+    _parse_key,
     "576-4-4-1x1-192-4-4-8-0x0-1x1-1x1-0-NCHW-FP32-F",
-)  # fmt: skip
+)
