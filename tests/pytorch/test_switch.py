@@ -195,7 +195,7 @@ def test_the_next_process_makes_the_same_choices_at_once(enabled, compiled, imag
     assert tuned.read_choices(path) == kept
 
 
-def test_gains_say_what_was_measured(enabled, compiled, image, layer):
+def test_gains_say_what_was_measured(enabled, model, image, layer):
     first, second = (layer("Conv2d", 8, count, 3, padding=1, bias=False) for count in (8, 16))
     x = image(1, 8, 5, 5)
     for _ in range(2):  # chosen, and known from the file
@@ -209,6 +209,7 @@ def test_gains_say_what_was_measured(enabled, compiled, image, layer):
             ["forward_bf16", 16, 3.0, "eng1", 1000.0, 500.0, 1500.0],
             ["forward_bf16", 8, 1.0, "eng1", 1000.0, 500.0, 500.0],
         ]
+    pd.testing.assert_frame_equal(pd.read_csv(model.parent / "choices.tuned" / switch.GAINS), table)
     with enabled(verify=0), torch.no_grad():
         for _ in range(4):
             first(x)
@@ -312,18 +313,19 @@ def test_a_store_that_cannot_be_read_ends_no_program(enabled, compiled, image, l
     ("offered", "verify", "milliseconds", "timed", "plan"),
     [
         # As many as are worth it, two, and then those that the model does not know.
-        (("eng0", "eng8", "eng1"), None, {"eng1": 0.9}, ["", "eng0", "eng1", "eng8"], "eng1"),
-        (("eng1", "eng2", "eng0", "eng8"), None, {"eng2": 0.5}, ["", "eng1", "eng2", "eng0"], "eng2"),
+        (("eng0", "eng8", "eng1"), None, {"eng1": 0.9}, ["eng0", "", "eng1", "eng8"], "eng1"),
+        (("eng1", "eng2", "eng0", "eng8"), None, {"eng2": 0.5}, ["eng1", "", "eng2", "eng0"], "eng2"),
         # What cannot run takes no other's place.
         (("eng32", "eng20", "eng2", "eng0"), 1, {"eng2": 0.5}, ["", "eng2", "eng0"], "eng2"),
         # PyTorch's own, the first plan, and the model's best others: it prefers engine 1, then 2.
-        (("eng0", "eng1", "eng2"), 2, {"eng1": 0.9}, ["", "eng0", "eng1", "eng2"], "eng1"),
-        (("eng0", "eng1", "eng2"), 2, {"eng1": 0.9, "eng0": 0.8}, ["", "eng0", "eng1", "eng2"], "eng0"),
-        (("eng1", "eng0", "eng2"), 1, {"": 0.5}, ["", "eng1", "eng2"], ""),
-        (("eng7", "eng0", "eng1", "eng2"), 1, {"eng7": 0.5}, ["", "eng7", "eng1"], "eng7"),  # which it does not know
-        # A tie stays with PyTorch.
-        (("eng0", "eng1"), 2, {"eng1": 0.995, "eng0": 1.1}, ["", "eng0", "eng1"], ""),
-        (("eng0", "eng1"), 2, {"eng1": 0.985}, ["", "eng0", "eng1"], "eng1"),
+        (("eng0", "eng1", "eng2"), 2, {"eng1": 0.9}, ["eng0", "", "eng1", "eng2"], "eng1"),
+        (("eng0", "eng1", "eng2"), 2, {"eng1": 0.9, "eng0": 0.8}, ["eng0", "", "eng1", "eng2"], "eng0"),
+        (("eng1", "eng0", "eng2"), 1, {"": 0.5}, ["eng1", "", "eng2"], ""),
+        (("eng7", "eng0", "eng1", "eng2"), 1, {"eng7": 0.5}, ["eng7", "", "eng1"], "eng7"),  # which it does not know
+        # A tie stays with cuDNN's first plan, or where that cannot run with PyTorch.
+        (("eng0", "eng1"), 2, {"eng1": 0.995, "": 0.992}, ["eng0", "", "eng1"], "eng0"),
+        (("eng0", "eng1"), 2, {"eng1": 0.985}, ["eng0", "", "eng1"], "eng1"),
+        (("eng30", "eng1"), 2, {"eng1": 0.995}, ["", "eng1"], ""),
         # What is wrong, cannot be built or needs too much workspace is not timed.
         (("eng20", "eng1"), 2, {"eng20": 0.1, "eng1": 0.5}, ["", "eng1"], "eng1"),
         (("eng30", "eng1"), 2, {"eng30": 0.1, "eng1": 0.5}, ["", "eng1"], "eng1"),
@@ -547,7 +549,7 @@ def test_a_model_of_another_version_orders_the_plans_that_it_knows(enabled, comp
         for module in modules:
             for _ in range(3):
                 module(x)
-    assert chooser.timed == [["", "eng7", "eng1"]] * 2
+    assert chooser.timed == [["eng7", "", "eng1"]] * 2
     assert len(said(caught)) == 1 and "1 of the 3 of the first shape" in said(caught)[0]
 
 

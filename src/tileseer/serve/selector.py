@@ -450,10 +450,12 @@ class Selector:
 
     def frame(self, dims: np.ndarray) -> pd.DataFrame:
         """Return the rows of ``Model.columns`` as the problems that features and rules read."""
-        problems = pd.DataFrame(dims[:, : len(DIMS)], columns=list(DIMS))
+        # At once: of one problem, pandas takes longer for each column than all that follows.
+        columns: dict[str, Any] = dict(zip(DIMS, dims.T, strict=False))
         if dims.shape[1] > len(DIMS):
-            problems["layout"] = np.array(LAYOUTS, object)[dims[:, -1]]
-        return problems.assign(variant=self.spec.variant, dtype=self.spec.dtype, ndim=ndims(dims))
+            columns["layout"] = np.array(LAYOUTS, object)[dims[:, -1]]
+        columns |= {"variant": self.spec.variant, "dtype": self.spec.dtype, "ndim": ndims(dims)}
+        return pd.DataFrame(columns)
 
     def knows(self, ndim: int, layout: str) -> bool:
         """Return whether the model is for this layout of ``problem.LAYOUTS``, or has no candidate for any."""

@@ -54,8 +54,9 @@ class Chooser:
     """The choices of one model for all shapes and devices of this process.
 
     ``verify``: PyTorch's own choice, cuDNN's first plan and the model's so many best others are timed, and the fastest
-    stays; None: as many as are worth it for the kind of layer; 0: the model alone decides. ``extension`` is what
-    ``extension.load`` returns.
+    stays, cuDNN's first on a tie: that is mostly PyTorch's own choice as well, and takes the host less time. None: as
+    many as are worth it for the kind of layer; 0: the model alone decides. ``extension`` is what ``extension.load``
+    returns.
     """
 
     def __init__(self, model: Path, verify: int | None, path: Path | None, extension: Any) -> None:
@@ -139,7 +140,9 @@ class Chooser:
         names = self._right_ones(call, problem, listed, 1 + most)
         if not names:
             return PYTORCH, 0.0, 0.0, 0
-        return *fastest_in_turns(self._clock(call), [PYTORCH, *names]), 1 + len(names)
+        ways = [*names[:1], PYTORCH, *names[1:]] if names[0] == offered[0] else [PYTORCH, *names]
+        plan, times_ms = fastest_in_turns(self._clock(call), ways)
+        return plan, times_ms[plan], times_ms[PYTORCH], len(ways)
 
     def _picked(self, call: Any, problem: Problem) -> str:
         selector, offered = self._selector(f"{problem.variant}_{problem.dtype}"), call.offered()
@@ -257,8 +260,8 @@ def synchronizing() -> Iterator[None]:
             torch.cuda.set_sync_debug_mode(mode)
 
 
-def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, float, float]:
-    """Return the name of the fastest way, the first on a tie, its milliseconds, and those of the first.
+def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, dict[str, float]]:
+    """Return the name of the fastest way, the first on a tie, and the milliseconds of each.
 
     Compared are the times within a turn, so that a clock that rises or falls does not count.
     """
@@ -275,7 +278,7 @@ def fastest_in_turns(clock: Clock, names: Sequence[str]) -> tuple[str, float, fl
     best = int(late[level.argmin()])
     if late[0] == 0 and np.median(compared.logs[:, best] - compared.logs[:, 0]) >= math.log1p(-TIE):
         best = 0
-    return names[best], float(compared.time_ms[best]), float(compared.time_ms[0])
+    return names[best], dict(zip(names, compared.time_ms.tolist(), strict=True))
 
 
 def device_of(call: Any) -> torch.device:

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, shown
 from tileseer.facts.operations import VARIANTS
 from tileseer.problems.problem import DIMS
@@ -23,6 +24,8 @@ from tileseer.torch.chooser import Chooser
 
 SHAPES_KEPT = 4096
 """What was called least recently is forgotten beyond so many shapes, and its plan is freed."""
+GAINS = "gains.csv"
+"""The last program's table of ``gains``, in the folder of the choices."""
 
 
 class Program:
@@ -60,13 +63,21 @@ class Program:
         chooser = self._of_device[call.device]
         return chooser.choose(call) if chooser else stores.PYTORCH
 
-    def save(self) -> None:
-        """Write the choices; a warning where that cannot be, since the program has done its work."""
+    def write(self) -> Path:
+        """Write the choices, and the table of ``gains`` beside them; return their folder."""
+        folder = stores.folder(self.path)
         for chooser in self.choosers.values():
-            try:
-                chooser.choices.save()
-            except (OSError, UserError) as error:
-                warnings.warn(f"tileseer: the choices cannot be saved ({error})", stacklevel=3)
+            chooser.choices.save()
+        if len(table := self.gains()):
+            write_text(folder / GAINS, table.to_csv(index=False, lineterminator="\n"))
+        return folder
+
+    def save(self) -> None:
+        """Write the same; a warning where that cannot be, since the program has done its work."""
+        try:
+            self.write()
+        except (OSError, UserError) as error:
+            warnings.warn(f"tileseer: the choices cannot be saved ({error})", stacklevel=3)
 
     def gains(self) -> pd.DataFrame:
         """Return the table of ``gains``."""
@@ -148,9 +159,7 @@ def save() -> Path:
     """Write the choices to their folder now, and return it; ``UserError`` where nothing is enabled."""
     if not _active:
         raise UserError("nothing is enabled whose choices could be saved; call tileseer.torch.enable first")
-    for chooser in _active.choosers.values():
-        chooser.choices.save()
-    return stores.folder(_active.path)
+    return _active.write()
 
 
 def gains() -> pd.DataFrame:

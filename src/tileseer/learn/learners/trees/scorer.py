@@ -110,7 +110,7 @@ class TreeScorer(Scorer):
         """The trees; ``UserError`` where LightGBM is not installed or does not read them."""
         return trees.load_trees(self.text)
 
-    @property
+    @cached_property
     def count(self) -> int:
         """How many trees there are."""
         return self.text.count("\nTree=")
