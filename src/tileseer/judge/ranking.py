@@ -19,7 +19,7 @@ from tileseer.facts.model import ModelSettings
 from tileseer.learn import own_choice
 from tileseer.learn.evidence import Expected, LearntEvidence, calibrated_distances, held_out
 from tileseer.learn.learner import Recipe
-from tileseer.learn.left_out import judged_folds
+from tileseer.learn.left_out import judged_folds, layers_at_any_size
 from tileseer.learn.model import Model
 from tileseer.learn.rows import LAYER_FOLDS, NO_FOLD, training_pairs
 from tileseer.learn.training import Prepared, out_of_fold, prior_of
@@ -226,7 +226,9 @@ def rank_left_out(dataset: Dataset, recipe: Recipe, learnt: LearntEvidence | Non
     """
     pairs = training_pairs(dataset)
     enough = math.ceil(ENOUGH_JUDGED_PROBLEMS * LAYER_FOLDS / len(np.unique(pairs.problem)))
-    fold = judged_folds(pairs, LAYER_FOLDS, max(LEAST_JUDGED_FOLDS, enough), recipe.settings.seed)
+    fold = judged_folds(
+        pairs, layers_at_any_size(pairs), LAYER_FOLDS, max(LEAST_JUDGED_FOLDS, enough), recipe.settings.seed
+    )
     scores = out_of_fold(Prepared.by(recipe, pairs), fold, recipe)
     offered, basis = own_choice.offered(pairs) & recipe.offers(pairs), LEFT_OUT
     if recipe.settings.prior_folder:

@@ -18,12 +18,12 @@ def layers_at_any_size(pairs: Dataset) -> np.ndarray:
     return np.array([",".join(map(str, row)) for row in pairs.problems[names].to_numpy().tolist()])
 
 
-def judged_folds(pairs: Dataset, folds: int, judged: int, seed: int) -> np.ndarray:
-    """Return the fold in which the layer of each problem is left out, int [P].
+def judged_folds(pairs: Dataset, layers: np.ndarray, folds: int, judged: int, seed: int) -> np.ndarray:
+    """Return the fold in which the layer of each problem (text [P]) is left out, int [P].
 
     Of ``folds`` the first ``judged`` are left out in turn; the layers of the others only train, and are in ``NO_FOLD``.
     """
-    fold = deal(layers_at_any_size(pairs), pairs.problem, folds, seed)
+    fold = deal(layers, pairs.problem, folds, seed)
     return np.where(fold < judged, fold, NO_FOLD)
 
 

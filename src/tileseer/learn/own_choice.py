@@ -29,7 +29,7 @@ EFFICIENCY_OF_A_FAILED_PICK = 1e-3
 NEVER = 100.0
 """A lead that no score has."""
 MARGINS = (*np.linspace(0.0, 2.0, 201).round(6).tolist(), NEVER)
-"""Among these is the least lead in score, a logarithm of time, with which a candidate replaces the own choice."""
+"""Among these is the least lead in score with which a candidate replaces the own choice."""
 
 
 def library_choices(dataset: Dataset) -> np.ndarray | None:

@@ -240,9 +240,11 @@ def learnt_of_left_out(prepared: Prepared, dataset: Dataset) -> tuple[LearntEvid
     own = own_choice.library_choices(pairs)
     if own is None and len(np.unique(pairs.problem)) >= MANY_PROBLEMS:
         folds = 2
-    if len(np.unique(layers_at_any_size(pairs)[pairs.problem])) < folds:
+    # A margin is for layers of networks, which come in sizes like those that were measured.
+    layers = layers_at_any_size(pairs) if own is None else pairs.problems["layer_family"].to_numpy()
+    if len(np.unique(layers[pairs.problem])) < folds:
         return learnt, None if own is None else [own_choice.NEVER] * len(MARGIN_KINDS)
-    fold = judged_folds(pairs, folds, folds, recipe.settings.seed)
+    fold = judged_folds(pairs, layers, folds, folds, recipe.settings.seed)
     scores = out_of_fold(prepared, fold, recipe.small)
     of_own_type = len(dataset.problems)
     rows = np.flatnonzero(fold[:of_own_type] != NO_FOLD)
