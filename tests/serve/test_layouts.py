@@ -114,7 +114,7 @@ def test_select_takes_a_layout_and_a_line_that_names_one(published, capsys):
     assert explained["nearest_measured_problems"][0]["problem"]["layout"] == "NHWC"
     assert main.main(["verify", models]) == 0
     capsys.readouterr()
-    assert main.main(["select", models, "--problem", f"{line} --in_layout NHWC"]) == 2
+    assert main.main(["select", models, "--problem", f"{line} --in_layout NHWC --out_layout NCHW"]) == 2
     assert "give all tensors one of NCHW and NHWC" in capsys.readouterr().err
 
 

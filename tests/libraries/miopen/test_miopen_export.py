@@ -336,7 +336,7 @@ def test_lines_that_are_no_problem_are_counted_by_their_reason(tmp_path):
     (tmp_path / "log").write_text(
         "\n".join([
             LINE.format(n=5, f=0), LINE.format(n=5, f=4), LINE.format(n=5, f=1).replace("-m conv", "-m trans"),
-            LINE.format(n=5, f=1).replace("Driver conv ", "Driver bnorm "), f"{LINE.format(n=5, f=1)} --in_layout NHWC",
+            LINE.format(n=5, f=1).replace("Driver conv ", "Driver bnorm "), f"{LINE.format(n=5, f=1)} -I NHWC -O NCHW",
             LINE.format(n=5, f=1).replace("-k 64 ", ""), LINE.format(n=6, f=1).replace("-c 64", "-c '64"), "nothing",
         ])
     )  # fmt: skip
