@@ -15,8 +15,9 @@ from tileseer.libraries.registry import installed
 
 LONGEST = 2000
 """Characters of a line behind its beginning."""
-_END = re.compile(r"[\"'`]|\\[nrt]")
-"""What ends a call in a text of others."""
+_QUOTED_WORD = re.compile(r"(?<=\s)([\"'])(\S*)\1(?=\s|$)")
+_END = re.compile(r"(?<=\S)[\"'`]|\\[nrt]")
+"""What ends a call in a text of others, beside such words."""
 _END_WORD = re.compile(r"[0-9&]?>.*|\||\|\||&&|;|#.*")
 """What ends it in a line of a shell."""
 _LIST = re.compile(rf"[\[(]\s*[\"'][^\[\]()]{{1,{LONGEST}}}[\])]")
@@ -44,7 +45,8 @@ def line_in(text: str) -> str | None:
     """Return the part of a text that may be a problem; None if it has none. The text may be a very long one."""
     for form in forms():
         if match := form.pattern.search(text):
-            return match[0] + _END.split(text[match.end() : match.end() + LONGEST])[0].rstrip()
+            behind = _QUOTED_WORD.sub(r"\2", f" {text[match.end() : match.end() + LONGEST]}")
+            return match[0] + _END.split(behind)[0].strip()
     listed = _list_in(text)
     return listed and line_in(listed)
 
@@ -76,7 +78,7 @@ def parse_line(text: str) -> Line:
     form, match = next((form, match) for form in forms() if (match := form.pattern.search(line)))
     words = [word for word in line[match.end() :].split() if word != "\\"]  # a line that goes on
     end = next((place for place, word in enumerate(words) if _END_WORD.fullmatch(word)), len(words))
-    words = [own for word in words[:end] if (own := word.rstrip(";,)"))]
+    words = [own for word in words[:end] if (own := word.strip("\"'").rstrip(";,)"))]
     if variable := next((word for word in words if re.match(r"\$[\w{(]", word)), None):
         raise UserError(f"--problem: {shown(variable)} is a variable of a shell; write its value")
     return form.parse(words)

@@ -16,8 +16,9 @@ from tileseer.data.dataset_files import FILE
 from tileseer.data.provenance import Recording
 from tileseer.facts.hardware import read_hardware
 from tileseer.libraries.library import WAYS
-from tileseer.libraries.miopen.find_db import FileGpu, release_of
+from tileseer.libraries.miopen.find_db import FileGpu
 from tileseer.libraries.miopen.installed import import_installed
+from tileseer.libraries.miopen.solvers import release_of
 
 TABLE = CONFIG / "hardware.yaml"
 

@@ -14,8 +14,8 @@ from tileseer.core.errors import UserError
 from tileseer.learn import model_files
 from tileseer.libraries.miopen import exporter, recording
 from tileseer.libraries.miopen.find_db import FileName, Key, Measured
-from tileseer.libraries.miopen.solvers import SOLVERS, algorithm_word
-from tileseer.libraries.miopen.workspace import WITHOUT_WORKSPACE, holds, workspace
+from tileseer.libraries.miopen.solvers import SOLVERS, algorithm_word, is_gone
+from tileseer.libraries.miopen.workspace import holds, workspace
 from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problems_of_frame
@@ -145,7 +145,9 @@ def test_what_is_measured_stays_unless_it_is_requested(export, solvers, tmp_path
     row = next(
         row
         for row, fastest in selector._measured.items()
-        if row[-1] == 0 and row[4] == 1 and selector.candidates[fastest].endswith(tuple(WITHOUT_WORKSPACE))
+        if row[-1] == 0
+        and row[4] == 1
+        and selector.candidates[fastest].endswith(tuple(one for one in SOLVERS if SOLVERS[one].workspace == "none"))
     )
     known = Problem.from_dims("forward", "fp32", **dict(zip(DIMS, map(int, row), strict=False)))
     csv = "direction,dtype,layout," + ",".join(DIMS) + "\n"
@@ -176,7 +178,7 @@ def test_a_formula_of_workspaces_is_for_the_releases_that_it_was_checked_on(tmp_
     key = "{}-56-56-3x3-64-56-56-8-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-BF16-B"
     problem = Key.parse(key.format(64)).problem()
     solver, algorithm = "ConvHipImplicitGemmGroupBwdXdlops", "miopenConvolutionBwdDataAlgoImplicitGEMM"
-    assert holds(solver, (3, 3, 0)) and not holds(solver, (3, 5, 2)) and workspace(solver, problem) == 0
+    assert holds((3, 3, 0)) and not holds((3, 5, 2)) and workspace(solver, problem) == 0
 
     def system(sizes, layout="NHWC-NHWC-NHWC"):
         path = tmp_path / "gfx942130.HIP.fdb.txt"
@@ -203,6 +205,30 @@ def table(*layouts_and_dims):
     """Forward layers as a CSV file."""
     head = "direction,dtype,layout," + ",".join(DIMS)
     return "\n".join([head, *(f"forward,fp32,{layout},{dims}" for layout, dims in layouts_and_dims)])
+
+
+def test_a_solver_that_a_version_lacks_is_not_written_though_stale_files_name_it(export, solvers, tmp_path, capsys):
+    every = sorted({name for name in SOLVERS if "F" in SOLVERS[name].directions})
+    stale = ";".join(f"{name}:1,0,{algorithm_word(name, 'F')}" for name in every)
+    key, system = "64-56-56-3x3-64-56-56-5-1x1-1x1-1x1-0-NCHW-FP32-F", tmp_path / "gfx90a68.HIP.fdb.txt"
+    system.write_text(f"{key}={stale}\n")
+    problem = Problem.from_dims("forward", "fp32", **dict(zip(DIMS, map(int, USUAL.split(",")), strict=True)))
+    written = {}
+    for version in ("3_3_0", "3_5_2"):
+        user = tmp_path / LIKE.replace("3_3_0", version)
+        user.write_text("")
+        settings = exporter.Settings(user, system=[system], workspace=1 << 40, top=99)
+        writer = exporter.Writer(
+            Selector.read(solvers, "forward_fp32"), exporter.Files.read(settings, tmp_path), settings
+        )
+        written[version] = {name for name in every if writer.entry(key, problem, name, 1.0)}
+    gone = {"ConvOclDirectFwdGen", "ConvOclDirectFwd", "ConvOclDirectFwd11x11"}
+    assert gone < written["3_3_0"] and not any(is_gone(name, (3, 5, 2)) for name in written["3_5_2"])
+    # Nor does a recording of that version have its times.
+    for version, expected in (("3.5.1", 0), ("3.5.2", sum(is_gone(name, (3, 5, 2)) for name in every))):
+        call = ["import", "find-db", str(system), "--arch", "gfx90a", "--output", str(tmp_path / version)]
+        assert main.main([*call, "--release", version, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["refused"].get(recording.GONE, 0) == expected
 
 
 def test_a_record_is_written_only_where_problems_like_it_were_measured(export):
@@ -342,10 +368,10 @@ def test_lines_that_are_no_problem_are_counted_by_their_reason(tmp_path):
     )  # fmt: skip
     read = read_problem_lists([tmp_path / "log"], [Operation.parse(one) for one in OPERATIONS], "NCHW")
     assert [(one.variant, one.N, one.K) for one in read.problems] == [
-        ("forward", 5, 64), ("bwd_data", 5, 64), ("forward", 5, 32)
+        ("forward", 5, 64), ("bwd_data", 5, 64), ("forward", 5, 32), ("forward", 6, 64)
     ]  # fmt: skip
     assert {problem.layout for problem in read.problems} == {"NCHW"}
-    assert read.notes == ["assumed where lines do not say it (1): -k 32"] and read.refused.total() == 5
+    assert read.notes == ["assumed where lines do not say it (1): -k 32"] and read.refused.total() == 4
     assert any("no model of bwd_weight in fp32" in reason for reason in read.refused)
     (tmp_path / "empty").write_text("nothing\n")
     with pytest.raises(UserError, match="empty"):

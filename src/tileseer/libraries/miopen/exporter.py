@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
+import pandas as pd
 
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
@@ -36,12 +38,11 @@ from tileseer.libraries.miopen.find_db import (
     Key,
     Measured,
     read_lines,
-    release_of,
     timed_files,
 )
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.libraries.miopen.library import MIOPEN
-from tileseer.libraries.miopen.solvers import algorithm_word
+from tileseer.libraries.miopen.solvers import algorithm_word, is_gone, release_of
 from tileseer.libraries.miopen.workspace import holds, workspace
 from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.libraries.registry import library_of_arch
@@ -153,8 +154,7 @@ def export_models(models: Path, problems: Sequence[Problem], settings: Settings)
         raise UserError(f"{models}: its models are of {index.arch}, not of MIOpen's solvers (gfx942_miopen)")
     first = models / next(iter(index.operations.values())).folder
     check_files(settings, index.arch, Model.read(first).hardware)
-    own, system = Measured.read([settings.user], newest_form=True), Measured.read(settings.system)
-    timed = Measured.read(timed_files(tuned_path(models, next(iter(index.operations))).parent, settings.user))
+    files = Files.read(settings, tuned_path(models, next(iter(index.operations))).parent)
     lines = [line for line in read_lines(settings.user) if line.strip()]
     export = Export(lines, len(lines))
     of_operation: dict[Operation, list[Problem]] = {}
@@ -166,7 +166,7 @@ def export_models(models: Path, problems: Sequence[Problem], settings: Settings)
             continue
         selector = Selector.read(models, str(operation))
         export.taken[str(operation)] = selector.spec.taken
-        _Writer(selector, own, system, timed, settings).write(listed, export)
+        Writer(selector, files, settings).write(listed, export)
     return export
 
 
@@ -180,13 +180,28 @@ def write_export(folder: Path, name: str, export: Export) -> Path:
     return path
 
 
-class _Writer:
+class Files(NamedTuple):
+    """What MIOpen itself wrote."""
+
+    own: Measured
+    """Of ``Settings.user``."""
+    system: Measured
+    timed: Measured
+    """Of what ``tileseer tune`` timed with the version of ``user``."""
+
+    @classmethod
+    def read(cls, settings: Settings, tuned: Path) -> Self:
+        """Read them; ``tuned`` is the folder of tuned choices."""
+        own, system = Measured.read([settings.user], newest_form=True), Measured.read(settings.system)
+        return cls(own, system, Measured.read(timed_files(tuned, settings.user)))
+
+
+class Writer:
     """Writes the problems of one operation."""
 
-    def __init__(
-        self, selector: Selector, own: Measured, system: Measured, timed: Measured, settings: Settings
-    ) -> None:
-        self._selector, self._own, self._system, self._timed, self._settings = selector, own, system, timed, settings
+    def __init__(self, selector: Selector, files: Files, settings: Settings) -> None:
+        self._selector, self._settings = selector, settings
+        self._own, self._system, self._timed = files
         self._letter = LETTER_OF_DIRECTION[Operation.parse(selector.spec.operation).variant]
         self._flops_per_ms = selector.known["tflops"].to_numpy() * 1e9
         self._fastest = selector.known["row"].to_numpy()
@@ -198,7 +213,7 @@ class _Writer:
         self._is_measured = bool(measured) and measured == self._release[: len(measured)]
         self._only_tuned = settings.tuned or not self._is_measured
         # Names that the installation's files never have are not those of its solvers.
-        self._named = own.solvers | system.solvers if settings.system else None
+        self._named = self._own.solvers | self._system.solvers if settings.system else None
 
     def write(self, problems: Sequence[Problem], export: Export) -> None:
         """Add the lines of problems."""
@@ -245,15 +260,12 @@ class _Writer:
         """
         first = problems[0].with_layout(LAYOUTS[0])  # a kind of NHWC is one beside NCHW
         kinds = layer_kinds(problem_frame([*problems, first]))[:-1]
-        return (below_half > MOST_BELOW_HALF) | np.isin(kinds, [*self._slow_kinds])
+        return (below_half > MOST_BELOW_HALF) | np.isin(kinds, [*self.slow_kinds])
 
     @cached_property
-    def _slow_kinds(self) -> set[str]:
-        """Kinds of judged layers with too many slow picks, of those that are not outside of what was measured."""
-        judged = read_layers(self._selector.folder / model_files.LAYERS)
-        judged = judged[judged["evidence"] != evidence.EVIDENCE_CLASSES[evidence.OUTSIDE]]
-        shares = (judged["efficiency"] < 1 / evidence.HALF).groupby(judged["kind"]).mean()
-        return set(shares.index[shares > MOST_BELOW_HALF])
+    def slow_kinds(self) -> set[str]:
+        """Kinds of layers that get no records."""
+        return kinds_often_slow(read_layers(self._selector.folder / model_files.LAYERS))
 
     def _write_tuned(self, problems: Mapping[str, Problem], export: Export) -> None:
         """Add a line of the tuned choice of each problem that was timed with the version of ``user``."""
@@ -315,7 +327,7 @@ class _Writer:
             if len(entries) == self._settings.top or (place and self._is_fallback(row)):
                 continue
             time = max(fastest * share / 100, before * LEAST_RATIO_OF_TIMES)
-            if (entry := self._entry(key, problem, self._solvers[row], time)) is None:
+            if (entry := self.entry(key, problem, self._solvers[row], time)) is None:
                 continue
             if not entries and share > SLOWEST_FIRST:
                 break
@@ -323,17 +335,17 @@ class _Writer:
             before = time
         return entries
 
-    def _entry(self, key: str, problem: Problem, solver: str, milliseconds: float) -> Entry | None:
+    def entry(self, key: str, problem: Problem, solver: str, milliseconds: float) -> Entry | None:
         """Return the entry of a solver; None without an algorithm and a workspace that are sure and small enough.
 
         The workspace is the larger one of the formula's and of what MIOpen wrote for the same key.
         """
-        if self._named is not None and solver not in self._named:
+        if is_gone(solver, self._release) or (self._named is not None and solver not in self._named):
             return None
         known = solver, self._letter
         algorithm = self._own.algorithms.get(known) or self._system.algorithms.get(known) or algorithm_word(*known)
         formula = workspace(solver, problem)
-        if formula is not None and not (holds(solver, self._release) or self._system.confirms(solver, problem)):
+        if formula is not None and not (holds(self._release) or self._system.confirms(solver, problem)):
             formula = None
         sizes = [size for size in (formula, self._system.workspace(key, solver)) if size is not None]
         if algorithm is None or not sizes or max(sizes) > self._settings.workspace:
@@ -362,6 +374,13 @@ class _Writer:
 
     def _is_fallback(self, row: int) -> bool:
         return self._solvers[row].startswith(FALLBACK_SOLVERS)
+
+
+def kinds_often_slow(judged: pd.DataFrame) -> set[str]:
+    """Return the kinds of judged layers with too many slow picks, of those not outside of what was measured."""
+    judged = judged[judged["evidence"] != evidence.EVIDENCE_CLASSES[evidence.OUTSIDE]]
+    shares = (judged["efficiency"] < 1 / evidence.HALF).groupby(judged["kind"]).mean()
+    return set(shares.index[shares > MOST_BELOW_HALF])
 
 
 def _digits(milliseconds: float) -> str:

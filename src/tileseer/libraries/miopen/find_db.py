@@ -23,7 +23,7 @@ from tileseer.core import locks
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.reading import regular_file
-from tileseer.libraries.miopen.solvers import algorithm_prefix
+from tileseer.libraries.miopen.solvers import algorithm_prefix, release_of
 from tileseer.libraries.miopen.workspace import workspace
 from tileseer.problems.problem import LAYOUTS, Problem, ndim_of
 
@@ -256,12 +256,6 @@ USER_DB = "MIOPEN_USER_DB_PATH"
 def user_db(environment: Mapping[str, str]) -> Path:
     """Return the folder to which MIOpen's find step writes."""
     return Path(environment.get(USER_DB) or "~/.config/miopen").expanduser()
-
-
-def release_of(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version of MIOpen, such as 3_2_0_36bb7fd4a or ``MIOpen 3.3``; none if it has none."""
-    match = re.search(r"(?<![0-9A-Za-z_.])[0-9]+(?:[._][0-9]+){1,2}(?![0-9A-Za-z])", text)
-    return tuple(map(int, re.split("[._]", match[0]))) if match else ()
 
 
 class FileName(NamedTuple):

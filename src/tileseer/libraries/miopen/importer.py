@@ -13,8 +13,9 @@ from tileseer.facts import hardware
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.libraries.miopen import recording
-from tileseer.libraries.miopen.find_db import FileGpu, FileName, release_of
+from tileseer.libraries.miopen.find_db import FileGpu, FileName
 from tileseer.libraries.miopen.library import MIOPEN
+from tileseer.libraries.miopen.solvers import release_of
 from tileseer.libraries.registry import library_of_arch
 
 SUMMARY = "MIOpen's databases of measured solvers, of ROCm or of a user"
@@ -43,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     products = hardware.read_products(table)
     product = _product(args, products, recording.gpu_of_files(args.files, gpu))
     arch = _arch(args, product)
-    database = recording.read_find_dbs(args.files)
-    source = {"source": f"MIOpen find-db: {recording.digests(args.files)}"}
     taken = _taken(args)
+    database = recording.read_find_dbs(args.files, release_of(taken.library or ""))
+    source = {"source": f"MIOpen find-db: {recording.digests(args.files)}"}
     written = recording.write_solver_recording(args.output, database, arch, product.name, source, taken)
     is_new = product.name not in products
     if is_new:

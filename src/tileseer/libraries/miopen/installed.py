@@ -26,9 +26,10 @@ from tileseer.facts import hardware
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries.library import WAYS, Installed
 from tileseer.libraries.miopen import recording
-from tileseer.libraries.miopen.find_db import FileGpu, FileName, release_of, user_db
+from tileseer.libraries.miopen.find_db import FileGpu, FileName, user_db
 from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.miopen.recording import Database
+from tileseer.libraries.miopen.solvers import release_of
 
 ROCM, DEFAULT_ROCM = "ROCM_PATH", "/opt/rocm"
 SYSTEM_DB = "MIOPEN_SYSTEM_DB_PATH"
@@ -150,8 +151,10 @@ def _record(folder: Path, arch: str, product: Hardware, files: Found, version: s
             yield f"{arch}: {folder} has the times of these files already"
             return
     unusable = list[str]()
-    database = recording.read_find_dbs(kept, unusable)
+    database = recording.read_find_dbs(kept, release_of(version), unusable)
     yield from (f"left out: {line}" for line in unusable)
+    if gone := database.reasons().get(recording.GONE):
+        yield f"{arch}: left out {gone:,} times: {recording.GONE}"
     counts = _operations(database)
     small = {name: count for name, count in counts.items() if count < FEWEST_PROBLEMS}
     if len(small) == len(counts):

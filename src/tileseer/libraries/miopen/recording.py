@@ -4,6 +4,7 @@ Source: the files themselves, which are part of every ROCm installation.
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from tileseer.libraries.miopen.find_db import (
     parse_entry,
     read_lines,
 )
-from tileseer.libraries.miopen.solvers import SOLVER_NAME
+from tileseer.libraries.miopen.solvers import SOLVER_NAME, Release, is_gone
 from tileseer.libraries.program import DEPTH_DIMS
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import are_times
@@ -44,6 +45,7 @@ from tileseer.problems.shapes import output_extents
 
 MOST_ENTRIES = 2_000_000
 """Read or refused, four times as many as MIOpen's largest database has."""
+GONE = "this version of MIOpen has the solver no longer"
 OPERATION_COLUMNS = ["variant", "dtype", "ndim", "layout"]
 
 
@@ -110,15 +112,16 @@ def product_of_units(products: Mapping[str, Hardware], arch: str, units: int) ->
     return hardware.product_of_units(products, gpu, units)
 
 
-def read_find_dbs(paths: Sequence[Path], unusable: list[str] | None = None) -> Database:
+def read_find_dbs(paths: Sequence[Path], release: Release = (), unusable: list[str] | None = None) -> Database:
     """Read the times in find-dbs of one GPU; everything else is refused, a record as a whole if a part is unreadable.
 
-    ``UserError``: a file that is damaged, or without any time. With ``unusable``, it is left out with a line there.
+    ``release`` of MIOpen: times of solvers that it may lack are refused. ``UserError``: a file that is damaged, or
+    without any time. With ``unusable``, it is left out with a line there.
     """
     files = list[_Lines]()
     for path in paths:
         try:
-            files.append(_Lines(path))
+            files.append(_Lines(path, release))
         except UserError as error:
             if unusable is None:
                 raise
@@ -147,8 +150,8 @@ def read_find_dbs(paths: Sequence[Path], unusable: list[str] | None = None) -> D
 class _Lines:
     """The lines of one file: each is read once, and all are checked together."""
 
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
+    def __init__(self, path: Path, release: Release) -> None:
+        self.name, self._release = path.name, release
         self.refused: list[Refused] = []
         lines = list[tuple[int, str, str]](), list[Layer]()
         for number, line in enumerate(read_lines(path), start=1):
@@ -208,16 +211,20 @@ class _Lines:
         would be taken for that.
         """
         rows = list[tuple[int, int, str, str, float]]()
-        solvers: dict[str, str] = {}
+        gone: dict[str, bool] = {}
         for place, (number, line, values) in enumerate(lines):
             before = len(rows)
             try:
                 for text in filter(None, values.strip().split(";")):
                     entry = parse_entry(text)
-                    if entry.solver not in solvers and not re.fullmatch(SOLVER_NAME, entry.solver):
-                        raise UnusableError("a solver's name has another form")
-                    solver = solvers.setdefault(entry.solver, entry.solver)
-                    rows.append((place, number, solver, text, _number(entry.time)))
+                    if entry.solver not in gone:
+                        if not re.fullmatch(SOLVER_NAME, entry.solver):
+                            raise UnusableError("a solver's name has another form")
+                        gone[entry.solver] = is_gone(entry.solver, self._release)
+                    if gone[entry.solver]:
+                        self.refused.append(Refused(self.name, number, GONE, text))
+                    else:
+                        rows.append((place, number, sys.intern(entry.solver), text, _number(entry.time)))
             except UnusableError as error:
                 del rows[before:]
                 self.refused.append(Refused(self.name, number, str(error), line))

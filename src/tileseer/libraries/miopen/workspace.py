@@ -6,9 +6,11 @@ come from several releases. A solver without a formula has no workspace here.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
 from tileseer.facts.operations import ELEMENT_BYTES
+from tileseer.libraries.miopen.solvers import Release, facts_of
 from tileseer.problems.problem import LAYOUTS, Problem
 from tileseer.problems.shapes import tensor_elements
 
@@ -17,39 +19,21 @@ ALIGNMENT = 256
 LARGEST_GEMM = 7_287_183_769
 """Bytes from which the GEMM solvers do not run."""
 FLOAT = 4
-WITHOUT_WORKSPACE = (
-    "ConvAsm1x1UV2", "ConvAsm3x3U", "ConvAsm5x10u2v2b1", "ConvAsm5x10u2v2f1", "ConvAsm7x7c3h224w224k64u2v2p3q3f1",
-    "ConvAsmBwdWrW3x3", "ConvAsmImplicitGemmGTCDynamicBwdXdlops", "ConvAsmImplicitGemmGTCDynamicFwdXdlops",
-    "ConvBinWinograd3x3U", "ConvBinWinogradRxS", "ConvBinWinogradRxSf2x3", "ConvBinWinogradRxSf2x3g1",
-    "ConvBinWinogradRxSf3x2", "ConvDirectNaiveConvBwd", "ConvDirectNaiveConvFwd", "ConvDirectNaiveConvWrw",
-    "ConvHipImplicitGemmBwdDataV4R1Xdlops", "ConvHipImplicitGemmBwdXdlops", "ConvHipImplicitGemmFwdXdlops",
-    "ConvHipImplicitGemmForwardV4R4Xdlops", "ConvHipImplicitGemmForwardV4R4Xdlops_Padded_Gemm",
-    "ConvHipImplicitGemmForwardV4R5Xdlops", "ConvHipImplicitGemmV4R1Fwd", "ConvHipImplicitGemmV4R1WrW",
-    "ConvHipImplicitGemmV4R4Fwd", "ConvHipImplicitGemmV4R4WrW", "ConvMlirIgemmBwdXdlops", "ConvMlirIgemmFwdXdlops",
-    "ConvOclDirectFwd", "ConvOclDirectFwd11x11", "ConvOclDirectFwd1x1", "ConvOclDirectFwdGen",
-    "GemmBwd1x1_stride1", "GemmFwd1x1_0_1", "GemmWrw1x1_stride1",
-)  # fmt: skip
-"""Solvers that need none."""
-NONE_IN_FP32 = ("ConvHipImplicitGemmBwdDataV1R1", "ConvMlirIgemmWrWXdlops")
-
 
 CHECKED = (3, 0), (3, 3)
 """First and last release on whose databases, or sources, the formulas were checked."""
-LATER: dict[str, tuple[int, int]] = {}
-"""Last release of the formulas that were checked on newer sources."""
 
 
-def holds(solver: str, release: tuple[int, ...]) -> bool:
-    """Return whether the formula of a solver was checked for a release of MIOpen, such as (3, 5, 2)."""
+def holds(release: Release) -> bool:
+    """Return whether the formulas were checked for a release of MIOpen."""
     first, last = CHECKED
-    return first <= release[:2] <= LATER.get(solver, last)
+    return first <= release[:2] <= last
 
 
 def workspace(solver: str, problem: Problem) -> int | None:
     """Return the bytes that a solver needs for a problem; None if there is no formula, or it cannot run."""
-    if solver in WITHOUT_WORKSPACE or (solver in NONE_IN_FP32 and problem.dtype == "fp32"):
-        return 0
-    return FORMULAS[solver](problem) if solver in FORMULAS else None
+    formula = FORMULAS.get(facts_of(solver).workspace)
+    return formula and formula(problem)
 
 
 def _tensors(problem: Problem) -> tuple[int, int, int]:
@@ -117,52 +101,39 @@ def _filter_of_all_groups_in_fp32(problem: Problem) -> int:
     return _filter_in_fp32(problem) * problem.G
 
 
-def _filters(images: int) -> Callable[[Problem], int]:
-    """Return a formula: a filter for each part of the batch, of so many images."""
-
-    def size(problem: Problem) -> int:
-        parts = -(-problem.N // images)
-        return parts * _tensors(problem)[1] * _size(problem) if parts > 1 else 0
-
-    return size
+def _filters(problem: Problem, images: int) -> int:
+    """Return the bytes of a filter for each part of the batch, of so many images."""
+    parts = -(-problem.N // images)
+    return parts * _tensors(problem)[1] * _size(problem) if parts > 1 else 0
 
 
-def _filters_53(problem: Problem) -> int:
+def _filters_by_size(problem: Problem) -> int:
     images = 1 if problem.C * problem.K <= 8192 else problem.N if problem.N <= 16 or problem.output[2] <= 32 else 4
-    return _filters(images)(problem)
+    return _filters(problem, images)
 
 
 def _subsampled_if_strided(problem: Problem) -> int:
     return _subsampled(problem) if _strided(problem) else 0
 
 
-def _subsampled_in_two_passes(problem: Problem) -> int | None:
+def _in_one_pass(problem: Problem) -> int | None:
     """Return 0; None where the number of passes decides."""
     one = problem.C % 16 or problem.K % 16 or problem.pad_h or problem.pad_w or not _strided(problem)
     return 0 if one else None
 
 
 FORMULAS: dict[str, Callable[[Problem], int | None]] = {
-    "ConvAsm1x1U": _subsampled_if_strided,
-    "ConvAsmBwdWrW1x1": _subsampled_if_strided,
-    "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC": _transposed_and_cast,
-    "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC": _transposed_and_cast,
-    "ConvAsmImplicitGemmGTCDynamicWrwXdlops": _filter_in_fp32,
-    "ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC": _transposed_and_cast,
-    "ConvHipImplicitGemm3DGroupBwdXdlops": _transposed,
-    "ConvHipImplicitGemm3DGroupFwdXdlops": _transposed,
-    "ConvHipImplicitGemmGroupBwdXdlops": _transposed,
-    "ConvHipImplicitGemmGroupFwdXdlops": _transposed,
-    "ConvHipImplicitGemmWrwV4R4Xdlops": _filter_of_all_groups_in_fp32,
-    "ConvHipImplicitGemmWrwV4R4Xdlops_Padded_Gemm": _filter_of_all_groups_in_fp32,
-    "ConvOclBwdWrW1x1": _subsampled_in_two_passes,
-    "ConvOclBwdWrW2NonTunable": _filters(1),
-    "ConvOclBwdWrW53": _filters_53,
-    "GemmBwd1x1_stride2": _subsampled_and_output,
-    "GemmBwdRest": _columns,
-    "GemmFwd1x1_0_2": _subsampled_and_output,
-    "GemmFwdRest": _columns,
-    "GemmWrwUniversal": _columns,
-    **{f"ConvOclBwdWrW2<{images}>": _filters(images) for images in (1, 2, 4, 8, 16)},
+    "none": lambda problem: 0,
+    "none in fp32": lambda problem: 0 if problem.dtype == "fp32" else None,
+    "none in one pass": _in_one_pass,
+    "columns": _columns,
+    "subsampled if strided": _subsampled_if_strided,
+    "subsampled and output": _subsampled_and_output,
+    "transposed": _transposed,
+    "transposed and cast": _transposed_and_cast,
+    "filter in fp32": _filter_in_fp32,
+    "filter of all groups in fp32": _filter_of_all_groups_in_fp32,
+    "filters by size": _filters_by_size,
+    **{f"filters {images}": partial(_filters, images=images) for images in (1, 2, 4, 8, 16)},
 }
-"""Solvers that may need some."""
+"""By the words of ``solvers.csv``."""
