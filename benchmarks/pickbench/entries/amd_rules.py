@@ -19,7 +19,6 @@ GETTERS = {"GroupCount": "G", "WeightsHeight": "Y", "WeightsWidth": "X", "Kernel
            "OutChannels": "K", "PadW": "pad_w", "InHeight": "Hi", "InWidth": "Wi", "BatchSize": "N",
            "InLayout": "layout", "OutLayout": "layout"}  # fmt: skip
 FUNCTIONS = {"bwd_weight": "WrW", "bwd_data": "BwdData", "bf16": "FwdBfp16", "fp16": "FwdFp16", "fp32": "FwdFp32"}
-TYPES = {"bf16": "IsBfp16", "fp16": "IsFp16", "fp32": "IsFp32"}
 WORDS = {r"//[^\n]*": "", r"&&": " and ", r"\|\|": " or ", "static_cast<int>": "", "const auto ": "", " / ": " // ",
          r"solver::Id (\w+)\([^)]*\)\n\{": r"def \1(p):", r"\)\n(\s+)(?=\{|return)": r"):\n\1",
          r"\belse\b": "else:", r"(?m)^\s*[{}]$": "", ";": ""}  # fmt: skip
@@ -42,7 +41,7 @@ def pick(problems, candidates):
     functions, named = rules(Path(os.environ["AMD_RULES"]).read_text("utf-8")), {}
     for row in problems[problems["ndim"] == 2].drop_duplicates(["operation", "problem_key"]).to_dict("records"):
         said = {f"Get{name}": row[field] for name, field in GETTERS.items()}
-        said |= {name: row["dtype"] == dtype for dtype, name in TYPES.items()}
+        said |= {f"Is{name}": row["dtype"] == name.lower().replace("bfp", "bf") for name in ("Bfp16", "Fp16", "Fp32")}
         asked = SimpleNamespace(**{name: lambda value=value: value for name, value in said.items()})
         rule = functions.get(row["variant"]) or functions[row["dtype"]]
         named[row["operation"], row["problem_key"]] = f"d_{rule(asked)}"

@@ -10,8 +10,8 @@ from tileseer.facts.hardware import read_hardware
 from tileseer.facts.model import ModelSettings
 from tileseer.learn.features import Features
 from tileseer.learn.learner import Recipe, learner_of
-from tileseer.learn.rows import sampled, training_pairs
-from tileseer.learn.training import prior_of, settings_for
+from tileseer.learn.rows import training_pairs
+from tileseer.learn.training import Prepared, prior_of, settings_for
 from tileseer.libraries.costs.coefficients import load_coefficients
 
 CONFIG = Path(__file__).parents[3] / "config"
@@ -28,13 +28,10 @@ def learn(problems, candidates, milliseconds):
         split = np.where(taught, "train", "validation")
         data = replace(data, problems=data.problems.assign(split=split)).with_estimates(gpu, coefficients)
         settings = settings_for(ModelSettings(), data)
-        features = Features.of(settings.features, gpu)
-        recipe = Recipe(features, settings, prior_of(settings, operation, coefficients))
-        pairs = training_pairs(data)
-        pairs = pairs.only(sampled(pairs, settings))
-        learner = learner_of(recipe)
-        model = learner.fit(learner.prepare(pairs), np.ones(len(pairs.problem), bool))
-        MODELS[operation] = model, pairs.candidates
+        recipe = Recipe(Features.of(settings.features, gpu), settings, prior_of(settings, operation, coefficients))
+        prepared = Prepared.by(recipe, training_pairs(data))
+        model = learner_of(recipe).fit(prepared.made, np.ones(prepared.teaching.sum(), bool))
+        MODELS[operation] = model, data.candidates
 
 
 def pick(problems, candidates):

@@ -35,8 +35,9 @@ def learn(problems, candidates, milliseconds):
     table = features(problems, candidates).assign(key=problems["operation"] + problems["problem_key"], ms=milliseconds)
     table = table.sort_values("key", kind="stable")
     grade = np.floor(30 * table.groupby("key")["ms"].transform("min") / table["ms"]).astype(int)
-    MODEL["words"] = {word: sorted(table[word].unique()) for word in WORDS}
-    data = lightgbm.Dataset(_coded(table.drop(columns=["key", "ms"])), grade, group=table.groupby("key").size())
+    MODEL["words"] = {word: pd.CategoricalDtype(sorted(table[word].unique())) for word in WORDS}
+    rows = table.drop(columns=["key", "ms"]).astype(MODEL["words"])
+    data = lightgbm.Dataset(rows, grade, group=table.groupby("key").size())
     settings = {"objective": "lambdarank", "label_gain": list(range(31)), "lambdarank_truncation_level": 10,
                 "num_leaves": 63, "learning_rate": 0.05, "verbosity": -1, "num_threads": 1, "seed": 1}  # fmt: skip
     MODEL["trees"] = lightgbm.train(settings, data, 600)
@@ -44,9 +45,4 @@ def learn(problems, candidates, milliseconds):
 
 def pick(problems, candidates):
     """Return the scores."""
-    return MODEL["trees"].predict(_coded(features(problems, candidates)), num_threads=1)
-
-
-def _coded(table):
-    kinds = {word: pd.CategoricalDtype(values) for word, values in MODEL["words"].items()}
-    return table.astype(kinds)
+    return MODEL["trees"].predict(features(problems, candidates).astype(MODEL["words"]), num_threads=1)

@@ -19,7 +19,7 @@ from tileseer.facts.model import ModelSettings
 from tileseer.learn import own_choice
 from tileseer.learn.evidence import Expected, LearntEvidence, calibrated_distances, held_out
 from tileseer.learn.learner import Recipe
-from tileseer.learn.left_out import judged_folds, layers_at_any_size
+from tileseer.learn.left_out import judged_folds, layers_at_any_size, reached_by_lists
 from tileseer.learn.model import Model
 from tileseer.learn.rows import LAYER_FOLDS, NO_FOLD, training_pairs
 from tileseer.learn.training import Prepared, out_of_fold, prior_of
@@ -115,13 +115,11 @@ class Scored:
 
         What a library would choose itself is none of the ``count``.
         """
-        known = self.pool & np.isfinite(self.scores)
+        known = np.where(self.pool, self.scores, -np.inf)
         if self.own is not None:
             own = np.flatnonzero(self.untimed != own_choice.NONE)
-            known[own, self.untimed[own]] = False
-        order = np.argsort(np.where(known, -self.scores, np.inf), axis=1, kind="stable")[:, :count]
-        reached = np.take_along_axis(np.where(known, self.achieved, 0.0), order, axis=1)
-        return np.maximum(reached.max(axis=1), self._reached(self.untimed))
+            known[own, self.untimed[own]] = -np.inf
+        return np.maximum(reached_by_lists(known, self.achieved, [count])[:, 0], self._reached(self.untimed))
 
     def _reached(self, candidate: np.ndarray) -> np.ndarray:
         rows = np.arange(len(self.rows))

@@ -1,5 +1,7 @@
 """Layers that are left out of training in turn: which, and what models that have not seen them lose there."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tileseer.data.dataset import Dataset
@@ -43,10 +45,17 @@ def judged_picks(pairs: Dataset, rows: np.ndarray, fold: np.ndarray, scores: np.
     if own is not None:
         # The library's own choice is timed beside those of the model.
         known[at, own[rows]] = -np.inf
-    order = np.argsort(-known, axis=1, kind="stable")[:, : max(TIMED)]
-    reached = np.take_along_axis(np.where(np.isfinite(known), achieved, 0.0), order, axis=1)
-    best = np.maximum.accumulate(reached, axis=1)
-    timed = np.column_stack([best[:, min(count, best.shape[1]) - 1] for count in TIMED])
-    if own is not None:
-        timed = np.maximum(timed, unpicked[:, None])
-    return Judged(rows, picked, unpicked, timed)
+    timed = reached_by_lists(known, achieved, TIMED)
+    return Judged(rows, picked, unpicked, timed if own is None else np.maximum(timed, unpicked[:, None]))
+
+
+def reached_by_lists(scores: np.ndarray, achieved: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """Return the efficiency of the fastest of the first ``counts`` candidates, float64 [R, counts].
+
+    By scores, float64 [R, Q], -inf of those that are not listed; ``achieved`` (the same shape) are efficiencies.
+    """
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : max(counts)]
+    best = np.maximum.accumulate(
+        np.take_along_axis(np.where(np.isfinite(scores), achieved, 0.0), order, axis=1), axis=1
+    )
+    return np.asarray(best[:, np.minimum(counts, best.shape[1]) - 1])

@@ -39,6 +39,8 @@ def sampled(pairs: Dataset, settings: ModelSettings) -> np.ndarray:
     keys = pairs.problems["problem_key"].to_numpy()
     keep = np.zeros(len(pairs.problem), bool)
     bounds = np.flatnonzero(np.diff(pairs.problem, prepend=-1, append=np.iinfo(np.int32).max))
+    if np.diff(bounds).max(initial=0) <= per_problem:
+        return pairs.ok
     for start, stop in pairwise(bounds):
         seed = [settings.seed, int(keys[pairs.problem[start]], 16)]
         priority = np.random.default_rng(seed).random(stop - start)

@@ -265,14 +265,13 @@ def out_of_fold(prepared: Prepared, fold: np.ndarray, recipe: Recipe) -> np.ndar
     ``fold`` (int [P]) is the fold of each problem; one in ``NO_FOLD`` teaches every model, and its scores are -inf.
     """
     pairs, learner = prepared.pairs, learner_of(recipe)
-    few = sampled(pairs, recipe.settings)[prepared.teaching]
     of_row = fold[pairs.problem[prepared.teaching]]
     tried = own_choice.offered(pairs)
     scores = np.full(tried.shape, -np.inf)
     folds = np.unique(fold[fold != NO_FOLD])
     with Progress("cross-validate", len(folds), "models") as progress:
         for one in folds:
-            model = learner.fit(prepared.made, few & (of_row != one))
+            model = learner.fit(prepared.made, of_row != one)
             rows = np.flatnonzero(fold == one)
             scores[rows] = model.score(pairs.problems.iloc[rows], pairs.candidates, tried[rows])
             progress.add()
