@@ -29,8 +29,8 @@ SET_ASIDE = "layers of networks that no model was trained on"
 SERVED, SCORED_WHOLE = "; picks of the served model", "; picks among all that the library offers"
 LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
 STARTED = "; the model that training starts from may have learnt from these layers on its own device"
-LEAST_JUDGED_FOLDS, ENOUGH_JUDGED_PROBLEMS = 2, 2500
-"""Folds of layers left out that are judged at least; no further one once so many picks are judged."""
+ENOUGH_JUDGED_PROBLEMS = 2500
+"""No further fold of layers is left out once so many picks are judged."""
 Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
 """Scores of each of Q candidates on each of R problems, float64 [R, Q]: larger is faster, NaN is never picked."""
 Served = Callable[[np.ndarray], np.ndarray]
@@ -224,9 +224,7 @@ def rank_left_out(dataset: Dataset, recipe: Recipe, learnt: LearntEvidence | Non
     """
     pairs = training_pairs(dataset)
     enough = math.ceil(ENOUGH_JUDGED_PROBLEMS * LAYER_FOLDS / len(np.unique(pairs.problem)))
-    fold = judged_folds(
-        pairs, layers_at_any_size(pairs), LAYER_FOLDS, max(LEAST_JUDGED_FOLDS, enough), recipe.settings.seed
-    )
+    fold = judged_folds(pairs, layers_at_any_size(pairs), LAYER_FOLDS, enough, recipe.settings.seed)
     scores = out_of_fold(Prepared.by(recipe, pairs), fold, recipe)
     offered, basis = own_choice.offered(pairs) & recipe.offers(pairs), LEFT_OUT
     if recipe.settings.prior_folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from tileseer.core.errors import UserError
@@ -71,7 +71,9 @@ class Kernel:
         """The kernel under the name that it is emitted with; foreign rule sets may label its layout otherwise."""
         return self
 
+    # Kept: features are made of the same names for each model of a cross-validation.
     @classmethod
+    @lru_cache(maxsize=1 << 15)
     def parse(cls, text: str) -> Self:
         """Return the kernel called ``text``; any text that is not exactly its name is a ``UserError``."""
         return cast(Self, _grammar(cast(Any, cls)).parse(text))
