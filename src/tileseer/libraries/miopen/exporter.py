@@ -42,7 +42,7 @@ from tileseer.libraries.miopen.find_db import (
 )
 from tileseer.libraries.miopen.kernel import Solver
 from tileseer.libraries.miopen.library import MIOPEN
-from tileseer.libraries.miopen.solvers import algorithm_word, is_gone, release_of
+from tileseer.libraries.miopen.solvers import algorithm_word, in_words, is_gone, release_of
 from tileseer.libraries.miopen.workspace import holds, workspace
 from tileseer.libraries.problem_lists import read_problem_lists
 from tileseer.libraries.registry import library_of_arch
@@ -53,7 +53,7 @@ from tileseer.serve.selector import Selector
 from tileseer.serve.tuned import tuned_path
 
 LETTER_OF_DIRECTION = {variant: letter for letter, variant in DIRECTION_OF_LETTER.items()}
-OLDEST_RELEASE = 3
+OLDEST_RELEASE = 3, 0
 """Release of MIOpen whose solvers and form of records are those written here."""
 DIGITS_OF_A_TIME = 6
 """Of a time, as MIOpen writes it."""
@@ -131,9 +131,10 @@ def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
             f"--user {settings.user}: is of a GPU with {own.compute_units} compute units, but the model is of "
             f"{hardware.name} with {hardware.compute_units}: give a model of your GPU's times (tileseer import find-db)"
         )
-    if int(name.build.partition("_")[0]) < OLDEST_RELEASE:
+    if name.release < OLDEST_RELEASE:
         raise UserError(
-            f"--user {settings.user}: is of MIOpen {name.build}; records are written for {OLDEST_RELEASE}.0 or newer"
+            f"--user {settings.user}: is of MIOpen {name.build}; records are written for {in_words(OLDEST_RELEASE)} or "
+            "newer"
         )
     if settings.build and settings.build.replace(".", "_") != name.build:
         raise UserError(f"--user {settings.user}: is of build {name.build} of MIOpen, not of {settings.build}")
@@ -170,16 +171,6 @@ def export_models(models: Path, problems: Sequence[Problem], settings: Settings)
     return export
 
 
-def write_export(folder: Path, name: str, export: Export) -> Path:
-    """Write the file into a folder; ``UserError`` if there is one already."""
-    path = folder / name
-    if path.exists():
-        raise UserError(f"{path}: exists already; name another folder, or remove it first")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(path, "".join(f"{line}\n" for line in export.lines))
-    return path
-
-
 class Files(NamedTuple):
     """What MIOpen itself wrote."""
 
@@ -206,7 +197,7 @@ class Writer:
         self._flops_per_ms = selector.known["tflops"].to_numpy() * 1e9
         self._fastest = selector.known["row"].to_numpy()
         self._solvers = [str(Solver.parse(kernel).solver) for kernel in selector.kernels]
-        self._release = release_of(FileName.parse(settings.user).build)
+        self._release = FileName.parse(settings.user).release
         taken = selector.spec.taken
         self._measured_with = (taken and taken.library) or "a MIOpen whose version is not known"
         measured = release_of(self._measured_with)
@@ -218,8 +209,8 @@ class Writer:
     def write(self, problems: Sequence[Problem], export: Export) -> None:
         """Add the lines of problems."""
         if not self._is_measured and not self._settings.tuned:
-            installed = ".".join(map(str, self._release))
-            export.notes[OTHER_VERSION.format(measured=self._measured_with, installed=installed)] = None
+            note = OTHER_VERSION.format(measured=self._measured_with, installed=in_words(self._release))
+            export.notes[note] = None
         listed = self._to_rank(problems, export)
         if self._only_tuned:
             self._write_tuned(listed, export)
@@ -232,35 +223,31 @@ class Writer:
 
     def _write_ranked(self, listed: Mapping[str, Problem], export: Export) -> None:
         """Add the lines of problems, by their keys, that are ranked together."""
-        expected = self._selector.expected([*listed.values()])
-        outside = expected.classes == evidence.OUTSIDE
-        slow = ~outside & ~self._are_measured(listed) & self._are_often_slow([*listed.values()], expected.below_half)
-        for reason, count in ((OUTSIDE, outside.sum()), (OFTEN_SLOW, slow.sum())):
-            export.left_out.update({reason: int(count)} if count else {})
-        known = [key for key, leave_out in zip(listed, outside | slow, strict=True) if not leave_out]
-        asked = [listed[key] for key in known]
-        if not asked:
-            return
-        nearest, _ = self._selector.evidence.nearest(self._selector.evidence_columns(asked), NEAR_PROBLEMS)
-        for key, problem, scores, near in zip(known, asked, self._selector.scores(asked), nearest, strict=True):
-            ranked = self._ranked(problem, scores)
-            if ranked and self._is_fallback(ranked[0][0]) and not self._were_fastest(near, ranked[0][0]):
-                export.left_out[SLOW_FIRST] += 1
-                continue
-            self._add(key, self._entries(key, problem, ranked, near[near >= 0]), export)
-
-    def _are_measured(self, listed: Mapping[str, Problem]) -> np.ndarray:
-        """Return which problems were measured exactly, bool [n]: their records begin with what was the fastest."""
-        return np.array([self._selector.fastest_measured(problem) is not None for problem in listed.values()], bool)
-
-    def _are_often_slow(self, problems: list[Problem], below_half: np.ndarray) -> np.ndarray:
-        """Return for which problems more than ``MOST_BELOW_HALF`` of the picks are slow, bool [n].
-
-        Both by the layers of their kind, each counted once (``below_half``), and by all sizes that were judged.
-        """
+        problems = [*listed.values()]
+        expected = self._selector.expected(problems)
         first = problems[0].with_layout(LAYOUTS[0])  # a kind of NHWC is one beside NCHW
         kinds = layer_kinds(problem_frame([*problems, first]))[:-1]
-        return (below_half > MOST_BELOW_HALF) | np.isin(kinds, [*self.slow_kinds])
+        # By the layers of their kind, each counted once, and by all sizes that were judged.
+        slow = (expected.below_half > MOST_BELOW_HALF) | np.isin(kinds, [*self.slow_kinds])
+        outside = expected.classes == evidence.OUTSIDE
+        known = dict[str, Problem]()
+        for (key, problem), is_outside, is_slow in zip(listed.items(), outside, slow, strict=True):
+            # What was measured exactly begins with what was the fastest.
+            reason = OUTSIDE if is_outside else OFTEN_SLOW if is_slow and not self._measured(problem) else ""
+            export.left_out.update([reason] * bool(reason))
+            known |= {} if reason else {key: problem}
+        if not known:
+            return
+        asked = [*known.values()]
+        nearest, _ = self._selector.evidence.nearest(self._selector.evidence_columns(asked), NEAR_PROBLEMS)
+        for (key, problem), scores, near in zip(known.items(), self._selector.scores(asked), nearest, strict=True):
+            ranked = self._ranked(problem, scores)
+            # The naive solver goes first only if it was the fastest on all of the known problems that are nearest.
+            was_fastest = ((near >= 0) & (self._fastest[near] == ranked[0][0])).all() if ranked else True
+            if ranked and self._is_fallback(ranked[0][0]) and not was_fastest:
+                export.left_out[SLOW_FIRST] += 1
+            else:
+                self._add(key, self._entries(key, problem, ranked, near[near >= 0]), export)
 
     @cached_property
     def slow_kinds(self) -> set[str]:
@@ -269,7 +256,7 @@ class Writer:
 
     def _write_tuned(self, problems: Mapping[str, Problem], export: Export) -> None:
         """Add a line of the tuned choice of each problem that was timed with the version of ``user``."""
-        reason = NOT_TUNED.format(".".join(map(str, self._release)))
+        reason = NOT_TUNED.format(in_words(self._release))
         for key, problem in problems.items():
             choice = self._selector.tuned(problem)
             entry = None
@@ -308,7 +295,7 @@ class Writer:
                     kept[key] = one
                 elif not self._settings.measured and key in self._system.records:
                     export.left_out["measured in the system's database"] += 1
-                elif not self._settings.measured and self._selector.fastest_measured(one):
+                elif not self._settings.measured and self._measured(one):
                     export.left_out["measured in the recording of the model"] += 1
                 else:
                     kept[key] = one
@@ -359,18 +346,15 @@ class Writer:
         """
         order = np.argsort(-scores, kind="stable")
         order = order[np.isfinite(scores[order])]
-        times = self._selector.predicted_times(scores[order])
-        ranked = list(zip(order.tolist(), times.tolist(), strict=True))
-        measured = self._selector.fastest_measured(problem)
-        if measured is None:
-            return ranked
-        first = self._selector.candidates.index(measured)
-        ahead = [(row, 100.0) for row, _ in ranked if row == first]
-        return ahead + [one for one in ranked if one[0] != first]
+        ranked = list(zip(order.tolist(), self._selector.predicted_times(scores[order]).tolist(), strict=True))
+        if measured := self._measured(problem):
+            first = self._selector.candidates.index(measured)
+            ranked = [(row, 100.0 if row == first else time) for row, time in ranked]
+            ranked.sort(key=lambda one: one[0] != first)
+        return ranked
 
-    def _were_fastest(self, near: np.ndarray, row: int) -> bool:
-        """Return whether a candidate was the fastest on all of the known problems that are nearest."""
-        return bool(((near >= 0) & (self._fastest[near] == row)).all())
+    def _measured(self, problem: Problem) -> str | None:
+        return self._selector.fastest_measured(problem)
 
     def _is_fallback(self, row: int) -> bool:
         return self._solvers[row].startswith(FALLBACK_SOLVERS)
@@ -430,7 +414,11 @@ def run(args: argparse.Namespace) -> int:
     layout = (args.layout or "").replace("D", "")
     settings = Settings(args.user, args.build, args.system, args.measured, layout, args.workspace, args.tuned, args.top)
     export = export_models(args.models, list(listed.problems), settings)
-    path = write_export(args.output, args.user.name, export)
+    path = args.output / args.user.name
+    if path.exists():
+        raise UserError(f"{path}: exists already; name another folder, or remove it first")
+    args.output.mkdir(parents=True, exist_ok=True)
+    write_text(path, "".join(f"{line}\n" for line in export.lines))
     notes = [*export.notes, *listed.notes]
     if not args.system:
         notes.append("without --system, predictions also replace what only the installation has measured")

@@ -23,7 +23,7 @@ from tileseer.core import locks
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.reading import regular_file
-from tileseer.libraries.miopen.solvers import algorithm_prefix, release_of
+from tileseer.libraries.miopen.solvers import Release, algorithm_prefix, release_of
 from tileseer.libraries.miopen.workspace import workspace
 from tileseer.problems.problem import LAYOUTS, Problem, ndim_of
 
@@ -264,6 +264,11 @@ class FileName(NamedTuple):
     gpu: FileGpu
     build: str
 
+    @property
+    def release(self) -> Release:
+        """The version of MIOpen."""
+        return release_of(self.build)
+
     @classmethod
     def is_one(cls, path: Path) -> bool:
         """Return whether a file has the name of a user find-db of convolutions."""
@@ -373,9 +378,7 @@ def timed_files(folder: Path, user: Path) -> list[Path]:
     return [
         path
         for path in (sorted(folder.glob("*.ufdb.txt")) if folder.is_dir() else ())
-        if FileName.is_one(path)
-        and FileGpu.of(path.name) == own.gpu
-        and release_of(FileName.parse(path).build) == release_of(own.build)
+        if FileName.is_one(path) and FileGpu.of(path.name) == own.gpu and FileName.parse(path).release == own.release
     ]
 
 

@@ -8,14 +8,13 @@ from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, shown
 from tileseer.core.places import find_file
-from tileseer.data.provenance import Taken
 from tileseer.facts import hardware
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.libraries.miopen import recording
 from tileseer.libraries.miopen.find_db import FileGpu, FileName
 from tileseer.libraries.miopen.library import MIOPEN
-from tileseer.libraries.miopen.solvers import release_of
+from tileseer.libraries.miopen.solvers import Release, in_words, release_of
 from tileseer.libraries.registry import library_of_arch
 
 SUMMARY = "MIOpen's databases of measured solvers, of ROCm or of a user"
@@ -44,8 +43,9 @@ def run(args: argparse.Namespace) -> int:
     products = hardware.read_products(table)
     product = _product(args, products, recording.gpu_of_files(args.files, gpu))
     arch = _arch(args, product)
-    taken = _taken(args)
-    database = recording.read_find_dbs(args.files, release_of(taken.library or ""))
+    release = _release(args)
+    taken = recording.taken_with(release)
+    database = recording.read_find_dbs(args.files, release)
     source = {"source": f"MIOpen find-db: {recording.digests(args.files)}"}
     written = recording.write_solver_recording(args.output, database, arch, product.name, source, taken)
     is_new = product.name not in products
@@ -75,35 +75,31 @@ def run(args: argparse.Namespace) -> int:
     return options.answer(args, content, lines)
 
 
-def _taken(args: argparse.Namespace) -> Taken:
+def _release(args: argparse.Namespace) -> Release:
     """Return MIOpen's version, as far as ``--release`` or the files' names have it; ``UserError`` if these differ."""
-    builds = [FileName.parse(path).build for path in args.files if FileName.is_one(path)]
-    releases = {release_of(text) for text in ([args.release] if args.release else builds)}
+    named = {FileName.parse(path).release for path in args.files if FileName.is_one(path)}
+    releases = {release_of(args.release)} if args.release else named
     if len(releases) > 1 or (args.release and releases == {()}):
-        versions = ", ".join(sorted(".".join(map(str, one)) for one in releases)) or shown(args.release)
+        versions = ", ".join(map(in_words, sorted(releases))) or shown(args.release)
         raise UserError(f"--release: {versions}: give the one version of MIOpen that measured, such as 3.5.2")
-    version = ".".join(map(str, releases.pop())) if releases else "(version not known)"
-    return Taken(library=f"{MIOPEN.title} {version}")
+    return releases.pop() if releases else ()
 
 
 def _product(args: argparse.Namespace, products: dict[str, Hardware], named: FileGpu | None) -> Hardware:
     """Return the product that was measured: that of ``--device``, of the files' names, or the usual one of the arch."""
     gpu = hardware.target(args.arch)
-    usual = recording.usual_product(args.arch, gpu)
-    if args.device:
-        product = hardware.read_hardware(find_file(args.config / TABLE), args.device)
-    elif named is None:
-        if usual is None:
-            hint = arch_hint(gpu)
-            raise UserError(f"--arch: benchmark.products has no product for {gpu} ({hint}); name one with --device")
-        product = products[usual]
-    else:
-        product = recording.product_of_units(products, args.arch, named.compute_units)
+    name = args.device or recording.usual_product(args.arch, gpu)
+    if named and not args.device:
+        return recording.product_of_units(products, args.arch, named.compute_units)
+    if name is None:
+        hint = arch_hint(gpu)
+        raise UserError(f"--arch: benchmark.products has no product for {gpu} ({hint}); name one with --device")
+    product = hardware.read_hardware(find_file(args.config / TABLE), name)
     if product.arch != gpu:
-        raise UserError(f"--device: {args.device} is a {product.arch}, but --arch is {gpu}")
+        raise UserError(f"--device: {name} is a {product.arch}, but --arch is {gpu}")
     if named and product.compute_units != named.compute_units:
         raise UserError(
-            f"--device: {product.name} has {product.compute_units} compute units, but the files are named after a GPU "
+            f"--device: {name} has {product.compute_units} compute units, but the files are named after a GPU "
             f"with {named.compute_units}; leave it out"
         )
     return product

@@ -21,7 +21,7 @@ from tileseer.core.errors import UserError, shown
 from tileseer.core.places import find_file
 from tileseer.core.reading import read_bytes, read_utf8
 from tileseer.data.dataset_files import FILE
-from tileseer.data.provenance import Recording, Taken
+from tileseer.data.provenance import Recording
 from tileseer.facts import hardware
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries.library import WAYS, Installed
@@ -29,7 +29,7 @@ from tileseer.libraries.miopen import recording
 from tileseer.libraries.miopen.find_db import FileGpu, FileName, user_db
 from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.miopen.recording import Database
-from tileseer.libraries.miopen.solvers import release_of
+from tileseer.libraries.miopen.solvers import Release, in_words
 
 ROCM, DEFAULT_ROCM = "ROCM_PATH", "/opt/rocm"
 SYSTEM_DB = "MIOPEN_SYSTEM_DB_PATH"
@@ -73,13 +73,13 @@ def import_installed(folder: Path, gpu: str, table: Path) -> Installed:
     if not chosen:
         names = ", ".join(sorted({f"{one.arch} ({one.compute_units} compute units)" for one in found}))
         raise UserError(f"--gpu {shown(gpu)}: {system} and {user} have no find-db of it; they have {names}")
-    version = _version(root, [path for files in found.values() for path in files.user])
+    release = _release(root, [path for files in found.values() for path in files.user])
     products = hardware.read_products(find_file(table))
     made, said = dict[str, Hardware](), list[str]()
     for one, files in chosen.items():
         product = recording.product_of_units(products, one.arch, one.compute_units)
         arch = f"{one.arch}_{one.compute_units}cu_{MIOPEN.name}"
-        said += _record(folder / arch, arch, product, files, version)
+        said += _record(folder / arch, arch, product, files, release)
         if (folder / arch / FILE).is_file():
             made[arch] = product
             _write_if_new(folder / arch / WAYS, "".join(f"{line}\n" for line in _ways(arch, files, root)))
@@ -123,27 +123,26 @@ def _is_named(gpu: FileGpu, files: Found, asked: str) -> bool:
     return asked in ("", gpu.arch, *names, f"{gpu.arch}_{gpu.compute_units}cu_{MIOPEN.name}")
 
 
-def _version(root: Path, users: Sequence[Path]) -> str:
+def _release(root: Path, users: Sequence[Path]) -> Release:
     """Return the version of the installation: of its header, else the newest of the users' files; empty if neither."""
     header = root / VERSION_HEADER
-    if header.is_file():
-        text = read_bytes(header).decode(errors="replace")
-        parts = (re.search(rf"MIOPEN_VERSION_{name}\s+([0-9]+)", text) for name in ("MAJOR", "MINOR", "PATCH"))
-        if all(numbers := [part and part[1] for part in parts]):
-            return ".".join(map(str, numbers))
-    releases = [release_of(FileName.parse(path).build) for path in users]
-    return ".".join(map(str, max(releases))) if releases else ""
+    text = read_bytes(header).decode(errors="replace") if header.is_file() else ""
+    parts = (re.search(rf"MIOPEN_VERSION_{name}\s+([0-9]+)", text) for name in ("MAJOR", "MINOR", "PATCH"))
+    numbers = [int(part[1]) for part in parts if part]
+    if len(numbers) == 3:
+        return tuple(numbers)
+    return max((FileName.parse(path).release for path in users), default=())
 
 
-def _record(folder: Path, arch: str, product: Hardware, files: Found, version: str) -> Iterator[str]:
+def _record(folder: Path, arch: str, product: Hardware, files: Found, release: Release) -> Iterator[str]:
     """Write the recording of one GPU, unless it is there; yield what was done, in words."""
-    of_version = [path for path in files.user if version in ("", _version(Path(), [path]))]
+    of_version = [path for path in files.user if release in ((), FileName.parse(path).release)]
     for path in files.user:
         if path not in of_version:
-            yield f"{path}: is of another version than {version}, which is installed: left out"
+            yield f"{path}: is of another version than {in_words(release)}, which is installed: left out"
     kept = [*of_version, *files.system]
     source = f"MIOpen find-db: {recording.digests(kept)}"
-    taken = Taken(library=f"{MIOPEN.title} {version or '(version not known)'}")
+    taken = recording.taken_with(release)
     before = folder / FILE
     if before.is_file():
         own = documents.read_document(before, Recording)
@@ -151,7 +150,7 @@ def _record(folder: Path, arch: str, product: Hardware, files: Found, version: s
             yield f"{arch}: {folder} has the times of these files already"
             return
     unusable = list[str]()
-    database = recording.read_find_dbs(kept, release_of(version), unusable)
+    database = recording.read_find_dbs(kept, release, unusable)
     yield from (f"left out: {line}" for line in unusable)
     if gone := database.reasons().get(recording.GONE):
         yield f"{arch}: left out {gone:,} times: {recording.GONE}"
@@ -189,7 +188,7 @@ def _ways(arch: str, files: Found, root: Path) -> Iterator[str]:
         yield shlex.join(["tileseer", "tune", models, "--problems", "training.log", "--driver", str(driver)])
     system = ["--system", *map(str, files.system)] if files.system else []
     if files.user:
-        user = str(max(files.user, key=lambda path: release_of(FileName.parse(path).build)))
+        user = str(max(files.user, key=lambda path: FileName.parse(path).release))
         call = ["tileseer", "export", "miopen", models, "--problems", "training.log", "--user", user, *system]
         yield shlex.join([*call, "--output", "miopen-db"])
     else:

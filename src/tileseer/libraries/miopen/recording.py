@@ -36,7 +36,8 @@ from tileseer.libraries.miopen.find_db import (
     parse_entry,
     read_lines,
 )
-from tileseer.libraries.miopen.solvers import SOLVER_NAME, Release, is_gone
+from tileseer.libraries.miopen.library import MIOPEN
+from tileseer.libraries.miopen.solvers import SOLVER_NAME, Release, in_words, is_gone
 from tileseer.libraries.program import DEPTH_DIMS
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import are_times
@@ -78,22 +79,15 @@ def gpu_of_files(paths: Sequence[Path], gpu: str) -> FileGpu | None:
 
     ``UserError``: a name is of another target than ``gpu``, or of another number of compute units than the first.
     """
-    first: FileGpu | None = None
-    for path in paths:
-        own = FileGpu.of(path.name)
-        if own is None:
-            if path.name.startswith("gfx") and not path.name.startswith(gpu):
-                raise UserError(f"{path}: its name is of another GPU than {gpu}; give the --arch that was measured")
-            continue
-        first = first or own
-        if own.arch != gpu:
-            raise UserError(
-                f"{path}: its name is of {own.arch}, but --arch is of {gpu}; give the arch that was measured"
-            )
-        if own.compute_units != first.compute_units:
-            units = f"{own.compute_units} compute units, others of {first.compute_units}"
+    named = {path: FileGpu.of(path.name) for path in paths}
+    known = [own for own in named.values() if own]
+    for path, own in named.items():
+        if path.name.startswith("gfx") and not (own.arch == gpu if own else path.name.startswith(gpu)):
+            raise UserError(f"{path}: its name is of another GPU than {gpu}; give the --arch that was measured")
+        if own and own.compute_units != known[0].compute_units:
+            units = f"{own.compute_units} compute units, others of {known[0].compute_units}"
             raise UserError(f"{path}: its name is of a GPU with {units}; import each GPU into a recording of its own")
-    return first
+    return known[0] if known else None
 
 
 def usual_product(arch: str, gpu: str) -> str | None:
@@ -210,7 +204,7 @@ class _Lines:
         A line is refused as a whole if one entry cannot be read: that may be the fastest one, and without it another
         would be taken for that.
         """
-        rows = list[tuple[int, int, str, str, float]]()
+        rows = list[tuple[int, int, str, str, str]]()
         gone: dict[str, bool] = {}
         for place, (number, line, values) in enumerate(lines):
             before = len(rows)
@@ -224,18 +218,17 @@ class _Lines:
                     if gone[entry.solver]:
                         self.refused.append(Refused(self.name, number, GONE, text))
                     else:
-                        rows.append((place, number, sys.intern(entry.solver), text, _number(entry.time)))
+                        rows.append((place, number, sys.intern(entry.solver), text, entry.time))
             except UnusableError as error:
                 del rows[before:]
                 self.refused.append(Refused(self.name, number, str(error), line))
             if len(rows) + len(self.refused) > MOST_ENTRIES:
                 self._refuse_size(path, number)
         table = pd.DataFrame(rows, columns=["row", "number", "solver", "text", "milliseconds"])
-        times = table["milliseconds"].to_numpy(np.float64)
-        usable = are_times(times)
-        for number, text, milliseconds in table.loc[~usable, ["number", "text", "milliseconds"]].to_numpy(object):
-            is_number = milliseconds != NO_NUMBER
-            reason = "the time is not between 1 ns and an hour" if is_number else "the time is no number"
+        table["milliseconds"] = pd.to_numeric(table["milliseconds"], errors="coerce").astype(np.float64)
+        usable = are_times(table["milliseconds"].to_numpy())
+        for number, text, time in table.loc[~usable, ["number", "text", "milliseconds"]].itertuples(index=False):
+            reason = "the time is no number" if np.isnan(time) else "the time is not between 1 ns and an hour"
             self.refused.append(Refused(self.name, number, reason, text))
         return table[usable]
 
@@ -244,17 +237,6 @@ _NO_PROBLEMS = pd.DataFrame(columns=[*OPERATION_COLUMNS, *DIMS]).astype(dict.fro
 _NO_TIMES = pd.DataFrame(columns=["row", "number", "solver", "text", "milliseconds", "file"]).astype(
     {"row": np.int64, "number": np.int64, "milliseconds": np.float64}
 )
-NO_NUMBER = -np.inf
-"""What stands for a time that is no number."""
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return NO_NUMBER
-
-
 REFUSED = "refused.tsv"
 LATENCY = "what MIOpen's find step measured, one time a solver; a database has four solvers of a problem at most"
 PROBLEM_COLUMNS = pa.schema([(name, pa.int32()) for name in DIMS])
@@ -269,6 +251,11 @@ PAIR_COLUMNS = pa.schema(
         *((name, pa.float32()) for name in ("median_us", "cv")),
     ]
 )
+
+
+def taken_with(release: Release) -> Taken:
+    """Return with what times were taken that MIOpen measured."""
+    return Taken(library=f"{MIOPEN.title} {in_words(release) or '(version not known)'}")
 
 
 def digests(paths: Sequence[Path]) -> str:

@@ -69,6 +69,11 @@ def release_of(text: str) -> Release:
     return tuple(map(int, re.split("[._]", match[0]))) if match else ()
 
 
+def in_words(release: Release) -> str:
+    """Return a version as MIOpen writes it, 3.5.2; empty where it is not known."""
+    return ".".join(map(str, release))
+
+
 SOLVERS = _read_facts(read_utf8(Path(__file__).with_name("solvers.csv")))
 """By name."""
 SOLVER_NAME = r"[A-Za-z][A-Za-z0-9_<>,-]{0,99}"
