@@ -145,7 +145,7 @@ def _files_of(pattern: str) -> set[Path]:
 
 
 def _python_files(path: Path) -> list[Path]:
-    # A template beside a module, such as the C++ of a learner, and a table, such as MIOpen's solvers, are code too.
+    # A template beside a module, such as the C++ of a learner, and a table, such as that of solvers, are code too.
     return [file for ending in ("py", "j2", "csv") for file in path.rglob(f"*.{ending}")] if path.is_dir() else [path]
 
 
