@@ -363,6 +363,14 @@ def eager_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
         step.begin()
         return _in_turns(random.Random(SEED), ["off", "on", "again"], EAGER_TURNS, timed)
 
+    def launched(mode: str) -> int:
+        compiled.turn(mode == "on")
+        step.run()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            step.run()
+            torch.cuda.synchronize()
+        return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profile.events())
+
     own = Mode("verified", args.model, Path(tempfile.mkdtemp(), "choices"))
     step = own.call(lambda: Step(name))
     times = own.call(both)
@@ -370,7 +378,12 @@ def eager_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
         mode: statistics.median(off / one for off, one in zip(times["off"], times[mode], strict=True))
         for mode in ("on", "again")
     }
-    return {"ms": {mode: statistics.median(column) for mode, column in times.items()}, "ratios": ratios}
+    kernels = {mode: own.call(lambda mode=mode: launched(mode)) for mode in ("off", "on")}
+    return {
+        "ms": {mode: statistics.median(column) for mode, column in times.items()},
+        "ratios": ratios,
+        "kernels": kernels,
+    }
 
 
 def first_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
@@ -388,8 +401,11 @@ def begin_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     """Return the seconds of the first three steps in one mode of a process that has done nothing else."""
     own = Mode(args.modes, args.model, Path(tempfile.mkdtemp(), "choices"))
     step = own.call(lambda: Step(name))
+    start = time.perf_counter()
+    own.call(lambda: None)
+    enabled_after = round(time.perf_counter() - start, 3)
     own.call(step.begin)
-    return {"first_steps_s": step.first_seconds, "shapes": _chosen(own.choices)}
+    return {"enable_s": enabled_after, "first_steps_s": step.first_seconds, "shapes": _chosen(own.choices)}
 
 
 class Watched:

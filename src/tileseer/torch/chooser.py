@@ -76,6 +76,13 @@ class Chooser:
         self._lock = threading.RLock()
         self._selectors: dict[str, Selector] = {}
 
+    def prepare(self) -> None:
+        """Read all models and rank once, unless choices are known: the first step of a program would wait for it."""
+        for operation in () if self.choices.plans else self.index.operations:
+            selector, (variant, _, dtype) = self._selector(operation), operation.rpartition("_")
+            first = min(self._known_names(selector, 2))
+            selector.shortlist(Problem.from_dims(variant, dtype), 1, [first], str(selector.library))
+
     def begin(self, device: int) -> None:
         """Tell the kernels what is known for a device."""
         for key, plan in self.choices.plans.items():

@@ -44,6 +44,13 @@ class Program:
         self._of_device: dict[int, Chooser | None] = {}
         self.identity: tuple[object, ...] = (verify, path, self._chooser(model).identity if model else None)
 
+    def prepare(self) -> None:
+        """Read the models of the GPUs that are known without starting CUDA; what is wrong with them is said later."""
+        with contextlib.suppress(UserError, OSError):
+            gpus = [] if self._model else model_packages.visible_gpus()
+            for folder in [self._model] if self._model else {model_packages.model_of_gpu(*gpu) for gpu in gpus}:
+                self._chooser(folder).prepare()
+
     def begin(self, device: int) -> None:
         """Find the model of a GPU; one sentence where there is none."""
         try:
@@ -223,6 +230,7 @@ def _apply() -> None:
         _active.save()
     if program:
         if program is not _prepared:
+            program.prepare()
             program.extension.use(program.choose, program.begin, ask_for_warm_up, SHAPES_KEPT)
         program.extension.turn(True)
         _prepared = program
