@@ -400,10 +400,10 @@ def first_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
 def begin_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     """Return the seconds of the first three steps in one mode of a process that has done nothing else."""
     own = Mode(args.modes, args.model, Path(tempfile.mkdtemp(), "choices"))
-    step = own.call(lambda: Step(name))
     start = time.perf_counter()
     own.call(lambda: None)
     enabled_after = round(time.perf_counter() - start, 3)
+    step = own.call(lambda: Step(name))
     own.call(step.begin)
     return {"enable_s": enabled_after, "first_steps_s": step.first_seconds, "shapes": _chosen(own.choices)}
 
