@@ -142,7 +142,7 @@ def _layout(flags: Mapping[str, str]) -> tuple[str, list[str]]:
         return "", []
     plain = {_plain(word, long == "--fil_layout") for long, word in named.items()}
     one = plain.pop() if len(plain) == 1 else ""
-    words, numbered = ", ".join(named.values()), all(re.search(r"\d", word) for word in named.values())
+    words, numbered = ", ".join(dict.fromkeys(named.values())), all(re.search(r"\d", word) for word in named.values())
     if one in (*LAYOUTS, *DEEP_LAYOUTS.values()):
         meant = [f"{one} of all tensors"] * (len(named) < len(LAYOUT_FLAGS) and one.endswith("C"))
         # rocMLIR numbers the axes, and names the order of its own choice in each of its lines.

@@ -306,15 +306,17 @@ class Measured:
     """The entries of each key, as one text."""
     algorithms: Mapping[tuple[str, str], str]
     """By solver and direction letter."""
-    solvers: frozenset[str]
-    """Names."""
+
+    @property
+    def solvers(self) -> set[str]:
+        """The solvers that the files name."""
+        return {solver for solver, _ in self.algorithms}
 
     @classmethod
     def read(cls, paths: Sequence[Path], newest_form: bool = False) -> Self:
         """Read find-dbs. ``newest_form``: ``UserError`` for lines of the older form."""
         records: dict[str, str] = {}
         algorithms: dict[tuple[str, str], str] = {}
-        solvers = set[str]()
         for path in paths:
             for number, line in enumerate(read_lines(path), start=1):
                 key, _, values = line.partition("=")
@@ -326,10 +328,9 @@ class Measured:
                 records.setdefault(key, values)
                 direction = _DIRECTION.search(key)
                 for entry in _entries(values) if direction else ():
-                    solvers.add(entry.solver)
                     if direction and entry.algorithm.startswith(algorithm_prefix(direction[1])):
                         algorithms.setdefault((entry.solver, direction[1]), entry.algorithm)
-        return cls(records, algorithms, frozenset(solvers))
+        return cls(records, algorithms)
 
     def entry(self, key: str, solver: str) -> Entry | None:
         """Return what the record of a key has of a solver, if its workspace is a number of bytes."""

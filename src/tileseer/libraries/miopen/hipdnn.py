@@ -81,19 +81,20 @@ class Tensor(NamedTuple):
 class Rules:
     """What is written, and why problems have no rule."""
 
-    decided: dict[tuple[str, tuple[Tensor, ...]], Decision | None] = field(default_factory=dict)
-    """By operation and tensors; None where no engine is right for all problems of the same."""
-    seen: dict[tuple[str, tuple[Tensor, ...]], list[Problem]] = field(default_factory=dict)
-    """The problems of the same operation and tensors."""
+    asked: dict[tuple[str, tuple[Tensor, ...]], list[Decision | None]] = field(default_factory=dict)
+    """What was decided for the problems of the same operation and tensors."""
     left_out: Counter[str] = field(default_factory=Counter)
 
     def add(self, problem: Problem, decision: Decision | None, any_batch: bool) -> None:
         """Add what was decided for a problem."""
         key = OPERATIONS[problem.variant][0], tensors_of(problem, any_batch)
-        self.seen.setdefault(key, []).append(problem)
-        before = self.decided.get(key, decision)
-        is_same = before is not None and decision is not None and before.engine == decision.engine
-        self.decided[key] = before if is_same else None
+        self.asked.setdefault(key, []).append(decision)
+
+    @property
+    def decided(self) -> dict[tuple[str, tuple[Tensor, ...]], Decision]:
+        """By operation and tensors, where one engine is right for all problems of the same."""
+        first = {key: own[0] for key, own in self.asked.items() if len({one and one.engine for one in own}) == 1}
+        return {key: own for key, own in first.items() if own is not None}
 
     def text(self) -> str:
         """Return the file."""
@@ -109,7 +110,6 @@ class Rules:
                 },
             }
             for (op, tensors), decision in self.decided.items()
-            if decision is not None
         ]  # fmt: skip
         # Rules for any batch size behind those for one: the first that fits counts.
         rules.sort(key=lambda rule: any(ANY in one["dim"] for one in rule["tensors"]))
@@ -194,7 +194,7 @@ def decide(
             rules.left_out[OUTSIDE if any(engine for _, _, engine in known) else NO_ENGINE] += 1
         is_one = choice is not None and all(one is not None and one.engine == choice.engine for one in others)
         rules.add(problem, choice, bool(others) and is_one)
-    lost = sum(len(own) > 1 for key, own in rules.seen.items() if rules.decided[key] is None)
+    lost = sum(len(rules.asked[key]) > 1 for key in rules.asked.keys() - rules.decided.keys())
     rules.left_out.update({UNDECIDED: lost} if lost else {})
     return rules
 
@@ -266,10 +266,10 @@ def run(args: argparse.Namespace) -> int:
         if own in layouts
     ]
     rules = decide(args.models, problems, engines, args.any_batch)
-    count = sum(decision is not None for decision in rules.decided.values())
+    count = len(rules.decided)
     write_text(args.output, rules.text())
     unknown = [one.name for one in engines if not one.library]
-    by_engine = Counter(one.engine for one in rules.decided.values() if one is not None)
+    by_engine = Counter(one.engine for one in rules.decided.values())
     content: Mapping[str, Any] = {
         "file": args.output, "problems": len(problems), "rules": count, "engines": dict(by_engine),
         "unknown_engines": unknown, "left_out": dict(rules.left_out.most_common()),
