@@ -77,6 +77,16 @@ def test_the_command_prints_the_label_and_the_ranking(models, selector, capsys):
     assert [row["kernel"] for row in printed["candidates"]] == best[:2]
 
 
+def test_a_pick_from_outside_is_offered_as_a_guess(models, capsys):
+    far = "N=2,C=64,K=64,Hi=900,Wi=900,Y=7,X=7,pad_h=3,pad_w=3"
+    assert main.main(["select", str(models), "--problem", far]) == 0
+    said = capsys.readouterr().out
+    assert "\nevidence: outside (a guess" in said and "\nadvice: nothing says that the first of a fixed order" in said
+    assert main.main(["select", str(models), "--problem", far, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["outlook"]
+    assert told["evidence"] == "outside" and not told["gains"]
+
+
 def test_the_command_names_a_kernel_by_all_of_its_names(models, selector, tmp_path, capsys):
     own = shutil.copytree(models, tmp_path / "models")
     path = own / selector.folder.name / model_files.CANDIDATES
