@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pandas as pd
 
@@ -152,7 +152,7 @@ def render_report(
             headline=_headline([one.evaluation for one in operations]),
             layers=layers,
             worth=meaning_of_times(first.device_kind, first.device),
-            verdicts=[_verdict(one.evaluation) for one in operations],
+            verdicts=[_verdict(one.evaluation, _parts(operations)) for one in operations],
             next=next_step(first.arch, [one.evaluation for one in operations], call),
             overview=[
                 (f"{first.arch} ({first.device_kind})", picture)
@@ -211,31 +211,34 @@ def _headline(evaluations: list[Evaluation]) -> str:
     tenth = 100 - min(one.efficiency.p10 for one in used)
     gain = f"{speed} times as fast as {in_words(name)}"
     text = f"{where}use it: {gain}; one layer in ten is more than {tenth:.0f} % from the fastest."
+    timed = sorted(one.best_of_2.mean for one in used)
     if refused:
         text += f" Not for {', '.join(refused)}."
-    far = sum(any(faults(one)) for one in used)
-    if far:
-        text += f" {far} of {len(evaluations)} operations {'is' if far == 1 else 'are'} not near what is possible yet."
+    if far := sum(any(faults(one)) for one in used):
+        text += (
+            f" Untimed picks of {far} of {len(evaluations)} operations miss a limit; the faster of two that are timed "
+            f"has {' to '.join(dict.fromkeys((f'{timed[0]:.1f}', f'{timed[-1]:.1f}')))} % of the fastest's speed."
+        )
     return text[0].upper() + text[1:]
 
 
-def _verdict(one: Evaluation) -> dict[str, Any]:
+def _verdict(one: Evaluation, by: Literal["network", "kind"]) -> dict[str, Any]:
     """Return the row of an operation in the first table: two questions, and what answers them."""
     network, made = one.worst_network, verdict_of(one)
     yes = {"level": "good", "word": "yes", "reason": made.word}
-    far = {"level": "limited" if one.covered_time >= COVERED_TIME else "bad", "word": "not yet", "reason": ""}
+    level, missed = "limited" if one.covered_time >= COVERED_TIME else "bad", len(made.reasons)
+    far = {"level": level, "word": "not yet", "reason": f"{missed} limit{'s' * (missed > 1)} missed"}
     possible = "" if one.possible is None else f" of {one.possible.mean:.1f}"
-    return {
-        "operation": one.operation,
-        "use": worth_using(one),
-        "near": far if made.reasons else yes,
-        "cells": {
-            "mean efficiency": f"{one.efficiency.mean:.1f}{possible} %",
-            "fastest of 2, timed": f"{one.best_of_2.mean:.1f} %",
-            "time over the fastest": f"{one.sum_over_best:.3f}",
-            "worst network": f"{network.network} {network.by_time:.1f} %" if network else "none",
-        },
+    cells = {
+        "picks slower": f"{one.harmed:.1f} %",
+        "mean efficiency": f"{one.efficiency.mean:.1f}{possible} %",
+        "fastest of 2, timed": f"{one.best_of_2.mean:.1f} %",
+        "time over the fastest": f"{one.sum_over_best:.3f}",
     }
+    if by == "network":
+        cells["worst network"] = f"{network.network} {network.by_time:.1f} %" if network else "none"
+    answers = {"use": worth_using(one), "near": far if made.reasons else yes}
+    return {"operation": one.operation, "cells": cells, **answers}
 
 
 def _limits(of: Operation) -> Iterator[Row]:
@@ -255,13 +258,18 @@ def _spread(operations: Sequence[Operation]) -> dict[str, dict[str, Summary | No
     }  # fmt: skip
 
 
+def _parts(operations: Sequence[Operation]) -> Literal["network", "kind"]:
+    """Return the column of the parts that layers are of: a recording of others has no networks."""
+    return "network" if any(one.evaluation.networks for one in operations) else "kind"
+
+
 def _time_by_part(operations: Sequence[Operation]) -> tuple[str, dict[str, tuple[float, float]]]:
     """Return what the parts are, and by part the time lost against the fastest and won beside no model, percent.
 
     The parts are networks, or kinds of layers where there are none; the time of all fastest candidates is 100.
     """
     ran = pd.concat([one.ran for one in operations])
-    by = "network" if any(one.evaluation.networks for one in operations) else "kind"
+    by = _parts(operations)
     parts = {name: figures(rows) for name, rows in groups(ran, by)}
     whole = sum(part.time_us for part in parts.values()) or 1.0
     found = {

@@ -128,7 +128,7 @@ def worth_using(evaluation: Evaluation) -> Use:
     """Return whether the picks are faster than what runs today, on most layers and in the sum."""
     speeds, gain = evaluation.speeds, evaluation.sum_without_model / evaluation.sum_over_best
     slowest = min(speeds, key=lambda name: speeds[name])
-    reason = f"{speeds[slowest]:.2f} x {in_words(slowest)}; {evaluation.harmed:.1f} % of the picks slower"
+    reason = f"{speeds[slowest]:.2f} x {in_words(slowest)}"
     if evaluation.covered_time < COVERED_TIME:
         reason += f"; {100 - evaluation.covered_time:.0f} % of the time is left to others"
     if speeds[slowest] < 1 and gain < 1:
