@@ -198,8 +198,8 @@ def test_only_simulated_times_are_called_simulated(kind):
     [
         ("measured", {}, "good yes", "good yes", None, "Use it: 1."),
         ("simulated", {}, "good yes", "good yes", None, "In the simulation: use it: 1."),
-        ("measured", {"covered_time": 90.0}, "limited mostly", "bad not yet", "0 of ", "Untimed picks of 1 of 1 operations miss"),
-        ("simulated", LOW, "good yes", "limited not yet", "mean 96.5 %", "Untimed picks of 1 of 1 operations miss"),
+        ("measured", {"covered_time": 90.0}, "limited mostly", "bad not yet", "0 of ", "Untimed picks of 1 of 1"),
+        ("simulated", LOW, "good yes", "limited not yet", "mean 96.5 %", "Untimed picks of 1 of 1"),
         ("measured", SLOW, "bad no", "limited not yet", "is faster", "Do not use it yet: what runs today is faster"),
     ],
 )  # fmt: skip

@@ -151,7 +151,9 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     published = list(map(_settings(words).published_as, archs)) if archs else []
     targets = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
     words = [word for word in words if not _MODELS.fullmatch(word)]
+    # Snakemake takes what to make from one place of its words.
+    first = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    command = [*SNAKEMAKE, *targets, "--logger=tileseer", *words]
+    command = [*SNAKEMAKE, "--logger=tileseer", *words[first:], "--", *words[:first], *targets]
     os.execve(sys.executable, command, os.environ | {"PATH": path})
