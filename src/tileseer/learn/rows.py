@@ -1,7 +1,6 @@
 """The rows of a dataset that a model may learn from, and folds: parts of its problems that share no layer."""
 
 import hashlib
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -49,30 +48,20 @@ def sampled(pairs: Dataset, settings: ModelSettings) -> np.ndarray:
     return pairs.ok & keep
 
 
-def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: int) -> np.ndarray:
-    """Return a fold for each distinct group, int [groups]: largest group first, into the fold with fewest rows.
-
-    Groups of one size go in the order of their hash, so a fold does not depend on the order of the table.
-    """
-    if len(groups) < folds:
-        raise UserError(f"cross-validation: {folds} folds need as many groups, there are {len(groups)}; lower `folds`")
-    digests = [hashlib.sha256(f"{seed},{group}".encode()).hexdigest() for group in groups]
-    order = sorted(range(len(groups)), key=lambda i: (-sizes[i], digests[i]))
-    filled = [0] * folds
-    assigned = np.empty(len(groups), np.int64)
-    for i in order:
-        fold = filled.index(min(filled))
-        assigned[i] = fold
-        filled[fold] += int(sizes[i])
-    return assigned
-
-
 def deal(layer: np.ndarray, problem: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Return the fold of each problem, int [P], of those without rows ``NO_FOLD``; folds share no ``layer``, text [P].
 
-    ``problem`` (int [n]) is the problem of each row, of which folds get about the same number.
+    ``problem`` (int [n]) is the problem of each row. The layer with most rows goes first, into the fold with fewest;
+    those with as many go in the order of their hash, so a fold does not depend on the order of the table.
     """
     layers, number, sizes = np.unique(layer[problem], return_inverse=True, return_counts=True)
-    fold = np.full(len(layer), NO_FOLD)
-    fold[problem] = assign_folds(layers.tolist(), sizes.tolist(), folds, seed)[number]
-    return fold
+    if len(layers) < folds:
+        raise UserError(f"cross-validation: {folds} folds need as many groups, there are {len(layers)}; lower `folds`")
+    digests = [hashlib.sha256(f"{seed},{name}".encode()).hexdigest() for name in layers.tolist()]
+    filled, assigned = [0] * folds, np.empty(len(layers), np.int64)
+    for place in sorted(range(len(layers)), key=lambda i: (-sizes[i], digests[i])):
+        assigned[place] = fold = filled.index(min(filled))
+        filled[fold] += int(sizes[place])
+    found = np.full(len(layer), NO_FOLD)
+    found[problem] = assigned[number]
+    return found
