@@ -33,16 +33,10 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_a_line_of_miopen_driver_names_the_layout(problem):
-    line = driver_line(problem.with_layout("NHWC"))
-    assert program_lines.parse_line(line).layout == {2: "NHWC", 3: "NDHWC"}[problem.ndim]
-    assert program_lines.parse_line(driver_line(problem)).layout == ""
-
-
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_a_line_gives_the_problem_back(problem):
-    read = program_lines.parse_line(driver_line(problem))
-    assert problem_of(read) == problem and not read.assumed
+def test_a_line_gives_the_problem_and_its_layout_back(problem):
+    for own, layout in (("", ""), ("NHWC", {2: "NHWC", 3: "NDHWC"}[problem.ndim])):
+        read = program_lines.parse_line(driver_line(problem.with_layout(own)))
+        assert (problem_of(read), read.layout, read.assumed) == (problem, layout, "")
 
 
 def test_the_profiler_counts_by_group_and_has_pads_of_both_sides():
