@@ -113,7 +113,7 @@ def judged_layers(
             "problem_key": keys,
             "network": problems["network"].astype(str),
             "layer": problems["layer"].astype(str),
-            "problem": [dims_text(row) for row in problems[list(DIMS)].to_numpy().tolist()],
+            "problem": [" ".join(map("{}={}".format, DIMS, row)) for row in problems[list(DIMS)].to_numpy().tolist()],
             "kind": layer_kinds(problems),
             "uses": keys.map(uses.groupby("problem_key")["occurrences"].sum()).fillna(0.0) if len(uses) else 1.0,
             "flop": gemm["flops"], "bytes": gemm["unique_bytes"], "gemm_m": gemm["gemm_m"], "gemm_k": gemm["gemm_k"],
@@ -131,11 +131,6 @@ def judged_layers(
 def _time(best_us: np.ndarray, efficiency: np.ndarray) -> np.ndarray:
     """Return the microseconds of candidates with an efficiency, NaN of those that did not run."""
     return np.divide(best_us, efficiency, out=np.full(len(best_us), np.nan), where=efficiency > 0)
-
-
-def dims_text(dims: list[int]) -> str:
-    """Return the 19 dimensions of a problem as one line."""
-    return " ".join(f"{name}={size}" for name, size in zip(DIMS, dims, strict=True))
 
 
 def _perfect(scored: Scored, truth: Truth) -> np.ndarray:

@@ -143,40 +143,26 @@ def verdict_words(evaluation: Evaluation) -> str:
     return f"{made.word}: {'; '.join(made.reasons)}" if made.reasons else made.word
 
 
-def speed_of(evaluation: Evaluation) -> str:
-    """Return the speed of the picks relative to what runs today, in words."""
-    return ", ".join(f"{speed:.3f} x {name}" for name, speed in evaluation.speeds.items())
-
-
 def meaning_of_times(kind: str, device: str) -> str:
     """Return what the times of a device of some kind are worth, in a sentence."""
     return MEANING_OF_KIND[kind].format(device=device)
-
-
-def measuring_command(arch: str) -> str | None:
-    """Return the command that measures a GPU of an arch's target; None where no GPU is measured for its kernels."""
-    library = library_of_arch(arch)
-    if library.measured_with is None:
-        return None
-    models = arch if library.offered else target(arch)
-    return f"tileseer run results/models/{models} --configfile {library.measured_with[1]}"
 
 
 def next_step(arch: str, evaluations: Iterable[Evaluation], call: str) -> tuple[str, str]:
     """Return what to do with the models of an arch, and the command; ``call``: the one that made them."""
     found = list(evaluations)
     kind, bad = found[0].device_kind, any(any(faults(one)) for one in found)
-    models, measure = f"results/models/{arch}", measuring_command(arch)
+    models, own = f"results/models/{arch}", library_of_arch(arch)
     slower = any(other.speed < LIBRARY_SPEED for one in found for other in one.libraries)
     if slower and (library := vendor_models(arch)):
         title = library_of_arch(library).title
         return f"make models of the plans of {title}, which is faster", f"tileseer run --arch {library}"
-    if measure and (kind == "simulated" or (bad and kind == "recorded")):
-        return "measure your GPU; the report of that run replaces this one", measure
+    if own.measured_with and (kind == "simulated" or (bad and kind == "recorded")):
+        measured = f"results/models/{arch if own.offered else target(arch)} --configfile {own.measured_with[1]}"
+        return "measure your GPU; the report of that run replaces this one", f"tileseer run {measured}"
     if bad and kind == "measured":
         return "change what would improve the models, and run again; only new measurements are made", call
     if bad:
-        program = library_of_arch(arch).program
-        tune = f"tileseer tune {models} --problems FILE{f' --driver {program}' if program else ''}"
+        tune = f"tileseer tune {models} --problems FILE{f' --driver {own.program}' if own.program else ''}"
         return "time the first picks of your layers once, and keep the fastest", tune
     return "rank the kernels of a layer of yours", f"tileseer select {models} --problem {EXAMPLE}"

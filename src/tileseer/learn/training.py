@@ -34,9 +34,16 @@ MANY_PROBLEMS = 1500
 def settings_for(settings: ModelSettings, dataset: Dataset) -> ModelSettings:
     """Return the settings with the features and the prior that fit a dataset; a model to start from keeps its features.
 
-    ``UserError`` for a formula that made the very times, or that does not exist.
+    ``UserError`` for a formula that made the very times, or does not exist, and for a feature set of other kernels.
     """
-    settings = with_features_of(settings, dataset.arch)
+    own = library_of_arch(dataset.arch)
+    if settings.features == "tileseer":
+        settings = settings.model_copy(update={"features": own.feature_set})
+    elif settings.features not in own.features and (settings.features != "reference" or own.in_reference_words is None):
+        raise UserError(
+            f"model.features: {settings.features} does not describe the {own.name} kernels of {dataset.arch}; "
+            "leave it out"
+        )
     settings = settings.model_copy(update={"features": _feature_set(settings, dataset)})
     if settings.features == "reference" and dataset.candidates["split_k"].nunique() > 1:
         raise UserError(
@@ -59,18 +66,6 @@ def _feature_set(settings: ModelSettings, dataset: Dataset) -> str:
     if wider and documents.read_document(settings.prior_folder / model_files.SPEC, FeatureSpec).feature_set == wider:
         return wider
     return settings.features
-
-
-def with_features_of(settings: ModelSettings, arch: str) -> ModelSettings:
-    """Return the settings with the feature set of an arch's kernels; ``UserError`` for a set of other kernels."""
-    own = library_of_arch(arch)
-    if settings.features == "tileseer":
-        return settings.model_copy(update={"features": own.feature_set})
-    if settings.features not in own.features and (settings.features != "reference" or own.in_reference_words is None):
-        raise UserError(
-            f"model.features: {settings.features} does not describe the {own.name} kernels of {arch}; leave it out"
-        )
-    return settings
 
 
 def _no_formula(settings: ModelSettings, arch: str, device_kind: str) -> str:

@@ -9,7 +9,7 @@ from tileseer.core.templates import Written, fill_markdown_template
 from tileseer.data.provenance import Recording
 from tileseer.data.recordings import vendor_models
 from tileseer.judge.evaluation import Evaluation
-from tileseer.judge.verdict import meaning_of_times, speed_of, verdict_words
+from tileseer.judge.verdict import meaning_of_times, verdict_words
 from tileseer.learn import model_files
 from tileseer.learn.model_files import EVALUATION, Index
 from tileseer.libraries.registry import library_of_arch
@@ -56,7 +56,7 @@ def figures_of(evaluation: Evaluation) -> dict[str, str]:
         "best of 3": f"{evaluation.best_of_3.mean:.1f}",
         "time over the fastest": f"{evaluation.sum_over_best:.3f}",
         "worst of the 10 longest": f"{evaluation.worst_of_longest:.2f}",
-        "speed": speed_of(evaluation),
+        "speed": ", ".join(f"{speed:.3f} x {name}" for name, speed in evaluation.speeds.items()),
         "worst network": "-" if network is None else f"{network.by_time:.1f} {network.network}",
         "worst layer": f"{layer.efficiency:.1f}" + (f" {layer.network}" if layer.network else ""),
         "layers": f"{evaluation.layers}",
