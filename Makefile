@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint format-check types contracts rules-check environment-dev format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock rule-graph schema problems crawltest clean figures \
+.PHONY: models test lint format-check types contracts rules-check environment-dev format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock schema problems crawltest clean figures \
     reproduce reproduce-update slurm-test container-test
 
 models: $(READY)
@@ -107,15 +107,9 @@ lock:
 	echo setuptools | $(RESOLVE) --extra workflow --extra gpu --extra dev -o envs/requirements-dev.lock
 	echo setuptools | $(RESOLVE) --extra workflow --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
 
-# The picture of the stages, as Snakemake knows them: needs graphviz.
-rule-graph: $(READY_DEV)
-	$(RUN) snakemake --cores 1 --quiet all --rulegraph -- results/models/gfx950 results/reports/gfx950.html | \
-	    dot -Grankdir=LR -Tsvg | sed '/^<!--/d; /^ -->/d' > docs/pipeline.svg
-
-# Every figure of the documentation: blocks of pages, the table of results, generated pages, the picture of the stages. It reads results/ and
-# logs/, and says what it had to leave as it is; the picture needs graphviz.
+# Every figure of the documentation: blocks of pages, the table of results, generated pages. It reads results/ and logs/, and says
+# what it had to leave as it is.
 figures: $(READY_DEV)
-	if command -v dot > /dev/null; then $(MAKE) rule-graph; fi
 	$(RUN) python tools/figures.py
 
 # Write what is generated: the JSON schemas and the pages of docs/generated.
