@@ -48,6 +48,11 @@ NETWORKS = {
     "instance_norm_unet_3d": "3D U-Net, instance norm, batch 2",
     "group_norm_resnet50": "ResNet-50, group norm, batch 8",
     "frozen_resnet50": "ResNet-50, half of it frozen, batch 8",
+    "grey_unet_2d": "2D U-Net, grey, transposed, batch 16",
+    "mobile_video": "X3D-like video network, depthwise 3x3x3, batch 8",
+    "resnext50_batch_4": "ResNeXt-50 32x4d, batch 4",
+    "s3d": "S3D, batch 8",
+    "translator": "image translator, 4x4 transposed, batch 4",
 }
 """What the networks of ``benchmarks/gpu/networks.py`` are called."""
 SHIPPED_HEAD = """# How good the picks are that ship
@@ -265,37 +270,33 @@ def timed_layers(found: Published) -> str:
     )  # fmt: skip
 
 
-STEP_COLUMNS = ("default", "benchmark mode", "memory", "first steps, s: default", "`enabled()`", "benchmark mode")
-"""What is said of a training step: two ratios of time, one of memory, and the seconds of the first three steps."""
+STEP_COLUMNS = ("default, graph", "benchmark, graph", "memory", "default, eager", "benchmark, eager")
+"""What is said of a training step: ratios of time, and one of memory."""
 
 
 def _timed_steps() -> dict[str, tuple[float, ...]]:
-    """Return ``STEP_COLUMNS`` of each network's training step in a CUDA graph, the largest gain first."""
+    """Return ``STEP_COLUMNS`` of each network's training step, the largest gain in a CUDA graph first."""
     rows = {
         NETWORKS[name]: (
             row["graph_ratios"]["default"],
             row["graph_ratios"]["benchmark"],
             row["peak_mib"]["verified"] / row["peak_mib"]["default"],
-            *(sum(row["first_steps_s"][mode]) for mode in ("default", "verified", "benchmark")),
+            row["eager_ratios"]["default"],
+            row["eager_ratios"]["benchmark"],
         )
         for name, row in json.loads((TIMED / "steps.json").read_text()).items()
-        if "graph_ratios" in row
     }
     return dict(sorted(rows.items(), key=lambda item: -item[1][0]))
 
 
 def training_steps(found: Published) -> str:
     """Return the table of whole training steps."""
-    digits = (3, 3, 3, 1, 1, 1)
-    lines = (
-        [name, *(f"{value:.{places}f}" for value, places in zip(row, digits, strict=True))]
-        for name, row in _timed_steps().items()
-    )
+    lines = [[name, *(f"{value:.3f}" for value in row)] for name, row in _timed_steps().items()]
     return table(("network", *STEP_COLUMNS), lines)
 
 
 def training_gains(found: Published) -> str:
-    """Return what the training steps gain in the mean and at the ends."""
+    """Return what the training steps gain in CUDA graphs, in the mean and at the ends."""
     steps = _timed_steps()
     lines = []
     for at, what in enumerate(("PyTorch's default", "its benchmark mode", "memory")):
