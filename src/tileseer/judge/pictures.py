@@ -17,6 +17,8 @@ LEGEND = 308
 COLOURS = 8
 """Of pipelines, in their order; each is numbered as well, for those who do not see the colours."""
 LEGEND_COLUMNS = 3
+FEW = 5
+"""From so many operations on, the lines of the spread are closer: the picture stays on the first screen."""
 LONGEST_LABEL = 30
 """Characters of a name beside a bar."""
 
@@ -40,7 +42,7 @@ def spread(summaries: Mapping[str, Mapping[str, Summary | None]]) -> Picture:
     ways = list(next(iter(summaries.values())))
     known = [one for row in summaries.values() for one in row.values() if one]
     low = min(90.0, np.floor(min(max(one.p10, 0.0) for one in known) / 10) * 10)
-    left, step, gap = 100.0, 8, 8
+    left, step, gap = 100.0, 8 if len(summaries) < FEW else 5, 8
     height = len(summaries) * (len(ways) * step + gap)
 
     def at(value: float) -> float:

@@ -70,7 +70,6 @@ def _row(name: str, evaluation: Evaluation, recording: Recording | None) -> dict
     words = "; ".join(filter(None, (source, taken)))
     return {
         "name": name,
-        "times": evaluation.device_kind,
         "source": f" ({words})" if words else "",
         "verdict": verdict_words(evaluation),
         "cells": list(figures_of(evaluation).values()),
