@@ -22,6 +22,15 @@ def test_the_shipped_config_is_valid_and_says_the_defaults():
     assert shipped == Config()
 
 
+def test_trials_and_other_learners_publish_beside_the_models_of_a_plain_run():
+    names = [
+        check(settings).published_as("gfx950")
+        for model in ({}, {"model": {"learner": "nearest"}})
+        for settings in (model, {"publish": {"name": "smoke"}, **model})
+    ]
+    assert names == ["gfx950", "gfx950-smoke", "gfx950-nearest", "gfx950-smoke-nearest"]
+
+
 DEVICES = ("hip", "cuda", "emulated")
 
 

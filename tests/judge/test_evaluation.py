@@ -248,6 +248,13 @@ def test_the_next_step_is_a_command_in_the_words_of_the_call(arch, kind, good, c
     assert said.startswith(command)
 
 
+def test_the_next_step_of_a_trial_is_about_its_own_folder():
+    trial = {kind: evaluation(samples.measured(), device_kind=kind) for kind in ("simulated", "measured")}
+    assert next_step("gfx950", [trial["simulated"]], "")[0].endswith("replaces this one")
+    assert next_step("gfx950", [trial["simulated"]], "", "gfx950-smoke")[0] == "measure your GPU"
+    assert "results/models/gfx950-smoke " in next_step("gfx950", [trial["measured"]], "", "gfx950-smoke")[1]
+
+
 def test_the_next_step_beside_a_faster_library_is_to_use_it():
     beside = {"library": "cuDNN", "layers": 9, "speed": 0.5, "slower": 99.0}
     found = evaluation(samples.measured(), device_kind="recorded", libraries=[beside])

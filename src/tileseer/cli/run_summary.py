@@ -47,7 +47,7 @@ def lines_of(arch: str, name: str, call: str, with_models: bool) -> Iterator[str
     for operation, one in evaluations.items():
         yield f"verdict:  {operation}: {verdict_words(one)}"
     yield f"          {meaning_of_times(first.device_kind, first.device)}"
-    text, command = next_step(arch, evaluations.values(), call)
+    text, command = next_step(arch, evaluations.values(), call, name)
     yield f"next:     {text}:"
     yield f"          {command}"
     for path in INSTALLED.glob(f"*/{arch}/{WAYS}"):

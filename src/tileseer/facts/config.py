@@ -33,7 +33,7 @@ class PublishSettings(Section):
 
     name: str = Field("", pattern="^([a-z0-9_]{1,40})?$")
     """What a trial is called: its models and report are ``results/models/ARCH-NAME`` and ``results/reports/ARCH-NAME``,
-    so that those without a name stay as they are. Another learner's have its name by default."""
+    so that those without a name stay as they are. Those of another learner have its name as well."""
 
     replace: bool = False
     """Whether models of measured times may be replaced by models of recorded or simulated times."""
@@ -73,7 +73,7 @@ class Config(Section):
     def published_as(self, arch: str) -> str:
         """Return the name of the folder of an arch's models, and of its report: those of a trial have their own."""
         other = self.model.learner if self.model.learner != ModelSettings().learner else ""
-        return "-".join(filter(None, (arch, self.publish.name or other)))
+        return "-".join(filter(None, (arch, self.publish.name, other)))
 
     def portable(self) -> dict[str, Any]:
         """Return the settings without those that only say where things are on a machine."""

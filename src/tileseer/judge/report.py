@@ -153,7 +153,7 @@ def render_report(
             layers=layers,
             worth=meaning_of_times(first.device_kind, first.device),
             verdicts=[_verdict(one.evaluation, _parts(operations)) for one in operations],
-            next=next_step(first.arch, [one.evaluation for one in operations], call),
+            next=next_step(first.arch, [one.evaluation for one in operations], call, layers.removesuffix(".csv")),
             overview=[
                 (f"{first.arch} ({first.device_kind})", picture)
                 for picture in (pictures.spread(_spread(operations)), pictures.time_by_part(*_time_by_part(operations)))

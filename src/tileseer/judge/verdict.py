@@ -148,18 +148,23 @@ def meaning_of_times(kind: str, device: str) -> str:
     return MEANING_OF_KIND[kind].format(device=device)
 
 
-def next_step(arch: str, evaluations: Iterable[Evaluation], call: str) -> tuple[str, str]:
-    """Return what to do with the models of an arch, and the command; ``call``: the one that made them."""
-    found = list(evaluations)
+def next_step(arch: str, evaluations: Iterable[Evaluation], call: str, published: str = "") -> tuple[str, str]:
+    """Return what to do with the models of an arch, and the command.
+
+    ``call``: the one that made them; ``published``: the name of their folder, if it is another than that of the arch.
+    """
+    found, name = list(evaluations), published or arch
     kind, bad = found[0].device_kind, any(any(faults(one)) for one in found)
-    models, own = f"results/models/{arch}", library_of_arch(arch)
+    models, own = f"results/models/{name}", library_of_arch(arch)
     slower = any(other.speed < LIBRARY_SPEED for one in found for other in one.libraries)
     if slower and (library := vendor_models(arch)):
         title = library_of_arch(library).title
         return f"make models of the plans of {title}, which is faster", f"tileseer run --arch {library}"
     if own.measured_with and (kind == "simulated" or (bad and kind == "recorded")):
-        measured = f"results/models/{arch if own.offered else target(arch)} --configfile {own.measured_with[1]}"
-        return "measure your GPU; the report of that run replaces this one", f"tileseer run {measured}"
+        measured = arch if own.offered else target(arch)
+        replaced = "; the report of that run replaces this one" if measured == name else ""
+        command = f"tileseer run results/models/{measured} --configfile {own.measured_with[1]}"
+        return f"measure your GPU{replaced}", command
     if bad and kind == "measured":
         return "change what would improve the models, and run again; only new measurements are made", call
     if bad:
