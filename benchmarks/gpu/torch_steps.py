@@ -10,8 +10,7 @@ cuDNN's plans per thread. Needs an NVIDIA GPU, PyTorch for CUDA and torchvision.
 
 * ``sizes`` runs a new image size at each step, and ``host`` times the host's part of a small convolution.
 * ``eager:NAME`` turns the switch on and off in one thread.
-* ``first:NAME`` runs the first three steps in a process for each mode, since cuDNN compiles a plan once a process, and
-  ``profile:NAME`` says where they spend the host's time.
+* ``first:NAME`` runs the first three steps in a process for each mode, since cuDNN compiles a plan once a process.
 """
 
 from __future__ import annotations
@@ -19,10 +18,8 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
-import cProfile
 import gc
 import json
-import pstats
 import random
 import statistics
 import subprocess
@@ -41,7 +38,7 @@ from torch import nn
 import tileseer.torch
 from tileseer.core.documents import read_json
 from tileseer.serve.tuned import read_choices
-from tileseer.torch import chooser, extension
+from tileseer.torch import extension
 from tileseer.torch.choices import OWN
 
 SEED = 0
@@ -49,8 +46,6 @@ LEARNING_RATE = 1e-3
 TURN_SECONDS = 0.02
 SIZES = 200
 EAGER_TURNS = 60
-PROFILED = 60
-"""Functions of a profile."""
 PYTORCH = ("default", "again", "benchmark")
 SWITCH: dict[str, int | None] = {"verified": None, "two": 2, "blind": 0, "all": 1000}
 """``verify`` of the switch in its modes."""
@@ -408,45 +403,8 @@ def begin_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     return {"enable_s": enabled_after, "first_steps_s": step.first_seconds, "shapes": _chosen(own.choices)}
 
 
-class Watched:
-    """A call whose methods are functions of Python, which a profile can see."""
-
-    def __init__(self, call: Any) -> None:
-        self.call = call
-        for name in ("direction", "dtype", "benchmark", "dims", "device"):
-            setattr(self, name, getattr(call, name))
-
-    def offered(self) -> Any:  # noqa: D102
-        return self.call.offered()
-
-    def build(self, name: str) -> Any:  # noqa: D102
-        return self.call.build(name)
-
-    def run(self, name: str) -> None:  # noqa: D102
-        self.call.run(name)
-
-    def launch(self, *arguments: Any) -> None:  # noqa: D102
-        self.call.launch(*arguments)
-
-    def has_layout(self, name: str) -> Any:  # noqa: D102
-        return self.call.has_layout(name)
-
-
-def profile_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Return where the first steps spend the host's time: seconds and calls of the functions that take most."""
-    own, profile = Mode("verified", args.model, Path(tempfile.mkdtemp(), "choices")), cProfile.Profile()
-    choose = chooser.Chooser.choose
-    chooser.Chooser.choose = lambda self, call: choose(self, Watched(call))  # type: ignore[method-assign]
-    step = own.call(lambda: Step(name))
-    own.call(lambda: profile.runcall(step.begin))
-    functions = pstats.Stats(profile).get_stats_profile().func_profiles
-    table = {key: [one.ncalls, one.tottime, one.cumtime] for key, one in functions.items()}
-    return {"functions": dict(sorted(table.items(), key=lambda item: -item[1][2])[:PROFILED])}
-
-
 STAGES: dict[str, Callable[[argparse.Namespace, str], dict[str, Any]]] = {
     "sizes": sizes_stage, "host": host_stage, "eager": eager_stage, "first": first_stage, "begin": begin_stage,
-    "profile": profile_stage,
 }  # fmt: skip
 
 

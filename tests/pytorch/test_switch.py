@@ -19,9 +19,7 @@ from torch import nn  # noqa: E402
 from torch_on_cpu import CpuChooser  # noqa: E402
 
 import tileseer.torch  # noqa: E402
-from tileseer.core import cache  # noqa: E402
 from tileseer.core.errors import UserError  # noqa: E402
-from tileseer.problems.problem import DIMS  # noqa: E402
 from tileseer.serve import tuned  # noqa: E402
 from tileseer.torch import choices, switch  # noqa: E402
 
@@ -254,53 +252,12 @@ def test_each_recorded_plan_can_be_remembered(tmp_path):
     assert choices_of(tmp_path / "store").plans == one.plans
 
 
-def earlier_file(identity="of a test"):
-    """A file of an earlier release."""
-    rows = [("forward_bf16", "GPU", "default", *map(str, key_of(1).dims), "eng1")]
-    rows.append(("forward_bf16", "GPU", "benchmark", *map(str, key_of(2).dims), ""))
-    header = ("operation", "device", "pytorch", *DIMS, "plan")
-    return "".join(f"{line}\n" for line in (f"# {identity}", *map("\t".join, (header, *rows))))
-
-
-def test_the_choices_of_an_earlier_file_become_part_of_the_store(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    default = cache.default_folder() / "torch" / f"{cache.key('of a test')[:16]}.tsv"
-    default.parent.mkdir(parents=True)
-    for path, named in ((tmp_path / "choices.tsv", tmp_path / "choices.tsv"), (default, None)):
-        path.write_text(earlier_file())
-        for _ in range(2):
-            one = choices_of(named)
-            assert one.plans == {key_of(1): "eng1", key_of(2, True): choices.PYTORCH} and not one.damage
-            assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda text: text[:-6],
-        lambda text: "",
-        lambda text: text.replace("of a test", "of another version"),
-        lambda text: text.replace("\t1\t", "\tone\t", 1),
-        lambda text: text + "forward_bf16\n",
-        lambda text: "\xff",
-    ],
-)
-def test_an_earlier_file_that_is_none_stays_and_is_named(tmp_path, damage):
-    path = tmp_path / "choices.tsv"
-    path.write_bytes(damage(earlier_file()).encode("latin-1"))
-    one = choices_of(path)
-    assert not one.plans and one.damage.startswith(f"{path}: its choices cannot be taken over (")
-    assert path.exists() and "move it away" in one.damage
-
-
 def test_a_store_that_cannot_be_read_ends_no_program(enabled, compiled, image, layer, tmp_path, capsys):
-    (tmp_path / "choices").write_text(earlier_file("of another version"))
     module, x = layer("Conv2d", 8, 8, 3), image(1, 8, 5, 5)
-    with pytest.warns(UserWarning, match=r"choices: .*of another version.*plans are chosen anew"), enabled() as chooser:
+    with enabled() as chooser:
         path = chooser.choices.file("forward_bf16")
     path.parent.mkdir()
     path.write_text("another table\n")
-    (tmp_path / "choices").unlink()
     with pytest.warns(UserWarning, match="the choices cannot be saved"), enabled(), torch.no_grad():
         assert "its choices are not used" in capsys.readouterr().err
         for _ in range(3):

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from tileseer.core import cache
 from tileseer.core.errors import UserError
-from tileseer.core.reading import LARGEST_TABLE, read_utf8
-from tileseer.problems.problem import DIMS
 from tileseer.serve.tuned import Choice, remember, tuned_path, usable_choices
 
 PYTORCH = ""
@@ -48,15 +46,13 @@ class Choices:
 
     ``PATH.tuned`` (None: in the user's cache) has files for each ``identity``: what the choices depend on beside their
     keys. A plan that was timed is followed by PyTorch's own choice and its time. Choices are written when they are
-    made, but at most once in ``WRITTEN_EVERY_SECONDS``: a program that is killed loses no more. ``damage`` says why a
-    file ``PATH`` of an earlier release, which had all choices, cannot be read.
+    made, but at most once in ``WRITTEN_EVERY_SECONDS``: a program that is killed loses no more.
     """
 
     def __init__(self, path: Path | None, identity: str, operations: Iterable[str]) -> None:
-        """Read the store, after an earlier file has become part of it."""
-        own = cache.default_folder() / "torch"
-        self.identity, self._digest = identity, cache.key(identity)[:16]
-        self.path, self.damage = path or own / "choices", ""
+        """Read the store."""
+        self._digest = cache.key(identity)[:16]
+        self.path = path or cache.default_folder() / "torch" / "choices"
         self._lock, self._saving = threading.Lock(), threading.Lock()
         self._new: list[tuple[Key, Choice]] = []
         self._writer: threading.Timer | None = None
@@ -64,12 +60,6 @@ class Choices:
         self.plans: dict[Key, str] = {}
         self.times: dict[Key, dict[str, float]] = {}
         """Milliseconds of the chosen plan and of PyTorch's own choice, as far as they were timed."""
-        earlier = path or own / f"{self._digest}.tsv"
-        if earlier.is_file():
-            try:
-                self._take_over(earlier)
-            except (OSError, UserError, ValueError) as error:
-                self.damage = f"{earlier}: its choices cannot be taken over ({error}); move it away"
         for operation in operations:
             for benchmark in (False, True):
                 for choice in usable_choices(self.file(operation, benchmark)):
@@ -119,18 +109,3 @@ class Choices:
         self._written = time.monotonic()
         with contextlib.suppress(OSError, UserError):  # said at the end of the program, when it fails again
             self.save()
-
-    def _take_over(self, earlier: Path) -> None:
-        """Add the choices of an earlier file, which has no times, and remove it."""
-        first, _, *lines = read_utf8(earlier, LARGEST_TABLE).splitlines()
-        if first != f"# {self.identity}":
-            raise UserError(f"they are of {first.removeprefix('# ')}, not of {self.identity}")
-        plans = []
-        for line in lines:
-            operation, device, mode, *dims, plan = line.split("\t")
-            sizes = tuple(int(size) for _, size in zip(DIMS, dims, strict=True))
-            plans.append((Key(operation, device, mode == "benchmark", sizes), plan))
-        for key, plan in plans:
-            self.add(key, plan, 0.0, 0)
-        self.save()
-        earlier.unlink(missing_ok=True)

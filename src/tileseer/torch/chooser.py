@@ -70,8 +70,6 @@ class Chooser:
         identity = f"model {digest}, verify {verify}, {self.version}, torch {torch.__version__}"
         self.choices = Choices(path, identity, self.index.operations)
         self.identity = identity, self.choices.path
-        if self.choices.damage:
-            self._warn(f"{self.choices.damage}; plans are chosen anew")
         self._lacked_memory = False
         self._lock = threading.RLock()
         self._selectors: dict[str, Selector] = {}
