@@ -100,8 +100,9 @@ def fma(a, b, c):
     """The product and sum of floats of one type, rounded once."""
     kind = type(a)
     if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
-        # What is not finite needs no digits; the product of two halves or floats is finite in a double.
-        return kind(np.float64(a) * np.float64(b) + np.float64(c)) if kind is not np.float64 else a * b + c
+        # What is not finite needs no digits, and an exact product of numbers is a number.
+        with np.errstate(invalid="ignore"):
+            return c if np.isfinite(a) and np.isfinite(b) else a * b + c
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     # A zero has the sign that plain arithmetic gives it: of a product of the same type, which is then a zero or -c.
     return nearest(exact, kind) if exact else a * b + c

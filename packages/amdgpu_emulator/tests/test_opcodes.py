@@ -22,7 +22,7 @@ INEXACT = tuple(
     f"V_{name}_F{bits}" for name in ("RCP", "RSQ", "SQRT", "EXP", "LOG", "FRACT", "RCP_IFLAG") for bits in (16, 32, 64)
 )
 FORMULAS = (
-    "V_PERM_B32", "V_SAD_U32", "V_CVT_PKRTZ_F16_F32", "V_TRIG_PREOP_F64", "V_PK_FMAC_F16",
+    "V_FMAMK_F32", "V_FMAAK_F32", "V_PERM_B32", "V_SAD_U32", "V_CVT_PKRTZ_F16_F32", "V_TRIG_PREOP_F64", "V_PK_FMAC_F16",
     *(f"V_{name}_F{bits}" for name in ("LDEXP", "RNDNE", "SIN", "COS", "DIV_SCALE", "DIV_FMAS", "DIV_FIXUP")
       for bits in (16, 32, 64)), "V_DOT2C_F32_F16",
 )  # fmt: skip
@@ -33,7 +33,10 @@ VECTOR = sorted(
      and opcode(key.name, "") not in FORMULAS),
     key=lambda key: (type(key).__name__, key.name),
 )  # fmt: skip
-CHOICES = tuple(f"V_{name}_F{bits}" for name in ("MIN", "MAX", "MIN3", "MAX3", "MED3") for bits in (16, 32, 64))
+CHOICES = (
+    "V_CNDMASK_B32",
+    *(f"V_{name}_F{bits}" for name in ("MIN", "MAX", "MIN3", "MAX3", "MED3") for bits in (16, 32, 64)),
+)
 """Their results are the same to the bit, NaN and zeros too."""
 SCALAR = sorted(
     (key for key in PCODE if type(key).__name__.startswith("SO")

@@ -4,8 +4,8 @@ A function takes arrays of one type (half, float or double) and works in that ty
 and the flushing of denormals that a kernel could choose: to the nearest, with denormals, is what HIP sets.
 """
 
-from contextlib import suppress
-from fractions import Fraction
+import ctypes
+from ctypes.util import find_library
 from functools import cache
 from typing import Any
 
@@ -15,9 +15,10 @@ from amdgpu_emulator.memory import Array
 
 _WORDS = {np.dtype(kind): np.dtype(f"u{np.dtype(kind).itemsize}") for kind in ("f2", "f4", "f8")}
 _FRACTION_BITS = {np.dtype("f2"): 10, np.dtype("f4"): 23, np.dtype("f8"): 52}
-_SPLITTER = np.float64((1 << 27) + 1)
-_MOST_EXPONENT = 450
-"""Of factors and of their product: the parts of a product are neither too large nor too small for doubles."""
+_OF_C = ctypes.CFUNCTYPE(ctypes.c_double, *[ctypes.c_double] * 3)(("fma", ctypes.CDLL(find_library("m"))))
+_fma_of_doubles = np.frompyfunc(_OF_C, 3, 1)
+_END_OF_TIES = (1 << 28) - 1
+"""Bits of a double that are 0 if it lies in the middle between two floats, or two halves."""
 _DIVISION_STEPS = {np.dtype("f4"): (64, 96, 23), np.dtype("f8"): (128, 768, 53)}
 """Scale of a division's operands; distance of their exponents that is far; exponent of a small numerator."""
 _TWO_OVER_PI_BITS = 1201
@@ -38,30 +39,14 @@ def exponent(value: Array) -> Array:
 
 def fma(a: Array, b: Array, c: Array) -> Array:
     """Return the product and sum, rounded once."""
-    if a.dtype != np.float64:
-        # The product is exact in a double, and so is what the sum lacks. Rounded to odd, it is rounded once in the end.
-        return _rounded_to_odd(a.astype(np.float64) * b, c.astype(np.float64)).astype(a.dtype)
-    a, b, c = np.broadcast_arrays(a, b, c)
-    product = a * b
-    high, low = _product(a, b, product)
-    # The parts of the product and c, added to the nearest, and what is lost of that to odd (Boldo, Melquiond 2008).
-    first, rest = _sum(c, low)
-    top, left = _sum(high, first)
-    result: Array = top + _rounded_to_odd(left, rest)
-    moderate = (_is_moderate(a) & _is_moderate(b) & _is_moderate(product)) & (_is_moderate(c) | (c == 0))
-    plain = (product == 0) & ((a == 0) | (b == 0)) | (result == 0) | ~np.isfinite(product) | ~np.isfinite(c)
-    result = np.where(plain & ~(moderate & (result != 0)), product + c, result)
-    for lane in np.flatnonzero(~moderate & np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & (a != 0) & (b != 0)):
-        exact = Fraction(float(a[lane])) * Fraction(float(b[lane])) + Fraction(float(c[lane]))
-        result[lane] = product[lane] + c[lane]
-        # Of a zero, and beyond the largest double, plain arithmetic has the right sign.
-        with suppress(OverflowError):
-            result[lane] = float(exact) if exact else result[lane]
-    return result
-
-
-def _is_moderate(value: Array) -> Array:
-    return np.abs(exponent(value) - 1023) < _MOST_EXPONENT
+    if a.dtype == np.float64:
+        return np.asarray(_fma_of_doubles(a, b, c), np.float64)
+    # The product is exact in a double. So is the sum, or it is rounded to odd where its end could be a tie of the type.
+    product, addend = a.astype(np.float64) * b, c.astype(np.float64)
+    total = product + addend
+    if (total.view(np.int64) & _END_OF_TIES == 0).any():
+        total = _rounded_to_odd(product, addend)
+    return total.astype(a.dtype)
 
 
 def _sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -69,17 +54,6 @@ def _sum(a: Array, b: Array) -> tuple[Array, Array]:
     total = a + b
     other = total - a
     return total, (a - (total - other)) + (b - other)
-
-
-def _product(a: Array, b: Array, product: Array) -> tuple[Array, Array]:
-    """Return a product of doubles and what it lacks (Dekker)."""
-    halves = []
-    for value in (a, b):
-        shifted = value * _SPLITTER
-        high = shifted - (shifted - value)
-        halves.append((high, value - high))
-    (a1, a2), (b1, b2) = halves
-    return product, a2 * b2 - (((product - a1 * b1) - a2 * b1) - a1 * b2)
 
 
 def _rounded_to_odd(a: Array, b: Array) -> Array:

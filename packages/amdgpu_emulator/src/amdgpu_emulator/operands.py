@@ -16,8 +16,6 @@ Write = Callable[[Waves, Array], None]
 VGPR, ACC = 256, 256
 """First code of a vector register; what an accumulation register's row adds to its number."""
 LITERAL, SCC, VCCZ, EXECZ = 255, 253, 251, 252
-SDWA_WORD = 6
-"""Selects all of a word."""
 _INLINE_FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0, 248: 0.15915494}
 OPERAND_TYPES = {
     "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u16": np.uint16, "i16": np.int16, "f16": np.float16,
@@ -25,6 +23,13 @@ OPERAND_TYPES = {
 }  # fmt: skip
 """Types of operands, besides ``mask``: one bit a lane in a pair of scalar registers."""
 _VIEWS = {"u32": "v", "i32": "vi", "f32": "vf"}
+WORD = 0, 32
+"""A part of a register, by its lowest bit and the number of its bits: all of it."""
+
+
+def half_of(high: bool) -> tuple[int, int]:
+    """Return the lower or the upper half of a register, as a part of it."""
+    return 16 * high, 16
 
 
 def constant_bits(code: int, literal: int | None) -> int | None:
@@ -49,22 +54,20 @@ def operand_reader(code: int, kind: str, literal: int | None = None, high: bool 
     if value is not None:
         fixed = _constant(code, value, kind, high)
         return lambda w: fixed
-    if kind in ("u64", "i64", "f64"):
-        return _wide(code, kind, acc)
-    if kind in ("u16", "i16", "f16"):
-        whole, half = operand_reader(code, "u32", literal, acc=acc), OPERAND_TYPES[kind]
-        if high:
-            return lambda w: (whole(w) >> 16).astype(np.uint16).view(half)
-        return lambda w: whole(w).astype(np.uint16).view(half)
-    type_ = OPERAND_TYPES[kind]
+    row, type_, bits = code - VGPR + (ACC if acc else 0), OPERAND_TYPES[kind], int(kind[1:])
+    if bits == 16:
+        return part_reader(operand_reader(code, "u32", literal, acc=acc), kind, half_of(high))
+    if code >= VGPR and bits == 64:
+        return lambda w: (w.v[row].astype(np.uint64) | w.v[row + 1].astype(np.uint64) << np.uint64(32)).view(type_)
     if code >= VGPR:
-        row = code - VGPR + (ACC if acc else 0)
-        if kind == "u32":
-            return lambda w: w.v[row]
-        return (lambda w: w.vi[row]) if kind == "i32" else (lambda w: w.vf[row])
-    if code in (SCC, VCCZ, EXECZ):
+        registers = attrgetter(_VIEWS[kind])
+        return lambda w: registers(w)[row]
+    if bits == 32 and code in (SCC, VCCZ, EXECZ):
         return lambda w: w.spread(np.array(scalar_flags(w, code), np.uint32)).view(type_)
-    _require_register(code)
+    if not (code < 108 or code in (124, 126, 127)) or (bits == 64 and code % 2):
+        raise UnsupportedInstruction(f"the scalar operand {code} of {bits} bits")
+    if bits == 64:
+        return lambda w: w.spread(w.s64[code // 2 :: SGPR_PAIRS]).view(type_)
     return lambda w: w.spread(w.s[code::SGPRS]).view(type_)
 
 
@@ -75,40 +78,18 @@ def scalar_flags(w: Waves, code: int) -> list[int]:
     return [int(mask == 0) for mask in w.s64[(VCC if code == VCCZ else EXEC) // 2 :: SGPR_PAIRS].tolist()]
 
 
-def _require_register(code: int) -> None:
-    if not (code < 108 or code in (124, 126, 127)):
-        raise UnsupportedInstruction(f"the operand {code}")
-
-
 def _constant(code: int, value: int, kind: str, high: bool) -> Array:
-    is_float = code in _INLINE_FLOATS
-    if kind in ("u16", "i16", "f16"):
-        if is_float:
-            bits = np.array([_INLINE_FLOATS[code]], np.float16).view(np.uint16)
-        else:
-            bits = np.array([value >> 16 if high else value & 0xFFFF], np.uint32).astype(np.uint16)
-        return bits.view(OPERAND_TYPES[kind])
-    if kind in ("u64", "i64", "f64"):
-        if is_float:
-            return np.array([_INLINE_FLOATS[code]], np.float64).view(OPERAND_TYPES[kind])
-        if kind == "f64" and code == LITERAL:
-            return np.array([value << 32], np.uint64).view(np.float64)
+    bits = int(kind[1:])
+    if code in _INLINE_FLOATS:
+        return np.array([_INLINE_FLOATS[code]], f"f{bits // 8}").view(OPERAND_TYPES[kind])
+    if bits == 64 and kind == "f64" and code == LITERAL:
+        value <<= 32
+    elif bits == 64 and value >> 31 and (code != LITERAL or kind == "i64"):
         # Inline integers have a sign, and so has the literal of a signed operand.
-        signed = code != LITERAL or kind == "i64"
-        wide = value - (1 << 32) if signed and value >> 31 else value
-        return np.array([wide & (1 << 64) - 1], np.uint64).view(OPERAND_TYPES[kind])
-    return np.array([value], np.uint32).view(OPERAND_TYPES[kind])
-
-
-def _wide(code: int, kind: str, acc: bool) -> Read:
-    type_ = OPERAND_TYPES[kind]
-    if code >= VGPR:
-        row = code - VGPR + (ACC if acc else 0)
-        return lambda w: (w.v[row].astype(np.uint64) | w.v[row + 1].astype(np.uint64) << np.uint64(32)).view(type_)
-    _require_register(code)
-    if code % 2:
-        raise UnsupportedInstruction(f"a pair of scalar registers from {code} on")
-    return lambda w: w.spread(w.s64[code // 2 :: SGPR_PAIRS]).view(type_)
+        value |= 0xFFFFFFFF << 32
+    elif bits == 16:
+        value = (value >> 16 if high else value) & 0xFFFF
+    return np.array([value], f"u{bits // 8}").view(OPERAND_TYPES[kind])
 
 
 def with_sign(source: Read, negate: bool, absolute: bool) -> Read:
@@ -120,27 +101,33 @@ def with_sign(source: Read, negate: bool, absolute: bool) -> Read:
     return (lambda w: -source(w)) if negate else source
 
 
-def _sdwa_field(selection: int) -> tuple[int, int]:
-    """Return the lowest bit and number of bits of a byte, a half or the whole of a word."""
-    if selection == SDWA_WORD:
-        return 0, 32
-    return (8 * selection, 8) if selection < 4 else (16 * (selection - 4), 16)
+def sdwa_part(selection: int) -> tuple[int, int]:
+    """Return the byte, half or whole of a word that SDWA names, as a part of a register."""
+    if selection == 6:
+        return WORD
+    return (8 * selection, 8) if selection < 4 else half_of(selection == 5)
 
 
-def sdwa_reader(source: Read, kind: str, selection: int, extend: bool) -> Read:
-    """Return the function that gives an operand of a SDWA instruction: a byte, a half or the whole of a word."""
-    shift, bits = _sdwa_field(selection)
+def part_reader(source: Read, kind: str, part: tuple[int, int], extend: bool = False) -> Read:
+    """Return the function that gives a part of a word; ``extend``: with its sign."""
+    (first, bits), type_ = part, OPERAND_TYPES[kind]
+    narrow = np.uint32 if kind in _VIEWS else np.uint16
+    left, right = np.uint32(32 - bits - first), np.uint32(32 - bits)
+    # A cast to half of the bits cuts the rest off.
+    is_cast = bits == 16 and narrow is np.uint16
 
-    def select(w: Waves) -> Array:
-        value = source(w) >> np.uint32(shift) & np.uint32((1 << bits) - 1)
-        if extend:
-            value = (value.view(np.int32) << (32 - bits) >> (32 - bits)).view(np.uint32)
-        return value.view(OPERAND_TYPES[kind]) if kind in _VIEWS else value.astype(np.uint16).view(OPERAND_TYPES[kind])
+    def read(w: Waves) -> Array:
+        word = source(w)
+        if is_cast:
+            return (word >> np.uint32(first) if first else word).astype(np.uint16).view(type_)
+        word = word << left
+        word = (word.view(np.int32) >> right.view(np.int32)).view(np.uint32) if extend else word >> right
+        return word.astype(narrow).view(type_)
 
-    return select
+    return read
 
 
-def result_writer(code: int, kind: str, high: bool = False, acc: bool = False) -> Write:
+def result_writer(code: int, kind: str, acc: bool = False) -> Write:
     """Return the function that writes a result to the enabled lanes."""
     if kind == "mask":
         return lambda w, value: w.set_mask(code, value & w.m)
@@ -158,19 +145,20 @@ def result_writer(code: int, kind: str, high: bool = False, acc: bool = False) -
             top(w, (bits >> np.uint64(32)).astype(np.uint32))
 
         return write_wide
-    if high:
-        return half_writer(code, True)
-    word = _write_word(row, "v")
     # On these GPUs the upper half becomes zero.
-    return lambda w, value: word(w, value.view(np.uint16).astype(np.uint32))
+    return part_writer(code, kind, half_of(False), keeps=False)
 
 
-def half_writer(code: int, high: bool) -> Write:
-    """Return the function that writes half of a register, and leaves the other half."""
-    row, word = code - VGPR, _write_word(code - VGPR, "v")
-    if high:
-        return lambda w, value: word(w, w.v[row] & 0xFFFF | value.view(np.uint16).astype(np.uint32) << 16)
-    return lambda w, value: word(w, w.v[row] & 0xFFFF0000 | value.view(np.uint16))
+def part_writer(code: int, kind: str, part: tuple[int, int], keeps: bool = True) -> Write:
+    """Return the function that writes a part of a register, and leaves what is around it, or makes it zero."""
+    row, word, (first, bits) = code - VGPR, _write_word(code - VGPR, "v"), part
+    mask, narrow = np.uint32(((1 << bits) - 1) << first), f"u{int(kind[1:]) // 8}"
+
+    def put(w: Waves, value: Array) -> None:
+        placed = value.view(narrow).astype(np.uint32) << np.uint32(first) & mask
+        word(w, w.v[row] & ~mask | placed if keeps else placed)
+
+    return put
 
 
 def _write_word(row: int, view: str) -> Write:
@@ -182,20 +170,5 @@ def _write_word(row: int, view: str) -> Write:
             target[:] = value
         else:
             np.copyto(target, value, where=w.m)
-
-    return put
-
-
-def sdwa_writer(row: int, selection: int, unused: int) -> Write:
-    """Return the function that writes a SDWA result to a part of a word; ``unused`` says what the rest becomes."""
-    if unused == 1 and selection != SDWA_WORD:
-        raise UnsupportedInstruction("a SDWA result whose sign fills the rest")
-    shift, bits = _sdwa_field(selection)
-    mask = np.uint32(((1 << bits) - 1) << shift)
-    word = _write_word(row, "v")
-
-    def put(w: Waves, value: Array) -> None:
-        placed = value << np.uint32(shift) & mask
-        word(w, w.v[row] & ~mask | placed if unused == 2 else placed)
 
     return put

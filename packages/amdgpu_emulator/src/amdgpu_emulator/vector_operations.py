@@ -42,12 +42,9 @@ def i64(value: Array) -> Array:
     return value.astype(np.int64)
 
 
-def _shift(bits: int) -> Callable[[Array], Array]:
-    """Return the lowest bits of a shift count: hardware looks at no others."""
-    return lambda count: count & type(count.flat[0])(bits - 1)
-
-
-_by32, _by64, _by16 = _shift(32), _shift(64), _shift(16)
+def _by32(count: Array) -> Array:
+    """Return the bits of a shift count that hardware looks at."""
+    return count & U32(31)
 
 
 def _add_carry(a: Array, b: Array, carry: Array | int = 0) -> tuple[Array, Array]:
@@ -79,19 +76,12 @@ def perm(a: Array, b: Array, selectors: Array) -> Array:
         return b & U32(0xFFFF) | a << U32(16)
     if selectors.size == 1 and selectors[0] == 0x07060302:
         return b >> U32(16) | a & U32(0xFFFF0000)
-    if selectors.size == 1 and not selectors[0] & U32(0xF8F8F8F8):
-        # Most kernels have selectors in a scalar register, and these bytes alone.
-        bytes_ = np.stack(np.broadcast_arrays(b, a), axis=1).view(np.uint8)
-        return np.take(bytes_, selectors.view(np.uint8), axis=1).view(U32)[:, 0]
-    both = u64(b) | u64(a) << U64(32)
-    result = np.zeros(np.broadcast_shapes(a.shape, b.shape, selectors.shape), U32)
-    for byte in range(4):
-        chosen = u64(selectors >> U32(8 * byte) & U32(0xFF))
-        plain = both >> (U64(8) * (chosen & U64(7))) & U64(0xFF)
-        sign = (both >> (U64(16) * (chosen & U64(3)) + U64(15)) & U64(1)) * U64(0xFF)
-        value = np.where(chosen < 8, plain, np.where(chosen < 12, sign, np.where(chosen == 12, U64(0), U64(0xFF))))
-        result |= value.astype(U32) << U32(8 * byte)
-    return result
+    bytes_ = np.stack(np.broadcast_arrays(b, a, selectors)[:2], axis=1).view(np.uint8)
+    # From 8 on the signs of the halves, then 0, then all ones.
+    signs, ends = np.where(bytes_[:, 1::2] >> 7, 0xFF, 0), np.broadcast_to(np.array([0, 0xFF]), (len(bytes_), 2))
+    choices = np.concatenate([bytes_, signs, ends], axis=1).astype(np.uint8)
+    wanted = np.broadcast_to(selectors, len(bytes_)).copy().view(np.uint8).reshape(-1, 4)
+    return np.take_along_axis(choices, np.minimum(wanted, 13), axis=1).view(U32)[:, 0]
 
 
 def bf16(value: Array) -> Array:
@@ -114,12 +104,15 @@ def half_to_zero(value: Array) -> Array:
     return np.where(beyond, bits - np.uint16(1), bits).astype(U32)
 
 
-def _to_integer(low: int, high: int, type_: Any) -> Callable[[Array], Array]:
-    """Return the conversion of a float to an integer, toward zero, held within the type; not a number is 0."""
+def _converter(kind: str) -> Callable[[Array], Array]:
+    """Return the conversion to a type; of floats to integers toward zero, held within the type; not a number is 0."""
+    type_ = np.dtype(kind.replace(kind[1:], str(int(kind[1:]) // 8)))
+    if kind[0] == "f":
+        return lambda value: value.astype(type_)
 
     def convert(value: Array) -> Array:
-        held = np.clip(np.trunc(np.nan_to_num(value.astype(np.float64), nan=0.0)), low, high)
-        return held.astype(np.int64).astype(type_)
+        limits, numbers = np.iinfo(type_), np.nan_to_num(value.astype(np.float64), nan=0.0)
+        return np.clip(np.trunc(numbers), limits.min, limits.max).astype(np.int64).astype(type_)
 
     return convert
 
@@ -222,14 +215,26 @@ _OF_EVERY_FLOAT: dict[str, tuple[str, Callable[..., Any]]] = {
     "SQRT": ("{0} {0}", np.sqrt), "EXP": ("{0} {0}", np.exp2), "LOG": ("{0} {0}", np.log2),
     "SIN": ("{0} {0}", _by_double(_in_turns(np.sin))), "COS": ("{0} {0}", _by_double(_in_turns(np.cos))),
     "DIV_FIXUP": ("{0} {0} {0} {0}", floats.div_fixup), "FREXP_MANT": ("{0} {0}", floats.frexp_mantissa),
-    "CMP_CLASS": ("mask {0} u32", floats.has_class),
+    "CMP_CLASS": ("mask {0} u32", floats.has_class), "FMAC": ("{0} {0} {0} old", floats.fma),
+    "MAD": ("{0} {0} {0} {0}", lambda a, b, c: a * b + c),
+    "DIV_FMAS": ("{0} {0} {0} {0} mask", floats.div_fmas),
 }  # fmt: skip
 """What halves, floats and doubles have alike; of some opcodes the hardware has no double."""
 _OF_EVERY_INTEGER: dict[str, tuple[int, Callable[..., Any]]] = {
-    "MIN": (2, np.minimum), "MAX": (2, np.maximum), "MED3": (3, _median),
+    "MIN": (2, np.minimum), "MAX": (2, np.maximum), "MED3": (3, _median), "ADD": (2, np.add), "SUB": (2, np.subtract),
+    "SUBREV": (2, lambda a, b: b - a), "MUL_LO": (2, np.multiply), "MAD": (3, lambda a, b, c: a * b + c),
     "MIN3": (3, lambda a, b, c: np.minimum(np.minimum(a, b), c)),
     "MAX3": (3, lambda a, b, c: np.maximum(np.maximum(a, b), c)),
 }  # fmt: skip
+"""What whole numbers of 16 and 32 bits have alike; of some opcodes the hardware has not all."""
+_SHIFTS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
+    "LSHLREV_B": ("u", np.left_shift), "LSHRREV_B": ("u", np.right_shift), "ASHRREV_I": ("i", np.right_shift),
+}  # fmt: skip
+
+
+def _shift(bits: int, shift: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """Return the shift of the second operand; of the count hardware looks at the lowest bits alone."""
+    return lambda count, value: shift(value, (count & type(count.flat[0])(bits - 1)).astype(value.dtype))
 
 
 _COMPUTATIONS: dict[str, VectorOperation] = {
@@ -244,26 +249,18 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
         for name, (count, compute) in _OF_EVERY_INTEGER.items()
     },
     **{
-        f"V_{name}_{kind.upper()}": _row(f"{kind} {kind} {kind}", compute)
-        for kind in ("u16", "i16")
-        for name, compute in (("ADD", np.add), ("SUB", np.subtract), ("SUBREV", lambda a, b: b - a))
-    },
-    **{
-        f"V_MAD_{kind.upper()}": _row(f"{kind} {kind} {kind} {kind}", lambda a, b, c: a * b + c)
-        for kind in ("u16", "i16")
+        f"V_{name}{bits}": _row(f"{kind}{bits} u{min(bits, 32)} {kind}{bits}", _shift(bits, compute))
+        for bits in (16, 32, 64)
+        for name, (kind, compute) in _SHIFTS.items()
     },
     **{
         f"V_DIV_SCALE_{kind.upper()}": _row(f"{kind} {kind} {kind} {kind}", floats.div_scale, True)
         for kind in ("f32", "f64")
     },
-    **{
-        f"V_DIV_FMAS_{kind.upper()}": _row(f"{kind} {kind} {kind} {kind} mask", floats.div_fmas)
-        for kind in ("f32", "f64")
-    },
     # Moves and choices
     "V_MOV_B32": _row("u32 u32", lambda a: a),
     "V_MOV_B64": _row("u64 u64", lambda a: a),
-    "V_CNDMASK_B32": _row("u32 u32 u32 mask", lambda a, b, m: np.where(m, b, a)),
+    "V_CNDMASK_B32": _row("f32 f32 f32 mask", lambda a, b, m: np.where(m, b, a)),
     "V_ACCVGPR_READ": _row("u32 u32", lambda a: a),
     "V_ACCVGPR_WRITE": _row("u32 u32", lambda a: a),
     "V_ACCVGPR_MOV_B32": _row("u32 u32", lambda a: a),
@@ -291,29 +288,13 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     ),
     "V_BFE_U32": _row("u32 u32 u32 u32", _bfe_u),
     "V_BFE_I32": _row("i32 i32 u32 u32", _bfe_i),
-    "V_LSHLREV_B32": _row("u32 u32 u32", lambda a, b: b << _by32(a)),
-    "V_LSHRREV_B32": _row("u32 u32 u32", lambda a, b: b >> _by32(a)),
-    "V_ASHRREV_I32": _row("i32 u32 i32", lambda a, b: b >> _by32(a).view(np.int32)),
-    "V_LSHLREV_B64": _row("u64 u32 u64", lambda a, b: b << u64(_by64(a))),
-    "V_LSHRREV_B64": _row("u64 u32 u64", lambda a, b: b >> u64(_by64(a))),
-    "V_ASHRREV_I64": _row("i64 u32 i64", lambda a, b: b >> i64(_by64(a))),
-    "V_LSHLREV_B16": _row("u16 u16 u16", lambda a, b: b << _by16(a)),
-    "V_LSHRREV_B16": _row("u16 u16 u16", lambda a, b: b >> _by16(a)),
-    "V_ASHRREV_I16": _row("i16 u16 i16", lambda a, b: b >> _by16(a).view(np.int16)),
     # Whole numbers
-    "V_ADD_U32": _row("u32 u32 u32", np.add),
-    "V_SUB_U32": _row("u32 u32 u32", np.subtract),
-    "V_SUBREV_U32": _row("u32 u32 u32", lambda a, b: b - a),
-    "V_ADD_I32": _row("i32 i32 i32", np.add),
-    "V_SUB_I32": _row("i32 i32 i32", np.subtract),
-    "V_MUL_LO_U16": _row("u16 u16 u16", np.multiply),
     "V_ADD3_U32": _row("u32 u32 u32 u32", lambda a, b, c: a + b + c),
     "V_ADD_LSHL_U32": _row("u32 u32 u32 u32", lambda a, b, c: (a + b) << _by32(c)),
     "V_LSHL_ADD_U32": _row("u32 u32 u32 u32", lambda a, b, c: (a << _by32(b)) + c),
     "V_LSHL_OR_B32": _row("u32 u32 u32 u32", lambda a, b, c: (a << _by32(b)) | c),
     "V_XAD_U32": _row("u32 u32 u32 u32", lambda a, b, c: (a ^ b) + c),
     "V_LSHL_ADD_U64": _row("u64 u64 u32 u64", lambda a, b, c: (a << u64(b & U32(7))) + c),
-    "V_MUL_LO_U32": _row("u32 u32 u32", np.multiply),
     "V_MUL_HI_U32": _row("u32 u32 u32", lambda a, b: (u64(a) * u64(b) >> U64(32)).astype(U32)),
     "V_MUL_HI_I32": _row("i32 i32 i32", lambda a, b: (i64(a) * i64(b) >> 32).astype(np.int32)),
     "V_MUL_I32_I24": _row("i32 i32 i32", lambda a, b: (_i24(a) * _i24(b)).astype(np.int32)),
@@ -330,16 +311,14 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     "V_MAD_U64_U32": _row("u64 u32 u32 u64", _mad_u64, carries=True),
     "V_MAD_I64_I32": _row("i64 i32 i32 i64", _mad_i64, carries=True),
     # Floats
+    "V_MAC_F32": _row("f32 f32 f32 old", lambda a, b, c: a * b + c),
+    "V_FMAMK_F32": _row("f32 f32 f32 f32", lambda a, b, literal: floats.fma(a, literal, b)),
+    "V_FMAAK_F32": _row("f32 f32 f32 f32", floats.fma),
+    "V_MADMK_F32": _row("f32 f32 f32 f32", lambda a, b, literal: a * literal + b),
+    "V_MADAK_F32": _row("f32 f32 f32 f32", lambda a, b, literal: a * b + literal),
     "V_MUL_LEGACY_F32": _row(
         "f32 f32 f32", lambda a, b: np.where((a == 0) | (b == 0), np.float32(0), a * b).astype(np.float32)
     ),
-    "V_MAD_F32": _row("f32 f32 f32 f32", lambda a, b, c: a * b + c),
-    "V_MAC_F32": _row("f32 f32 f32 old", lambda a, b, c: a * b + c),
-    "V_FMAC_F32": _row("f32 f32 f32 old", floats.fma),
-    "V_PK_FMA_F32": _row("f32 f32 f32 f32", floats.fma),
-    "V_PK_MUL_F32": _row("f32 f32 f32", np.multiply),
-    "V_PK_ADD_F32": _row("f32 f32 f32", np.add),
-    "V_PK_MOV_B32": _row("u32 u32 u32", lambda a, b: a.copy()),
     "V_FREXP_EXP_I16_F16": _row("i16 f16", lambda a: floats.frexp_exponent(a).astype(np.int16)),
     "V_FREXP_EXP_I32_F32": _row("i32 f32", floats.frexp_exponent),
     "V_FREXP_EXP_I32_F64": _row("i32 f64", floats.frexp_exponent),
@@ -347,7 +326,6 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     "V_LDEXP_F32": _row("f32 f32 i32", floats.ldexp),
     "V_LDEXP_F64": _row("f64 f64 i32", floats.ldexp),
     "V_TRIG_PREOP_F64": _row("f64 f64 u32", floats.trig_preop),
-    "V_MAD_F16": _row("f16 f16 f16 f16", lambda a, b, c: a * b + c),
     "V_PK_FMAC_F16": _row("f16 f16 f16 old", floats.fma),
     "V_DOT2C_F32_F16": _row("f32 u32 u32 old", _dot("f", 16)),
     "V_DOT2_F32_F16": _row("f32 u32 u32 f32", _dot("f", 16)),
@@ -360,33 +338,16 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
         for form, third in (("", "{}32"), ("C", "old"))
     },
     "V_RCP_IFLAG_F32": _row("f32 f32", _by_double(lambda a: 1 / a)),
-    # Doubles
-    "V_FMAC_F64": _row("f64 f64 f64 old", floats.fma),
-    "V_CVT_F64_F32": _row("f64 f32", lambda a: a.astype(np.float64)),
-    "V_CVT_F32_F64": _row("f32 f64", lambda a: a.astype(np.float32)),
     # Conversions
     **{
-        f"V_CVT_{to.upper()}_{of.upper()}": _row(f"{to} {of}", _to_integer(low, high, type_))
-        for to, low, high, type_ in (("u32", 0, 2**32 - 1, U32), ("i32", -(2**31), 2**31 - 1, np.int32))
-        for of in ("f32", "f64")
+        f"V_CVT_{to.upper()}_{of.upper()}": _row(f"{to} {of}", _converter(to))
+        for to in ("u16", "i16", "u32", "i32", "f16", "f32", "f64")
+        for of in (("u16", "i16", "u32", "i32") if to[0] == "f" else ()) + ("f16", "f32", "f64")
     },
-    **{
-        f"V_CVT_{to.upper()}_{of.upper()}": _row(f"{to} {of}", lambda a, type_=type_: a.astype(type_))
-        for to, type_, kinds in (("f32", "f4", "ui"), ("f64", "f8", "ui"))
-        for of in [f"{kind}32" for kind in kinds]
-    },
-    "V_CVT_F16_U16": _row("f16 u16", lambda a: a.astype(np.float16)),
-    "V_CVT_F16_I16": _row("f16 i16", lambda a: a.astype(np.float16)),
-    "V_CVT_U16_F16": _row("u16 f16", _to_integer(0, 2**16 - 1, np.uint16)),
-    "V_CVT_I16_F16": _row("i16 f16", _to_integer(-(2**15), 2**15 - 1, np.int16)),
-    "V_CVT_RPI_I32_F32": _row(
-        "i32 f32", lambda a: _to_integer(-(2**31), 2**31 - 1, np.int32)(np.floor(a.astype("f8") + 0.5))
-    ),
-    "V_CVT_FLR_I32_F32": _row("i32 f32", lambda a: _to_integer(-(2**31), 2**31 - 1, np.int32)(np.floor(a))),
+    "V_CVT_RPI_I32_F32": _row("i32 f32", lambda a: _converter("i32")(np.floor(a.astype("f8") + 0.5))),
+    "V_CVT_FLR_I32_F32": _row("i32 f32", lambda a: _converter("i32")(np.floor(a))),
     "V_CVT_PK_U16_U32": _row("u32 u32 u32", _narrowed(0, 2**16 - 1)),
     "V_CVT_PK_I16_I32": _row("u32 i32 i32", _narrowed(-(2**15), 2**15 - 1)),
-    "V_CVT_F16_F32": _row("f16 f32", lambda a: a.astype(np.float16)),
-    "V_CVT_F32_F16": _row("f32 f16", lambda a: a.astype(np.float32)),
     "V_CVT_PKRTZ_F16_F32": _row("u32 f32 f32", lambda a, b: half_to_zero(a) | half_to_zero(b) << U32(16)),
     "V_CVT_PK_F16_F32": _row("u32 f32 f32", lambda a, b: half(a) | half(b) << U32(16)),
     "V_CVT_PK_BF16_F32": _row("u32 f32 f32", lambda a, b: bf16(a) | bf16(b) << U32(16)),
