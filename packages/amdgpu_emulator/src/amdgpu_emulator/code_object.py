@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
-from elftools.elf.sections import NoteSection, Section, SymbolTableSection
+from elftools.elf.sections import NoteSection
 
 from amdgpu_emulator.names import base_name, qualified_name
 
@@ -192,10 +192,10 @@ def bundle_bytes(head: bytes) -> int:
 
 def _bundle_entries(head: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the target, begin and end of each part of a bundle."""
-    (count,) = _unpacked("<Q", head, len(_BUNDLE), "the head of the bundle")
+    (count,) = struct.unpack("<Q", _slice(head, len(_BUNDLE), 8, "the head of the bundle"))
     at = len(_BUNDLE) + 8
     for number in range(count):
-        begin, size, length = _unpacked("<QQQ", head, at, f"part {number} of the bundle's {count}")
+        begin, size, length = struct.unpack("<QQQ", _slice(head, at, 24, f"part {number} of the bundle's {count}"))
         yield _slice(head, at + 24, length, f"the target of part {number} of the bundle"), begin, begin + size
         at += 24 + length
 
@@ -212,18 +212,10 @@ def _only_part(content: bytes) -> bytes:
     return _slice(content, begin, end - begin, "the bundle's code object")
 
 
-def _unpacked(form: str, content: bytes, at: int, what: str) -> tuple[Any, ...]:
-    return struct.unpack(form, _slice(content, at, struct.calcsize(form), what))
-
-
 def _slice(content: bytes, at: int, size: int, what: str) -> bytes:
-    _require(content, at, size, what)
-    return content[at : at + size]
-
-
-def _require(content: bytes, at: int, size: int, what: str) -> None:
     if not 0 <= at <= at + size <= len(content):
         raise ValueError(f"{what} needs the bytes from {at} to {at + size}, and there are {len(content)}")
+    return content[at : at + size]
 
 
 def _code_object(file: bytes) -> CodeObject:
@@ -240,26 +232,24 @@ def _code_object(file: bytes) -> CodeObject:
 
 def _read(file: bytes, elf: ELFFile) -> CodeObject:
     arch = _arch(file, elf)
-    segments, sections = _segments(file, elf), list(elf.iter_sections())
-    for number, section in enumerate(sections):
+    for number, section in enumerate(elf.iter_sections()):
         if section["sh_type"] != "SHT_NOBITS":
-            _require(file, section["sh_offset"], section["sh_size"], f"section {number}")
-    image, zeros = _image(file, segments)
-    text = _text(sections, segments)
-    metadata = _metadata(sections)
+            _slice(file, section["sh_offset"], section["sh_size"], f"section {number}")
+    image, zeros, text = _memory(file, elf)
+    metadata = _metadata(elf)
     # The target is amdgcn-amd-amdhsa--gfx950, with features such as :xnack- behind it.
     target = _of_kind(metadata, "amdhsa.target", str, "the metadata")
     if (named := target.rpartition("--")[2].partition(":")[0]) != arch:
         raise ValueError(f"it is for {arch} by its flags, and for {named[:60]!r} by its metadata")
     rows = _of_kind(metadata, "amdhsa.kernels", list, "the metadata")
-    if not_rows := [number for number, row in enumerate(rows) if not isinstance(row, dict)]:
-        raise ValueError(f"kernel {not_rows[0]} of the metadata is no row")
-    wanted = {_of_kind(row, key, str, f"kernel {number}") for number, row in enumerate(rows) for key in _NAMES}
-    symbols = _dynamic_symbols(sections, wanted)
-    kernels = {row[".name"]: _descriptor(row, image, symbols, text) for row in rows}
+    symbols = [one for one in elf.iter_sections() if one["sh_type"] == "SHT_DYNSYM"]
+    if len(symbols) != 1:
+        raise ValueError(f"it has {len(symbols)} tables of dynamic symbols")
+    found = [_descriptor(row, f"kernel {number}", image, symbols[0], text) for number, row in enumerate(rows)]
+    kernels = {kernel.name: kernel for kernel in found}
     if len(kernels) < len(rows):
         raise ValueError("two of its kernels have the same name")
-    return CodeObject(arch, kernels, image, text, _lines(elf, sections), zeros, _relocations(sections, image))
+    return CodeObject(arch, kernels, image, text, _lines(elf), zeros, _relocations(elf, image))
 
 
 def _arch(file: bytes, elf: ELFFile) -> str:
@@ -283,55 +273,41 @@ def _arch(file: bytes, elf: ELFFile) -> str:
     return _ARCH_OF_FLAGS[flags & 0xFF]
 
 
-def _segments(file: bytes, elf: ELFFile) -> list[Any]:
-    """Return the headers of what is loaded, in the order of addresses."""
-    found, end = [], 0
+def _memory(file: bytes, elf: ELFFile) -> tuple[bytes, int, tuple[int, int]]:
+    """Return what the file says of the memory, how many bytes of zeros follow, and where the machine code lies."""
+    image, end, executable = bytearray(), 0, [(0, 0, 0)]
     for number, segment in enumerate(elf.iter_segments()):
         head, what = segment.header, f"segment {number}"
-        if head.p_type == "PT_LOAD":
-            _require(file, head.p_offset, head.p_filesz, what)
-            if head.p_memsz < head.p_filesz:
-                raise ValueError(f"{what} has {head.p_filesz} bytes, and {head.p_memsz} in memory")
-            if head.p_vaddr < end:
-                raise ValueError(f"{what} at {head.p_vaddr:#x} overlaps the one before it, which ends at {end:#x}")
-            end = head.p_vaddr + head.p_memsz
-            found.append(head)
-    return found
-
-
-def _image(file: bytes, segments: Sequence[Any]) -> tuple[bytes, int]:
-    """Return what the file says of the memory, and how many bytes of zeros follow."""
-    end = max((one.p_vaddr + one.p_filesz for one in segments if one.p_filesz), default=0)
-    if end > len(file) + _MOST_GAPS:
-        raise ValueError(f"its segments reach to {end:#x}, far beyond its {len(file)} bytes")
-    zeros = max((one.p_vaddr + one.p_memsz for one in segments), default=0) - end
-    if zeros > _MOST_ZEROS:
-        raise ValueError(f"its segments need {zeros} bytes beside its own; {_MOST_ZEROS} can be had")
-    image = bytearray(end)
-    for one in segments:
-        image[one.p_vaddr : one.p_vaddr + one.p_filesz] = file[one.p_offset : one.p_offset + one.p_filesz]
-    return bytes(image), zeros
-
-
-def _text(sections: Sequence[Section], segments: Sequence[Any]) -> tuple[int, int]:
-    """Return the addresses of the machine code."""
-    found = [section for section in sections if section.name == ".text"]
-    if len(found) != 1:
-        raise ValueError(f"it has {len(found)} sections .text")
-    begin, offset = found[0]["sh_addr"], found[0]["sh_offset"]
-    end = begin + found[0]["sh_size"]
+        if head.p_type != "PT_LOAD":
+            continue
+        content = _slice(file, head.p_offset, head.p_filesz, what)
+        if head.p_memsz < head.p_filesz:
+            raise ValueError(f"{what} has {head.p_filesz} bytes, and {head.p_memsz} in memory")
+        if head.p_vaddr < end:
+            raise ValueError(f"{what} at {head.p_vaddr:#x} overlaps the one before it, which ends at {end:#x}")
+        end = head.p_vaddr + head.p_memsz
+        if content and head.p_vaddr + len(content) > len(file) + _MOST_GAPS:
+            raise ValueError(f"{what} reaches to {end:#x}, far beyond the file's {len(file)} bytes")
+        if content:
+            image += bytes(head.p_vaddr - len(image)) + content
+        if head.p_flags & _EXECUTABLE:
+            executable.append((head.p_vaddr, head.p_vaddr + len(content), head.p_offset))
+    if end - len(image) > _MOST_ZEROS:
+        raise ValueError(f"its segments need {end - len(image)} bytes beside its own; {_MOST_ZEROS} can be had")
+    code = elf.get_section_by_name(".text") or {"sh_addr": 0, "sh_size": 0, "sh_offset": -1}
+    text = code["sh_addr"], code["sh_addr"] + code["sh_size"]
     if not any(
-        one.p_flags & _EXECUTABLE and one.p_vaddr <= begin <= end <= one.p_vaddr + one.p_filesz
-        and one.p_vaddr - one.p_offset == begin - offset for one in segments
-    ):  # fmt: skip
-        raise ValueError(f"its machine code from {begin:#x} to {end:#x} is in no executable segment")
-    return begin, end
+        begin <= text[0] <= text[1] <= last and text[0] - begin == code["sh_offset"] - offset
+        for begin, last, offset in executable
+    ):
+        raise ValueError(f"its machine code from {text[0]:#x} to {text[1]:#x} is in no executable segment")
+    return bytes(image), end - len(image), text
 
 
-def _relocations(sections: Sequence[Section], image: bytes) -> tuple[tuple[int, int], ...]:
+def _relocations(elf: ELFFile, image: bytes) -> tuple[tuple[int, int], ...]:
     """Return the places in the image that hold an address of it, as tables of virtual functions do, and the address."""
     found = []
-    for section in (one for one in sections if isinstance(one, RelocationSection)):
+    for section in (one for one in elf.iter_sections() if isinstance(one, RelocationSection)):
         for row in section.iter_relocations():
             kind, place, target = row["r_info_type"], row["r_offset"], row.entry.get("r_addend", -1)
             if kind != _RELATIVE or not 0 <= target <= len(image) or not 0 <= place <= len(image) - 8:
@@ -340,11 +316,10 @@ def _relocations(sections: Sequence[Section], image: bytes) -> tuple[tuple[int, 
     return tuple(found)
 
 
-def _metadata(sections: Sequence[Section]) -> Mapping[str, Any]:
+def _metadata(elf: ELFFile) -> Mapping[str, Any]:
     """Return what the note on the kernels says."""
-    notes: list[Any] = [
-        note for section in sections if isinstance(section, NoteSection) for note in section.iter_notes()
-    ]
+    sections = [section for section in elf.iter_sections() if isinstance(section, NoteSection)]
+    notes: list[Any] = [note for section in sections for note in section.iter_notes()]
     found = [note for note in notes if (note["n_name"], note["n_type"]) == ("AMDGPU", _METADATA_NOTE)]
     if len(found) != 1:
         raise ValueError(f"it has {len(found)} notes on its kernels")
@@ -358,29 +333,6 @@ def _metadata(sections: Sequence[Section]) -> Mapping[str, Any]:
     return metadata
 
 
-def _dynamic_symbols(sections: Sequence[Section], wanted: set[str]) -> dict[str, Any]:
-    """Return the entries of the symbols with names that are wanted; a loader knows no others than the dynamic ones."""
-    tables = [one for one in sections if isinstance(one, SymbolTableSection) and one["sh_type"] == "SHT_DYNSYM"]
-    if len(tables) != 1:
-        raise ValueError(f"it has {len(tables)} tables of dynamic symbols")
-    found: dict[str, Any] = {}
-    for number, symbol in enumerate(tables[0].iter_symbols()):
-        entry = symbol.entry
-        if symbol.name in wanted and entry.st_shndx != "SHN_UNDEF":
-            home = (
-                sections[entry.st_shndx] if isinstance(entry.st_shndx, int) and entry.st_shndx < len(sections) else None
-            )
-            end = entry.st_value + entry.st_size
-            if home is None or not home["sh_addr"] <= entry.st_value <= end <= home["sh_addr"] + home["sh_size"]:
-                raise ValueError(
-                    f"dynamic symbol {number}, with {entry.st_size} bytes at {entry.st_value:#x}, is in no section"
-                )
-            if symbol.name in found:
-                raise ValueError(f"two dynamic symbols have the name {symbol.name}")
-            found[symbol.name] = entry
-    return found
-
-
 def _of_kind(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
     value = row.get(key)
     if not isinstance(value, kind) or (isinstance(value, int) and (isinstance(value, bool) or value < 0)):
@@ -388,14 +340,17 @@ def _of_kind(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
     return value
 
 
-def _descriptor(
-    row: dict[str, Any], image: bytes, symbols: Mapping[str, Any], text: tuple[int, int]
-) -> KernelDescriptor:
+def _descriptor(row: Any, where: str, image: bytes, symbols: Any, text: tuple[int, int]) -> KernelDescriptor:
     """Return a kernel of the metadata; what its descriptor, symbols and row say alike has to agree."""
-    name, where = row[".name"], f"kernel {row['.name'][:60]}"
-    function, symbol = (symbols.get(row[key]) for key in _NAMES)
-    if function is None or symbol is None or (function.st_info.type, symbol.st_info.type) != _SYMBOL_TYPES:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where} of the metadata is no row")
+    names = [_of_kind(row, key, str, where) for key in _NAMES]
+    where = f"kernel {names[0][:60]}"
+    pair = [one.entry for name in names for one in symbols.get_symbol_by_name(name) or ()
+            if one.entry.st_shndx != "SHN_UNDEF"]  # fmt: skip
+    if tuple(entry.st_info.type for entry in pair) != _SYMBOL_TYPES:
         raise ValueError(f"the function or the descriptor of {where} is no dynamic symbol")
+    function, symbol = pair
     content = _slice(image, symbol.st_value, _DESCRIPTOR.size, f"the descriptor of {where}")
     lds, scratch, kernarg, unused, offset, *others, _, _, rsrc2, properties, _, last = _DESCRIPTOR.unpack(content)
     if (
@@ -420,7 +375,7 @@ def _descriptor(
         raise ValueError(f"the properties {properties:#x} of {where} do not fit its {rsrc2 >> 1 & 31} user SGPRs")
     arguments = tuple(_of_kind({".args": []} | row, ".args", list, where))
     _check_arguments(arguments, kernarg, where)
-    return KernelDescriptor(name, entry, function.st_size, lds, scratch, kernarg, arguments, rsrc2, properties)
+    return KernelDescriptor(names[0], entry, function.st_size, lds, scratch, kernarg, arguments, rsrc2, properties)
 
 
 def _check_arguments(arguments: Sequence[Any], kernarg: int, where: str) -> None:
@@ -436,15 +391,12 @@ def _check_arguments(arguments: Sequence[Any], kernarg: int, where: str) -> None
         end = offset + size
 
 
-def _lines(elf: ELFFile, sections: Sequence[Section]) -> tuple[tuple[int, str], ...]:
+def _lines(elf: ELFFile) -> tuple[tuple[int, str], ...]:
     """Return where source lines begin; empty for debug information that is compressed, or of an unusual size."""
-    debug = [section for section in sections if section.name.startswith((".debug_", ".zdebug_"))]
-    if not any(one.name == ".debug_line" for one in debug) or any(
-        one["sh_flags"] & _COMPRESSED
-        or one.name.startswith(".z")
-        or one["sh_size"] > _MOST_DEBUG_BYTES.get(one.name, one["sh_size"])
-        for one in debug
-    ):
+    debug = {one.name: one for one in elf.iter_sections() if one.name.startswith((".debug_", ".zdebug_"))}
+    too_large = [name for name, most in _MOST_DEBUG_BYTES.items() if name in debug and debug[name]["sh_size"] > most]
+    is_packed = any(one["sh_flags"] & _COMPRESSED or one.name.startswith(".z") for one in debug.values())
+    if ".debug_line" not in debug or too_large or is_packed:
         return ()
     rows: dict[int, list[tuple[int, str]]] = {}
     try:
