@@ -8,16 +8,13 @@ import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.memory import WORD_BYTES, Accesses, Array
+from amdgpu_emulator.memory import Accesses, Array
 from amdgpu_emulator.memory_instructions import (
     ATOMICS,
     LOADS,
-    STORES,
     Locate,
     Queue,
-    atomic_step,
-    load_step,
-    store_step,
+    access_step,
     vector_row,
 )
 from amdgpu_emulator.operands import operand_reader
@@ -34,10 +31,8 @@ _ATOMIC_NAME = re.compile(r"([A-Z_]+?)(_RTN)?_([UIBF]|BF)(16|32|64)")
 _FIRST_OF_ROTATIONS, _FIRST_OF_FFT = 0xC000, 0xE000
 """Offsets of ``ds_swizzle``."""
 _ATOMIC_NAMES = {"WRXCHG": "SWAP", "CMPST": "CMPSWAP"}
-
-
-_TWO = {"2_B32": (1, 4), "2_B64": (2, 8), "2ST64_B32": (1, 256), "2ST64_B64": (2, 512)}
-"""Words of each of two accesses, and the bytes that an offset counts."""
+_ACCESS = re.compile(r"(READ|WRITE)(2?)(ST64)?_(.+)")
+_WAYS = {"READ": "LOAD", "WRITE": "STORE"}
 Address = Callable[[Waves], Array]
 _lgkm: Queue = attrgetter("lgkm")
 
@@ -46,32 +41,27 @@ def translate_lds(inst: Instruction, name: str) -> Step:
     """Translate ``ds_...``."""
     what, acc = name.removeprefix("DS_"), bool(inst.acc)
     address, offset = operand_reader(inst.addr.offset, "u32"), inst.offset0 | inst.offset1 << 8
-    way, _, kind = what.partition("_")
-    if way == "READ" and _NAMES.get(kind) in LOADS:
-        return load_step(*LOADS[_NAMES[kind]], vector_row(inst.vdst.offset, acc), _locate(address, offset), _lgkm)
-    if way == "WRITE" and _NAMES.get(kind) in STORES:
-        return store_step(*STORES[_NAMES[kind]], vector_row(inst.data0.offset, acc), _locate(address, offset), _lgkm)
+    first, second, back = (vector_row(field.offset, acc) for field in (inst.data0, inst.data1, inst.vdst))
+    if (match := _ACCESS.fullmatch(what)) and match[4] in _NAMES:
+        global_name, offsets = _NAMES[match[4]], [offset]
+        if match[2]:
+            unit = LOADS[global_name][0] * (64 if match[3] else 1)
+            offsets = [inst.offset0 * unit, inst.offset1 * unit]
+        places = [_locate(address, one) for one in offsets]
+        return access_step(f"DS_{_WAYS[match[1]]}_{global_name}", [first, second][: len(places)], back, places, _lgkm)
     if (match := _ATOMIC_NAME.fullmatch(what)) and (operation := _atomic_name(match)) in ATOMICS:
-        back = vector_row(inst.vdst.offset, acc) if match[2] else None
         # What is expected comes before the new value.
-        data = (inst.data1, inst.data0) if operation.startswith("CMPSWAP") else (inst.data0,)
-        rows = [vector_row(field.offset, acc) for field in data]
-        return atomic_step(operation, rows, back, _locate(address, offset), _lgkm)
-    words, unit = _TWO.get(what.removeprefix("READ").removeprefix("WRITE"), (0, 0))
-    both = [_locate(address, inst.offset0 * unit), _locate(address, inst.offset1 * unit)]
-    if words and what.startswith("READ"):
-        return _load_two(words, vector_row(inst.vdst.offset, acc), both)
-    if words:
-        return _store_two(words, [vector_row(data.offset, acc) for data in (inst.data0, inst.data1)], both)
+        rows = [second, first] if operation.startswith("CMPSWAP") else [first]
+        places = [_locate(address, offset)]
+        return access_step(f"DS_ATOMIC_{operation}", rows, back if match[2] else None, places, _lgkm)
     if what == "READ_B64_TR_B16":
-        return _load_transposed(address, offset, vector_row(inst.vdst.offset, acc))
+        return _load_transposed(address, offset, back)
     if what in ("BPERMUTE_B32", "PERMUTE_B32"):
-        source, target = vector_row(inst.data0.offset, acc), vector_row(inst.vdst.offset, acc)
-        return _permute(address, offset, source, target, is_backward=what.startswith("B"))
+        return _permute(address, offset, first, back, is_backward=what.startswith("B"))
     if what == "SWIZZLE_B32" and offset < _FIRST_OF_FFT:
         lanes = 4 * _swizzled(offset)
-        source, target = vector_row(inst.addr.offset, acc), vector_row(inst.vdst.offset, acc)
-        return _permute(lambda w: np.tile(lanes, w.count), 0, source, target, is_backward=True)
+        source = vector_row(inst.addr.offset, acc)
+        return _permute(lambda w: np.tile(lanes, w.count), 0, source, back, is_backward=True)
     raise UnsupportedInstruction(name)
 
 
@@ -102,32 +92,6 @@ def _locate(address: Address, offset: int) -> Locate:
         return Accesses(w.lds, lanes, (address(w)[lanes] + np.uint32(offset)).astype(np.int64))
 
     return locate
-
-
-def _load_two(words: int, row: int, places: list[Locate]) -> Step:
-    def complete(w: Waves, transfer: Transfer) -> None:
-        for part, accesses in enumerate(transfer.places):
-            w.write(row + part * words, accesses.load(words * WORD_BYTES), accesses.lanes)
-
-    def step(w: Waves) -> None:
-        both = tuple(locate(w, words * WORD_BYTES) for locate in places)
-        w.write(row, UNWRITTEN_WORDS[: 2 * words], both[0].lanes)
-        w.issue(w.lgkm, Transfer(both, complete))
-
-    return step
-
-
-def _store_two(words: int, rows: list[int], places: list[Locate]) -> Step:
-    def complete(_: Waves, transfer: Transfer) -> None:
-        for accesses, values in zip(transfer.places, np.split(transfer.data, 2), strict=True):
-            accesses.store(words * WORD_BYTES, values)
-
-    def step(w: Waves) -> None:
-        both = tuple(locate(w, words * WORD_BYTES) for locate in places)
-        values = np.concatenate([w.v[row : row + words, both[0].lanes] for row in rows])
-        w.issue(w.lgkm, Transfer(both, complete, values))
-
-    return step
 
 
 def _load_transposed(address: Address, offset: int, row: int) -> Step:

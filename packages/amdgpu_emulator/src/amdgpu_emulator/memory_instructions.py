@@ -157,13 +157,10 @@ def translate_global(inst: Instruction, name: str) -> Step:
                 at[own] = PRIVATE_BASE - offset + _in_scratch(w, lanes[own], (at[own] & 0xFFFFFFFF) + offset).at
         return Accesses(w.memory, lanes, at + offset)
 
-    kind, _, what = name.partition("_")[2].partition("_")
-    if kind == "LOAD" and what.startswith("LDS_DWORD"):
-        return _load_to_lds(LOADS[what.removeprefix("LDS_")][0], offset, locate)
-    if kind == "ATOMIC" and what in ATOMICS:
-        back = vector_row(inst.vdst.offset, inst.acc) if inst._raw >> 16 & 1 else None
-        return atomic_step(what, [vector_row(inst.data.offset, inst.acc)], back, locate, _vm)
-    return _load_or_store(inst, name, locate)
+    what = name.partition("_")[2]
+    if what.startswith("LOAD_LDS_DWORD"):
+        return _load_to_lds(LOADS[what.removeprefix("LOAD_LDS_")][0], offset, locate)
+    return _with_registers(inst, name, locate)
 
 
 def translate_scratch(inst: Instruction, name: str) -> Step:
@@ -181,7 +178,7 @@ def translate_scratch(inst: Instruction, name: str) -> Step:
             at += by_lane(w)[lanes]
         return _in_scratch(w, lanes, at)
 
-    return _load_or_store(inst, name, locate)
+    return _with_registers(inst, name, locate)
 
 
 def _in_scratch(w: Waves, lanes: Array, at: Array) -> Accesses:
@@ -194,41 +191,27 @@ def _in_scratch(w: Waves, lanes: Array, at: Array) -> Accesses:
     return Accesses(w.scratch, lanes, at + (LANES * w.waves_of(lanes) + lanes % LANES) * lane_bytes)
 
 
-def _load_or_store(inst: Instruction, name: str, locate: Locate) -> Step:
-    kind, _, what = name.partition("_")[2].partition("_")
-    scope = inst.sc0 | inst.sc1 << 1
-    if kind == "LOAD" and what in LOADS:
-        return load_step(*LOADS[what], vector_row(inst.vdst.offset, inst.acc), locate, _vm, scope)
-    if kind == "STORE" and what in STORES:
-        return store_step(*STORES[what], vector_row(inst.data.offset, inst.acc), locate, _vm, scope)
-    raise UnsupportedInstruction(name)
+def _with_registers(inst: Instruction, name: str, locate: Locate) -> Step:
+    data, back = ([vector_row(field.offset, inst.acc)] for field in (inst.data, inst.vdst))
+    gives_back = "LOAD" in name or inst.sc0
+    return access_step(name, data, back[0] if gives_back else None, [locate], _vm, inst.sc0 | inst.sc1 << 1)
 
 
 def translate_buffer(inst: Instruction, name: str) -> Step:
     """Translate ``buffer_...``: through a descriptor, which bounds the access."""
-    kind, _, what = name.partition("_")[2].partition("_")
+    scope = inst.sc0 | inst.sc1 << 1
     if inst.idxen:
         raise UnsupportedInstruction(f"{name} with an index")
     if name in ("BUFFER_WBL2", "BUFFER_INV"):
-        return _cache_step(name, inst.sc0 | inst.sc1 << 1)
-    locate, row, scope = (
-        _locate_in_buffer(inst, name),
-        vector_row(inst.vdata.offset, inst.acc),
-        inst.sc0 | inst.sc1 << 1,
-    )
-    if kind == "LOAD" and what in LOADS:
-        size, how = LOADS[what]
-        if not inst.lds:
-            return load_step(size, how, row, locate, _vm, scope)
-        if how == "words":
-            return _load_to_lds(size, inst.offset, locate)
+        return _cache_step(name, scope)
+    locate, row = _locate_in_buffer(inst, name), vector_row(inst.vdata.offset, inst.acc)
     if inst.lds:
-        raise UnsupportedInstruction(f"{name} with LDS")
-    if kind == "STORE" and what in STORES:
-        return store_step(*STORES[what], row, locate, _vm, scope)
-    if kind == "ATOMIC" and what in ATOMICS:
-        return atomic_step(what, [row], row if inst.sc0 else None, locate, _vm)
-    raise UnsupportedInstruction(name)
+        size, how = LOADS.get(name.removeprefix("BUFFER_LOAD_"), (0, ""))
+        if how != "words":
+            raise UnsupportedInstruction(f"{name} with LDS")
+        return _load_to_lds(size, inst.offset, locate)
+    gives_back = "LOAD" in name or inst.sc0
+    return access_step(name, [row], row if gives_back else None, [locate], _vm, scope)
 
 
 def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
@@ -288,34 +271,62 @@ def vector_row(register: int, acc: bool) -> int:
     return register - VGPR + (ACC if acc else 0)
 
 
-def load_step(size: int, how: str, row: int, locate: Locate, queue: Queue, scope: int = 0) -> Step:
-    """Load ``size`` bytes per lane to registers from ``row`` on; ``how`` as in ``LOADS``."""
-    nothing = UNWRITTEN_WORDS[: 0 if how.endswith(("low", "high")) else max(1, size // WORD_BYTES)]
+def access_step(
+    name: str, data: Sequence[int], back: int | None, places: Sequence[Locate], queue: Queue, scope: int = 0
+) -> Step:
+    """Return a load, a store or an atomic access, by the name that it has in global memory.
+
+    ``data`` are the first rows of registers that are stored, one for each of ``places``, or the operands of an atomic
+    access. Loads of several places go to rows from ``back`` on, one behind the other. ``back`` is ``None`` if what was
+    in memory is not wanted.
+    """
+    kind, _, what = name.partition("_")[2].partition("_")
+    if kind == "LOAD" and what in LOADS and back is not None:
+        return _load_step(*LOADS[what], back, places, queue, scope)
+    if kind == "STORE" and what in STORES:
+        return _store_step(*STORES[what], data, places, queue, scope)
+    if kind == "ATOMIC" and what in ATOMICS:
+        return _atomic_step(what, data, back, places[0], queue)
+    raise UnsupportedInstruction(name)
+
+
+def _taken(w: Waves, rows: slice | list[int], lanes: Array) -> Array:
+    """Return a copy of some registers of some lanes."""
+    return w.v[rows].copy() if lanes is w.every else w.v[rows][:, lanes]
+
+
+def _load_step(size: int, how: str, row: int, places: Sequence[Locate], queue: Queue, scope: int) -> Step:
+    """Load ``size`` bytes per lane and place to registers from ``row`` on; ``how`` as in ``LOADS``."""
+    words = max(1, size // WORD_BYTES)
+    nothing = UNWRITTEN_WORDS[: 0 if how.endswith(("low", "high")) else words * len(places)]
 
     def complete(w: Waves, transfer: Transfer) -> None:
-        accesses = transfer.places[0]
-        _write_loaded(w, row, how, size, accesses.load(size), accesses.lanes)
+        for number, accesses in enumerate(transfer.places):
+            _write_loaded(w, row + words * number, how, size, accesses.load(size), accesses.lanes)
 
     def step(w: Waves) -> None:
-        accesses = locate(w, size)
-        w.write(row, nothing, accesses.lanes)
-        w.issue(queue(w), Transfer((accesses,), complete, scope=scope))
+        located = tuple([locate(w, size) for locate in places])
+        w.write(row, nothing, located[0].lanes)
+        w.issue(queue(w), Transfer(located, complete, scope=scope))
 
     return step
 
 
-def store_step(size: int, high: bool, row: int, locate: Locate, queue: Queue, scope: int = 0) -> Step:
-    """Store ``size`` bytes per lane from registers from ``row`` on; ``high``: of the upper half."""
+def _store_step(size: int, high: bool, rows: Sequence[int], places: Sequence[Locate], queue: Queue, scope: int) -> Step:
+    """Store ``size`` bytes per lane to each place, from registers from one of ``rows`` on; ``high``: its upper half."""
+    words = max(1, size // WORD_BYTES)
+    one, several = slice(rows[0], rows[0] + words), [row + word for row in rows for word in range(words)]
 
     def complete(_: Waves, transfer: Transfer) -> None:
-        transfer.places[0].store(size, transfer.data)
+        for number, accesses in enumerate(transfer.places):
+            accesses.store(size, transfer.data[words * number : words * (number + 1)])
 
     def step(w: Waves) -> None:
-        accesses = locate(w, size)
-        values = w.v[row : row + max(1, size // WORD_BYTES), accesses.lanes]
+        located = tuple([locate(w, size) for locate in places])
+        values = _taken(w, one if len(rows) == 1 else several, located[0].lanes)
         if high:
             values >>= np.uint32(16)
-        w.issue(queue(w), Transfer((accesses,), complete, values, scope=scope))
+        w.issue(queue(w), Transfer(located, complete, values, scope=scope))
 
     return step
 
@@ -339,7 +350,7 @@ def _cache_step(name: str, scope: int) -> Step:
     return write_back if name == "BUFFER_WBL2" else invalidate
 
 
-def atomic_step(operation: str, rows: Sequence[int], back: int | None, locate: Locate, queue: Queue) -> Step:
+def _atomic_step(operation: str, rows: Sequence[int], back: int | None, locate: Locate, queue: Queue) -> Step:
     """Return an atomic access with data in ``rows``, or from one row on; ``back`` is where the old content goes."""
     words, operands, compute = ATOMICS[operation]
     size = words * WORD_BYTES
@@ -357,7 +368,7 @@ def atomic_step(operation: str, rows: Sequence[int], back: int | None, locate: L
 
     def step(w: Waves) -> None:
         accesses = locate(w, size)
-        w.issue(queue(w), Transfer((accesses,), complete, w.v[sources][:, accesses.lanes], operation))
+        w.issue(queue(w), Transfer((accesses,), complete, _taken(w, sources, accesses.lanes), operation))
 
     return step
 
