@@ -74,6 +74,9 @@ def _step(compute: Callable[..., Any], sources: Sequence[Read], put: Write) -> S
     if len(sources) == 2:
         a, b = sources
         return lambda w: put(w, compute(a(w), b(w)))
+    if len(sources) == 3:
+        a, b, c = sources
+        return lambda w: put(w, compute(a(w), b(w), c(w)))
     return lambda w: put(w, compute(*[source(w) for source in sources]))
 
 
