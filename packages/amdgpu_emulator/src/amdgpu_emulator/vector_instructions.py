@@ -193,7 +193,7 @@ def _packed(inst: Instruction, name: str) -> Step:
     operation = VECTOR_OPERATIONS[name.replace("V_PK_", "V_")]
     result, target = operation.result, inst.vdst.offset
     # What is only moved is read before any of it is written.
-    compute = np.copy if name == "V_PK_MOV_B32" else operation.compute
+    compute: Callable[..., Any] = np.copy if name == "V_PK_MOV_B32" else operation.compute
     if (inst.neg or inst.neg_hi or inst.clmp) and operation.operands[0] not in _FLOAT_TYPES:
         raise UnsupportedInstruction(f"{inst.op.name} with a modifier of floats")
     chosen = inst.opsel, inst.opsel_hi | inst.opsel_hi2 << 2
