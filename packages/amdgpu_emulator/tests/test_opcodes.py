@@ -349,6 +349,10 @@ def test_modifiers_constants_and_literals():
     execute(w, "VOP3", ins.VOP3Op.V_LSHL_ADD_U64, src0=258, src1=128, src2=193, vdst=8)
     both = w.v[2].astype(np.uint64) | w.v[3].astype(np.uint64) << np.uint64(32)
     assert (w.v[8] == (both - np.uint64(1)).astype(np.uint32)).all()
+    # A float among the operands of 64 bits is a double, one of 32 bits a float.
+    execute(w, "SOP1", ins.SOP1Op.S_MOV_B64, ssrc0=242, sdst=10)
+    execute(w, "SOP1", ins.SOP1Op.S_MOV_B32, ssrc0=242, sdst=12)
+    assert (w.s64[5], w.s[12]) == (0x3FF0000000000000, 0x3F800000)
     for name, kind in (("V_ADD_U32_E64", np.uint32), ("V_SUB_I32", np.int32), ("V_SUB_U16_E64", np.uint16)):
         execute(w, "VOP3", ins.VOP3Op[name], src0=258, src1=260, vdst=8, clmp=1)
         a, b = (w.v[row].astype(kind).astype(np.int64) for row in (2, 4))

@@ -52,7 +52,7 @@ def operand_reader(code: int, kind: str, literal: int | None = None, high: bool 
         return lambda w: w.mask(code)
     value = constant_bits(code, literal)
     if value is not None:
-        fixed = _constant(code, value, kind, high)
+        fixed = constant(code, value, kind, high)
         return lambda w: fixed
     row, type_, bits = code - VGPR + (ACC if acc else 0), OPERAND_TYPES[kind], int(kind[1:])
     if bits == 16:
@@ -78,7 +78,8 @@ def scalar_flags(w: Waves, code: int) -> list[int]:
     return [int(mask == 0) for mask in w.s64[(VCC if code == VCCZ else EXEC) // 2 :: SGPR_PAIRS].tolist()]
 
 
-def _constant(code: int, value: int, kind: str, high: bool) -> Array:
+def constant(code: int, value: int, kind: str, high: bool = False) -> Array:
+    """Return a constant whose 32 bits are ``value`` as one of a type; floats have the size of the operand."""
     bits = int(kind[1:])
     if code in _INLINE_FLOATS:
         return np.array([_INLINE_FLOATS[code]], f"f{bits // 8}").view(OPERAND_TYPES[kind])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.memory import PRIVATE_BASE, SHARED_BASE
-from amdgpu_emulator.operands import EXECZ, LITERAL, SCC, VCCZ, constant_bits, scalar_flags
+from amdgpu_emulator.operands import EXECZ, SCC, VCCZ, constant, constant_bits, scalar_flags
 from amdgpu_emulator.scalar_operations import M32, M64, SCALAR_OPERATIONS, WITH_16_BITS, ScalarOperation, s16
 from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, SGPRS, Step, Waves
 
@@ -31,9 +31,8 @@ def scalar_read(code: int, bits: int, literal: int | None) -> ScalarRead:
         return lambda w: [aperture] * w.count
     value = constant_bits(code, literal)
     if value is not None:
-        if bits == 64 and code != LITERAL and value >> 31 and code < 240:
-            value |= 0xFFFFFFFF << 32
-        return lambda w: [value] * w.count
+        number = constant(code, value, f"u{bits}").item()
+        return lambda w: [number] * w.count
     if code in (SCC, VCCZ, EXECZ):
         return lambda w: scalar_flags(w, code)
     if code >= 128:
