@@ -4,7 +4,9 @@ import dataclasses
 
 import learning_samples as samples
 import numpy as np
+import pytest
 
+from tileseer.core.errors import UserError
 from tileseer.judge import ranking
 from tileseer.judge.baselines import score_baselines
 from tileseer.learn.learners.trees import fit
@@ -69,3 +71,25 @@ def test_any_function_of_problems_and_candidates_is_a_picker():
 
     scored = ranking.rank_by(first_of_all, data)
     assert scored.picked.tolist() == [1.0, 0.0]
+
+
+WRONG_PICKERS = {
+    "no function": (None, "pick is None; give a function"),
+    "a number": (lambda problems, candidates: 3, r"int64 of shape \(\); return numbers of shape \(2, 2\)"),
+    "a row": (lambda problems, candidates: np.ones(2), r"shape \(2,\); return"),
+    "candidates by problems": (lambda problems, candidates: np.ones((2, 3)), r"shape \(2, 3\); return"),
+    "words": (lambda problems, candidates: np.full((2, 2), "a"), "<U1 of shape"),
+    "nothing that is known": (lambda problems, candidates: np.full((2, 2), np.nan), "no score is finite"),
+    "an error": (lambda problems, candidates: candidates["tile_x"], r"pick: KeyError: 'tile_x' \("),
+    "an end": (lambda problems, candidates: exit(3), "pick: SystemExit: 3"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PICKERS)
+def test_a_picker_that_is_none_is_named(name):
+    data = samples.table_of([[1, 1], [20, 10], [10, 20]], ["train", "validation", "validation"], ndim=2)
+    pick, says = WRONG_PICKERS[name]
+    with pytest.raises(UserError, match=says):
+        ranking.rank_by(pick, data)
+    with pytest.raises(UserError, match="the dataset is 'results/x'; read one"):
+        ranking.rank_by(np.zeros, "results/x")

@@ -179,6 +179,7 @@ def test_a_compiler(machine, convolve, monkeypatch, tmp_path, program, message):
         ({"model": "gfx"}, "its models are of gfx950, not of cuDNN's plans"),
         ({"choices": 7}, "choices is 7; give"),
         ({"choices": ["a"]}, r"choices is \['a'\]; give"),
+        ({"choices": __file__}, r"choices is '.*test_machines\.py'; give the path of a folder"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("gpus", [(), (H100,)], ids=["no GPU", "H100"])
@@ -190,8 +191,8 @@ def test_arguments_that_are_none_are_refused_on_every_machine(machine, model, tm
         arguments = {"model": model}
     with pytest.raises(UserError, match=message):
         switch.enable(**arguments)
-    with pytest.raises(UserError, match=message), switch.enabled(**arguments):
-        pass
+    with pytest.raises(UserError, match=message):
+        switch.enabled(**arguments)
     assert switch._active is None
 
 

@@ -9,13 +9,12 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pydantic_core
 
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.data.provenance import Taken
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries import program_lines
@@ -47,12 +46,16 @@ class Parser(argparse.ArgumentParser):
             words = [word.partition("=")[0] for word in args or () if word.startswith("--")]
             # Before what is missing: a misspelt option is missing too.
             if word := next((word for word in words if word not in own), None):
-                near = get_close_matches(word, own, 1)
-                self.error(f"unknown argument {shown(word)}" + (f"; is it {near[0]}?" if near else ""))
+                self.error(f"unknown argument {shown(word)}{is_it(word, own)}")
         found, rest = super().parse_known_args(args, namespace)
         if rest and not self.takes_more:
             self.error(f"unknown argument {shown(rest[0])}")
         return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            raise argparse.ArgumentError(action, f"{shown(value)} is none of {', '.join(known)}{is_it(value, known)}")
 
     def error(self, message: str) -> NoReturn:
         """Print ``message`` and end with exit status 2."""
@@ -71,8 +74,14 @@ def calls(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
 
 def add_tables(parser: argparse._ActionsContainer) -> None:
     """Declare ``--config``, the folder of the tables."""
-    folder = Path("config")
-    parser.add_argument("--config", type=Path, default=folder, metavar="DIR", help="folder of the tables")
+    parser.add_argument("--config", type=_folder, default=Path("config"), metavar="DIR", help="folder of the tables")
+
+
+def _folder(text: str) -> Path:
+    """Return the folder that an option names; tables of the package would be read in silence where it is none."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder")
+    return Path(text)
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:

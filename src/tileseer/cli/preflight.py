@@ -7,14 +7,13 @@ first line of its configuration says, and nothing that an earlier run made is re
 import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from tileseer.build import registration, source_trees
 from tileseer.build.compiler import find_compiler
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.data import recordings
 from tileseer.data.dataset_files import check_recording
 from tileseer.facts.arch import ArchSpecs
@@ -87,8 +86,9 @@ class _Faults:
     def missing(self, field: str, path: str, what: str = "") -> None:
         """Note a file that is not there; what reading it says is no further fault."""
         folder = Path(path).parent
-        near = get_close_matches(Path(path).name, [each.name for each in folder.glob("*")], 1, 0.75)
-        meant = f"; is it {(folder / near[0]).as_posix()}?" if near else "; correct the path"
+        meant = (
+            is_it(Path(path).as_posix(), [each.as_posix() for each in folder.glob("*")], 0.85) or "; correct the path"
+        )
         self.lines[f"{field}: {path}: there is no such file{meant}{what}"] = None
         self._missing.add(path)
 
@@ -146,10 +146,8 @@ def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, name
 def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
     archs = list(dict.fromkeys([*specs.archs, *settings.replays]))
     # A letter too many or too few: gfx1030 is no mistake for gfx1200.
-    near = get_close_matches(settings.arch, archs, 1, 0.9)
-    meant = f"do you mean {near[0]}? " if near else ""
-    where = f"neither in {settings.arch_specs} nor under replays"
-    raise UserError(f"arch: {shown(settings.arch)} is {where}; {meant}there are {', '.join(archs)}")
+    meant = is_it(settings.arch, archs, 0.9) or f"; there are {', '.join(archs)}"
+    raise UserError(f"arch: {shown(settings.arch)} is neither in {settings.arch_specs} nor under replays{meant}")
 
 
 def _check_recording(settings: Config, gpu: Hardware | None) -> None:

@@ -8,12 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tileseer.core import places
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.yaml_files import parse_yaml
 from tileseer.data.recordings import way_to_models
 from tileseer.facts.config import Config, check, read_config_file
@@ -47,6 +46,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 SNAKEMAKE = sys.executable, "-m", "snakemake"
 CONFIG_FILE, PROFILES = Path("config/config.yaml"), Path("profiles")
+COUNTS = {"--cores": "all", "-c": "all", "--jobs": "unlimited", "-j": "unlimited"}
+"""Options of Snakemake that take a number, and the word instead; it waits without end for no core."""
+EXECUTOR = "snakemake_executor_plugin_"
+"""How the modules of Snakemake's executors begin."""
 USUAL = {
     "--cores", "--config", "--configfile", "--configfiles", "--dry-run", "--directory", "--forceall", "--forcerun",
     "--jobs", "--keep-going", "--profile", "--quiet", "--rerun-incomplete", "--unlock", "--workflow-profile",
@@ -65,6 +68,8 @@ def _with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if word.startswith("-"):
             option, _, word = word.partition("=")
         yield option, word
+        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES):
+            option = ""
 
 
 def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
@@ -72,7 +77,7 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     if arch is not None and arch not in installed_words() and not re.fullmatch(ARCH_PATTERN, arch):
         meant = arch_meant(arch)
         hint = f"{meant} is that of this GPU: {way_to_models(meant)}" if meant else arch_hint(arch)
-        raise UserError(f"--arch: {shown(arch)} is no arch; {hint}")
+        raise UserError(f"--arch: {shown(arch)} is no arch{is_it(arch, installed_words(), 0.5) or f'; {hint}'}")
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
     if not named and not any(Path(name).exists() for name in SNAKEFILES):
         raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")
@@ -83,14 +88,31 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
                     f"--configfile: {shown(word)}: there is no such file; put what to make before --configfile"
                 )
             read_config_file(Path(word))
-        if option in CONFIG_VALUES and "." in word.partition("=")[0]:
-            raise UserError(f"--config: {shown(word)}: sections are set in a file: write it and give --configfile FILE")
-        if option == "--workflow-profile" and word not in ("", "none") and not Path(word).is_dir():
-            near = get_close_matches(word, map(str, sorted(PROFILES.glob("*/"))), 1, 0.4)
-            advice = f"is it {near[0]}?" if near else f"those of this folder are in {PROFILES}"
-            raise UserError(f"{option}: {shown(word)}: there is no such folder; {advice}")
+        if option in CONFIG_VALUES:
+            name, _, text = word.partition("=")
+            parse_yaml(text, f"--config: {name}")
+            if "." in name:
+                section, _, field = name.partition(".")
+                raise UserError(f"--config: {shown(word)}: write --config {section}='{{{field}: {text}}}'")
+        if option in COUNTS and word and word != COUNTS[option] and not re.fullmatch("[1-9][0-9]*", word):
+            raise UserError(f"{option}: {shown(word)}: give a whole number from 1, or {COUNTS[option]}")
+        if option in ("--executor", "-e") and word and word not in (known := _executors()):
+            raise UserError(
+                f"{option}: {shown(word)} is not installed; there are {', '.join(known)}{is_it(word, known)}"
+            )
+        # Elsewhere a profile may be a name that Snakemake looks for.
+        path = option == "--workflow-profile" or (option == "--profile" and "/" in word)
+        if path and word not in ("", "none") and not Path(word).is_dir():
+            advice = is_it(word, sorted(PROFILES.glob("*/")), 0.4) or f"; those of this folder are in {PROFILES}"
+            raise UserError(f"{option}: {shown(word)}: there is no such folder{advice}")
         if option.startswith("--") and option not in USUAL:
             _refuse_unknown_option(option)
+
+
+def _executors() -> list[str]:
+    """Return what Snakemake can run jobs by."""
+    plugins = (each.name.partition(EXECUTOR)[2] for each in pkgutil.iter_modules() if each.name.startswith(EXECUTOR))
+    return ["local", "dryrun", "touch", *(name.replace("_", "-") for name in plugins)]
 
 
 def _refuse_unknown_option(option: str) -> None:
@@ -103,8 +125,7 @@ def _refuse_unknown_option(option: str) -> None:
     if section in Config.model_fields:
         setting = f"{section}='{{{field or 'FIELD'}: VALUE}}'"
         raise UserError(f"{option}: there is no such option; for a setting write --config {setting}")
-    near = get_close_matches(option, sorted(known), 1)
-    raise UserError(f"{option}: there is no such option" + (f"; is it {near[0]}?" if near else ""))
+    raise UserError(f"{option}: there is no such option{is_it(option, sorted(known))}")
 
 
 def _with_configuration(words: Sequence[str], path: Path) -> list[str]:

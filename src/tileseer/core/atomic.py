@@ -25,7 +25,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success it becomes ``path``, on any error it is removed."""
     target = Path(path)
     if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+        raise IsADirectoryError(errno.EISDIR, "is a folder; give the name of a file", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_left(target)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)

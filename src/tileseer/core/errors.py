@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -58,6 +59,16 @@ def shown(value: object) -> str:
     except ValueError:
         return "a number of thousands of digits"
     return text if len(text) <= MOST_CHARACTERS_SHOWN else f"{text[:MOST_CHARACTERS_SHOWN]}..."
+
+
+def is_it(word: object, known: Iterable[object], nearest: float = 0.6) -> str:
+    """Return "; is it X?" with what is meant by a misspelt word, whatever the case of its letters; "" if none is near.
+
+    ``nearest``: the share of letters that must agree (``difflib``).
+    """
+    words = {str(each).lower(): str(each) for each in known}
+    near = get_close_matches(str(word).lower(), words, 1, nearest)
+    return f"; is it {words[near[0]]}?" if near else ""
 
 
 _ODD = re.compile(r"[^ -~\n\t]")

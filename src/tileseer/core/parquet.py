@@ -95,12 +95,16 @@ def _read_bounded(file: pq.ParquetFile, stream: BinaryIO, columns: Collection[st
     if sum(max(part.num_values * BYTES_OF_A_VALUE, part.total_uncompressed_size) for part in own) > most:
         raise MemoryError
     names = [name for name in file.schema_arrow.names if columns is None or name in columns]
+    if len(set(names)) < len(names):
+        raise pa.ArrowInvalid("a column stands there twice")
     for field in map(file.schema_arrow.field, names):
         kind = field.type.value_type if pa.types.is_list(field.type) else _value_type(field)
         if not any(is_kind(kind) for is_kind in _KINDS):
             raise pa.ArrowInvalid(f"column {field.name} holds {field.type}")
     texts = [name for name in names if _value_type(file.schema_arrow.field(name)) == pa.string()]
-    table = pq.ParquetFile(stream, metadata=found, read_dictionary=texts, page_checksum_verification=True).read(names)
+    # Threads that read a stream of Python outlive the read, and end the process by an abort, or never (Arrow's #50482).
+    whole = pq.ParquetFile(stream, metadata=found, read_dictionary=texts, page_checksum_verification=True)
+    table = whole.read(names, use_threads=False)
     for name in texts:
         for chunk in table[name].chunks:
             if (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0) > LONGEST_TEXT:

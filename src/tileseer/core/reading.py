@@ -8,10 +8,17 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 
 LARGEST_TABLE, LARGEST_TEXT, LARGEST_OBJECT = 2**28, 2**24, 2**32
 """Bytes of a table (CSV, a list of problems), of a text whose parts become objects (YAML, JSON), of machine code."""
+
+
+def folder_of(name: str, given: object) -> Path:
+    """Return the path of the argument ``name``, in which ``~`` is the home; ``UserError`` for what is no path."""
+    if not isinstance(given, str | Path) or not str(given):
+        raise UserError(f"{name} is {shown(given)}; give the path of a folder")
+    return Path(given).expanduser()
 
 
 def regular_file(path: Path) -> BufferedReader:

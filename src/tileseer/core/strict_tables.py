@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Hashable
-from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -10,7 +9,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.yaml_files import read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -41,6 +40,9 @@ def validate_table(content: Any, model: type[Model], where: str) -> Model:
         return model.model_validate(content, context={})
     except ValidationError as error:
         faults = error.errors(include_url=False)
+        if isinstance(content, dict) and len(content) > 1 and content.keys().isdisjoint(model.model_fields):
+            fields = ", ".join(model.model_fields)
+            raise UserError(f"{where}: is another file: it has none of the fields {fields}") from error
         lines = [f"{where}: {_fault(fault, model)}" for fault in faults[:MOST_FAULTS]]
         lines += [f"{where}: {len(faults) - MOST_FAULTS:,} more faults"] * (len(faults) > MOST_FAULTS)
         raise UserError("\n".join(lines)) from error
@@ -88,10 +90,9 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
         return f"{field}: this field is required"
     if fault["type"] == "extra_forbidden":
         known = _fields(model, place)
-        near = get_close_matches(str(place[-1]), known, 1)
         others = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
-        advice = f"is it {near[0]}? {others}" if near else others
-        return f"{field}: unknown field, of value {shown(fault['input'])}; {advice}"
+        advice = is_it(place[-1], known) or f"; {others}"
+        return f"{field}: unknown field, of value {shown(fault['input'])}{advice}"
     said = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
     reason = _REASON_OF_FAULT.get(
         fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item")

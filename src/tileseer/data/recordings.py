@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, is_it
 from tileseer.core.places import find_file, workflow_folder
 from tileseer.core.yaml_files import read_yaml
 from tileseer.data import dataset_files
@@ -98,13 +98,18 @@ def way_to_models(arch: str, settings: Config | None = None) -> str:
     settings = settings or configured()
     if not refusal(settings, arch):
         return f"make them: tileseer run --arch {arch}"
+    known = [
+        one for one in dict.fromkeys([*settings.replays, *settings.benchmark.products]) if not refusal(settings, one)
+    ]
+    # A letter too few or too many; gfx1030 is no mistake for gfx1200.
+    if near := is_it(arch, known, 0.9):
+        return near.removeprefix("; ")
     gpu = target(arch)
     for word, library in installed_words().items():
         if fnmatchcase(gpu, library.installed_gpus):
             times = f"make them of the times of the {library.title} that is installed"
             return f"{times}: tileseer run --arch {word} --gpu {gpu}"
-    known = dict.fromkeys([*settings.replays, *settings.benchmark.products])
-    return f"there are {', '.join(one for one in known if not refusal(settings, one))}"
+    return f"there are {', '.join(known)}"
 
 
 def other_dtype(settings: Config, arch: str, operation: str) -> str | None:

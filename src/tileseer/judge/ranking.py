@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, mistakes_of, shown
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import ModelSettings
 from tileseer.learn import own_choice
@@ -42,6 +42,10 @@ def validation_rows(dataset: Dataset) -> np.ndarray:
 
     ``UserError`` when a validation problem, or its layer at another batch size, is also a training problem.
     """
+    if not isinstance(dataset, Dataset):
+        raise UserError(
+            f"the dataset is {shown(dataset)}; read one: Dataset.read(Path('results/datasets/ARCH/OPERATION'))"
+        )
     problems = dataset.problems
     held_out, training = dataset.held_out, problems[dataset.trains]
     for column in ("problem_key", "layer_family"):
@@ -203,10 +207,24 @@ def rank_held_out(model: Model, dataset: Dataset, served: Served | None = None) 
 
 
 def rank_by(pick: Picker, dataset: Dataset) -> Scored:
-    """Return the picks of any function, ours or not, on the problems held out for validation."""
+    """Return the picks of any function, ours or not, on the problems held out for validation.
+
+    ``UserError`` where it raises, or returns something else than scores of which each problem has one.
+    """
+    if not callable(pick):
+        raise UserError(f"pick is {shown(pick)}; give a function of a table of problems and one of candidates")
     rows = validation_rows(dataset)
     scores = np.full((len(dataset.problems), len(dataset.candidates)), -np.inf)
-    scores[rows] = np.nan_to_num(np.asarray(pick(dataset.problems.iloc[rows], dataset.candidates), float), nan=-np.inf)
+    with mistakes_of("pick"):
+        found = np.asarray(pick(dataset.problems.iloc[rows], dataset.candidates))
+    if found.shape != scores[rows].shape or found.dtype.kind not in "fiub":
+        raise UserError(
+            f"pick: returned {found.dtype} of shape {found.shape}; return numbers of shape {scores[rows].shape}: a row "
+            "for each problem, and in it a score for each candidate, larger is faster"
+        )
+    scores[rows] = np.nan_to_num(found.astype(float), nan=-np.inf)
+    if not np.isfinite(scores).any():
+        raise UserError("pick: no score is finite; NaN and infinite ones are never picked")
     return score_ranking(dataset, scores, np.isfinite(scores))
 
 

@@ -23,7 +23,7 @@ from pydantic import Field, StringConstraints
 
 from tileseer.core import seal
 from tileseer.core.documents import Document, read_json
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.strict_tables import validate_table
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.measure.device import DeviceKind
@@ -156,8 +156,8 @@ def operation_folder(models: Path, operation: str, arch: str | None = None) -> P
     """Return the folder of one operation of a model directory, whose files all have their hashes."""
     index = read_index(models)
     if operation not in index.operations:
-        available = ", ".join(index.operations)
-        raise UserError(f"{models / INDEX}: there is no model of operation {operation!r}; it has {available}")
+        advice = is_it(operation, index.operations) or f"; it has {', '.join(index.operations)}"
+        raise UserError(f"{models / INDEX}: there is no model of operation {shown(operation)}{advice}")
     if arch is not None and arch != index.arch:
         raise UserError(f"{models}: the models are for {index.arch}, not for {arch}; give the directory of {arch}")
     return models / index.operations[operation].folder

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, is_it
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.problems import shapes
 from tileseer.problems.operation import Operation
@@ -144,12 +144,17 @@ class Problem:
         """
         unknown = sorted(set(dims) - set(DIMS))
         if unknown:
-            raise UserError(f"problem: unknown field {unknown[0]!r}; the fields are {', '.join(DIMS)}")
+            meant = (
+                is_it(OTHER_NAMES.get(unknown[0].upper(), unknown[0]), DIMS) or f"; the fields are {', '.join(DIMS)}"
+            )
+            raise UserError(f"problem: unknown field {unknown[0]!r}{meant}")
         full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
         return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), layout="", **full)
 
     def with_layout(self, layout: str) -> Self:
         """Return the same convolution in another layout; ``UserError`` for one of 3D tensors without depth."""
+        if not isinstance(layout, str):
+            raise UserError(f"layout is {layout!r}; use one of {', '.join(LAYOUTS)}")
         own = layout.replace("D", "")
         if own != layout and self.ndim == 2:
             raise UserError(f"layout {layout}: {NO_DEPTH}; for a 2D problem give {own}")
@@ -174,6 +179,8 @@ def drawable_problem(operation: Operation, dims: Mapping[str, int]) -> Problem |
 FIELDS = tuple(field.name for field in fields(Problem) if field.name != "layout")
 """Columns of every table of problems. A table with several layouts has a column ``layout`` too."""
 DIMS = FIELDS[3:]
+OTHER_NAMES = {"R": "Y", "S": "X", "H": "Hi", "W": "Wi", "D": "Di", "T": "Z"}
+"""What other libraries call dimensions, in capitals."""
 """The 19 dimensions in the order of the benchmark CSV."""
 _DIMS_OF = attrgetter(*DIMS)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +18,8 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.documents import read_json
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.reading import folder_of
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import EVIDENCE_CLASSES, TIMED, Evidence, EvidenceClass, Expected
 from tileseer.learn.model import Model
@@ -119,7 +119,7 @@ class Selector:
         ``arch``: the arch that the models have to be for; None: any. Choices that were tuned (``serve.tuned``) are
         read with it: those of ``device``, by the name that its driver reports, or of the model's own product.
         """
-        models = Path(models).expanduser()
+        models = folder_of("models", models)
         selector = model_files.of_one_version(
             models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
         )
@@ -431,9 +431,8 @@ class Selector:
         """Return a table's columns of dimensions, and its layouts, as ``select`` takes them."""
         for name in DIMS:
             if name not in table:
-                near = get_close_matches(name, map(str, table), 1)
-                advice = f"is it {near[0]!r}? They are" if near else "a table of problems has"
-                raise UserError(f"problems: there is no column {name!r}; {advice} {', '.join(DIMS)}")
+                advice = is_it(name, table) or f"; a table of problems has {', '.join(DIMS)}"
+                raise UserError(f"problems: there is no column {name!r}{advice}")
         for name, own in (("variant", self.spec.variant), ("dtype", self.spec.dtype)):
             if name in table and not (table[name] == own).all():
                 raise UserError(

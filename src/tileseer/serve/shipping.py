@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.build.base import ESTIMATED_BYTES
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.data.dataset import Dataset
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary, percent
@@ -214,9 +214,10 @@ def _shared(pools: Sequence[KernelPool], whole: Sequence[Sequence[int]], most: i
 def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) -> np.ndarray:
     """Time of the fastest kernel in all calls of some networks of a table of layers, by problem, float64 [P]."""
     table = layers.read_layers(path)
-    missing = sorted(set(networks) - {layer.network for layer in table})
-    if missing:
-        raise UserError(f"{path}: there is no network {missing[0]!r}; it has a column network")
+    known = {layer.network for layer in table}
+    if missing := sorted(set(networks) - known):
+        advice = is_it(missing[0], sorted(known)) or f"; its column network has {', '.join(sorted(known)[:5])}, ..."
+        raise UserError(f"{path}: there is no network {shown(missing[0])}{advice}")
     rows = [(*layer.dims, layer.occurrences) for layer in table if layer.network in networks]
     calls = pd.DataFrame(rows, columns=[*DIMS, "calls"]).groupby(list(DIMS))["calls"].sum()
     dims = pd.MultiIndex.from_frame(measurements.problems[list(DIMS)])

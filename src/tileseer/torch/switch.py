@@ -147,12 +147,16 @@ def disable() -> None:
     _put(_scopes[-1], None)
 
 
-@contextlib.contextmanager
 def enabled(
     model: Path | str | None = None, verify: int | None = None, choices: Path | str | None = None
-) -> Iterator[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Enable for the statements of a ``with``; afterwards it is as it was, or as another thread's is."""
-    scope = _Scope(_made(model, verify, choices))
+    return _entered(_made(model, verify, choices))
+
+
+@contextlib.contextmanager
+def _entered(program: Program | None) -> Iterator[None]:
+    scope = _Scope(program)
     _put(scope, scope.program)
     try:
         yield
@@ -185,7 +189,7 @@ def gains() -> pd.DataFrame:
 def _made(model: Path | str | None, verify: int | None, choices: Path | str | None) -> Program | None:
     """Return what arguments describe; None, after a warning, where it cannot be."""
     for name, path in (("model", model), ("choices", choices)):
-        if path is not None and (not isinstance(path, str | Path) or not str(path)):
+        if path is not None and (not isinstance(path, str | Path) or not str(path) or Path(path).is_file()):
             raise UserError(f"{name} is {shown(path)}; give the path of a folder, or None")
     if verify is not None and (isinstance(verify, bool) or not isinstance(verify, int) or verify < 0):
         raise UserError(f"verify is {shown(verify)}; give the number of the model's plans that are timed, 0 or more")

@@ -5,9 +5,8 @@ Its flags and defaults are those of release 3.6 (ROCm/rocm-libraries, projects/m
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.miopen.find_db import FORM_OF_A_KEY, Key, UnusableError
 from tileseer.libraries.program import DEPTH_DIMS, Form, Line, call_of, check_depth, known, number
@@ -93,11 +92,8 @@ def _flags(words: Sequence[str]) -> dict[str, str]:
     for flag, value in zip(words[::2], [*words[1::2], None], strict=False):
         long = _FLAG_OF.get(flag, flag if flag.startswith("--") else f"-{flag}")
         if long not in _FLAG_OF.values():
-            near = get_close_matches(long, _FLAG_OF.values(), 1)
-            meant = f"do you mean {near[0]}? Or " if near else ""
-            raise UserError(
-                f"--problem: MIOpenDriver has no flag {shown(flag)}; {meant}leave it out, or write -FLAG VALUE"
-            )
+            advice = is_it(long, _FLAG_OF.values()) or "; leave it out, or write -FLAG VALUE"
+            raise UserError(f"--problem: MIOpenDriver has no flag {shown(flag)}{advice}")
         if value is None:
             raise UserError(f"--problem: MIOpenDriver: {flag} has no value")
         flags[long] = value

@@ -41,6 +41,8 @@ def _record(
     # onnx has no name of its own for what protobuf raises.
     except Exception as error:
         raise UserError(f"{path}: is no ONNX model that can be read: {error}") from error
+    if not model.graph.node:
+        raise UserError(f"{path}: is no ONNX model: it has no operators")
     for tensor in model.graph.initializer:
         if len(tensor.raw_data) > LARGEST_VALUE:
             tensor.ClearField("raw_data")

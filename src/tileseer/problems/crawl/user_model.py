@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from tileseer.core.errors import OF_FOREIGN_CODE, UserError, shown
+from tileseer.core.errors import OF_FOREIGN_CODE, UserError, mistakes_of, shown
 from tileseer.core.places import install
 from tileseer.problems.crawl.observed import tabulate_layers
 from tileseer.problems.layers import Layer
@@ -54,14 +54,11 @@ def torch_layers(
     def feed(model: Any) -> object:
         return model(*map(torch.empty, positional), **{name: torch.empty(shape) for name, shape in named.items()})
 
-    try:
-        observed = torch_record.record_torch(torch_record.build_model(make), feed, trained)
-    # Its traceback stays attached for those who ask for it.
-    except OF_FOREIGN_CODE as error:
-        raise UserError(
-            f"--torch {target}: {type(error).__name__}: {error}; the model must run on the meta device, where "
-            "shapes are known and values are not"
-        ) from error
+    with mistakes_of(f"--torch {target} (must run on the meta device, where shapes are known and values are not)"):
+        model = torch_record.build_model(make)
+        if not isinstance(model, torch.nn.Module):
+            raise UserError(f"--torch {target}: returned {shown(model)}; name what returns a torch.nn.Module")
+        observed = torch_record.record_torch(model, feed, trained)
     return tabulate_layers(network or attribute.rpartition(".")[2], _run(inputs, trained), observed)
 
 
