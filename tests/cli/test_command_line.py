@@ -107,7 +107,7 @@ def test_without_words_it_prints_its_help(capsys):
 
 
 MISTAKES = (
-    ("selct", "invalid choice: 'selct' (choose from "),
+    ("selct", "is it select?"),
     ("export miopn", "; see tileseer export --help"),
     ("provenance a --histry", "unknown argument '--histry'; see tileseer provenance --help"),
     ("ship m --outptu=x", "unknown argument '--outptu'; is it --output?; see tileseer ship --help"),

@@ -72,7 +72,7 @@ WRONG = {
         {"benchmark": {"products": {"gfx950": "gfx942_mi300x"}}},
         "benchmark.products.gfx950: gfx942_mi300x is a gfx942 in config/hardware.yaml; write one of gfx950_mi355x",
     ),
-    "arch": ({"arch": "gfx95"}, "arch: 'gfx95' is neither in config/arch_specs.json nor under replays; do you mean"),
+    "arch": ({"arch": "gfx95"}, "arch: 'gfx95' is neither in config/arch_specs.json nor under replays; is it gfx950?"),
     "device": ({"benchmark": {"device": "cuda"}}, "benchmark.device is cuda, but compile.toolchain is none; set it to"),
     "compiler": (
         {"compile": {"toolchain": "hipcc", "compiler": "/nowhere/hipcc"}, "ck": {"root": "/nowhere"}},
@@ -117,7 +117,11 @@ def test_all_faults_are_one_list():
 
 
 def test_a_table_of_another_kind_does_not_fill_the_screen(folder):
-    (folder / "own.yaml").write_text(json.dumps({f"field{number}": 1 for number in range(50)}))
+    fields = {f"field{number}": 1 for number in range(50)}
+    (folder / "own.yaml").write_text(json.dumps(fields))
+    (line,) = faults(configs={"rule_set": "own.yaml"})
+    assert line.startswith("configs.rule_set: own.yaml: is another file: it has none of the fields ")
+    (folder / "own.yaml").write_text(json.dumps(fields | {"tiles": []}))
     lines = faults(configs={"rule_set": "own.yaml"})
     assert len(lines) == preflight.MOST_LINES + 1 and lines[-1].startswith("configs.rule_set: and ")
 
