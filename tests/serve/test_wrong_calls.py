@@ -28,7 +28,7 @@ def test_a_table_is_read_by_the_names_of_its_columns(selector):
 
 
 WRONG_CALLS = {
-    "no column": (lambda s: s.select(problem_frame([FORWARD]).rename(columns={"Hi": "Hin"})), "no column 'Hi'; is it Hin"),
+    "no column": (lambda s: s.select(problem_frame([FORWARD]).rename(columns={"Hi": "Hin"})), "'Hi'; is it Hin"),
     "another direction": (lambda s: s.select(problem_frame([OTHER])), "column variant has others than forward"),
     "text in a table": (lambda s: s.select(problem_frame([FORWARD]).astype({"C": str})), "give integers"),
     "an empty cell": (lambda s: s.select(problem_frame([FORWARD]).assign(C=np.nan)), "give integers"),
@@ -49,7 +49,7 @@ WRONG_CALLS = {
     "shortlist, a share": (lambda s: s.shortlist(FORWARD, 2.5), "count is 2.5"),
     "shortlist, a flag": (lambda s: s.shortlist(FORWARD, True), "count is True"),
     "shortlist, operation": (lambda s: s.shortlist(OTHER, 2), "bwd_data_bf16"),
-    "read, operation": (lambda s: Selector.read(s.folder.parent, "forward"), "no model of operation 'forward'; is it forward_bf16"),
+    "read, operation": (lambda s: Selector.read(s.folder.parent, "forward"), "'forward'; is it forward_bf16"),
     "read, arch": (lambda s: Selector.read(s.folder.parent, "forward_bf16", "gfx90a"), "not for gfx90a"),
     "read, nothing": (lambda s: Selector.read(None, "forward_bf16"), "models is None; give the path of a folder"),
     "a dataset, a number": (lambda s: Dataset.read(3), "folder is 3; give the path of a folder"),
