@@ -57,5 +57,6 @@ onstart:
 onsuccess:
     from tileseer.cli.run_summary import print_summary
 
+    stops = {*workflow.dag_settings.until, *workflow.dag_settings.omit_from} - {"publish", "report"}
     for arch, with_models in sorted(ARCHS.items()):
-        print_summary(arch, SETTINGS.published_as(arch), call_of(arch), with_models)
+        print_summary(arch, SETTINGS.published_as(arch), call_of(arch), with_models, stops)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import snakemake_logger_plugin_tileseer as plugin
-from tileseer.cli import main
+from tileseer.cli import main, run_summary
 from tileseer.core.errors import UserError
 from tileseer.facts.config import check
 
@@ -185,3 +185,11 @@ def test_numbers_in_braces_of_the_command_line_are_numbers():
     assert braces["model"]["seed"] == "3"
     with pytest.raises(UserError, match=r"model\.seed: .*'three'"):
         check({"model": {"seed": "three"}})
+
+
+def test_a_run_until_a_stage_ends_without_figures_of_models_on_the_disk():
+    said = [*run_summary.lines_of("gfx950", "gfx950-smoke", "tileseer run", True, {"dataset"})]
+    assert said == [
+        "made:     results, for gfx950, as far as the call lets (dataset)",
+        "models:   not part of this run; tileseer run",
+    ]

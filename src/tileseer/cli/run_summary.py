@@ -1,7 +1,7 @@
 """What a run of the workflow prints last: what it made, what its times are worth, how good the picks are."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tileseer.cli import options
@@ -17,21 +17,25 @@ from tileseer.serve.model_page import figures_of, read_evaluations
 COLUMNS = ("mean", "P10", "best of 2", "time over the fastest")
 
 
-def print_summary(arch: str, name: str, call: str, with_models: bool) -> None:
+def print_summary(arch: str, name: str, call: str, with_models: bool, stops: Collection[str] = ()) -> None:
     """Print what a run made of an arch, how good it is and what to do next.
 
     ``name`` is that of the folder of its models and of its report, ``call`` the command that makes both. Without
-    models the run was for the report alone, whatever models are on the disk.
+    models the run was for the report alone, whatever models are on the disk. ``stops``: where the call ended the run.
     """
     with plain_output():
         try:
-            print(*lines_of(arch, name, call, with_models), sep="\n", flush=True)
+            print(*lines_of(arch, name, call, with_models, stops), sep="\n", flush=True)
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
 
 
-def lines_of(arch: str, name: str, call: str, with_models: bool) -> Iterator[str]:
+def lines_of(arch: str, name: str, call: str, with_models: bool, stops: Collection[str] = ()) -> Iterator[str]:
     """Yield these lines."""
+    if stops:
+        yield f"made:     results, for {arch}, as far as the call lets ({', '.join(sorted(stops))})"
+        yield f"models:   not part of this run; {call}"
+        return
     models, report = Path("results/models", name), Path(f"results/reports/{name}.html")
     if with_models:
         evaluations = read_evaluations(models, model_files.read_index(models))
