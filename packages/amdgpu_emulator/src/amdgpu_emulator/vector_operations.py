@@ -77,6 +77,9 @@ def perm(a: Array, b: Array, selectors: Array) -> Array:
     if selectors.size == 1 and selectors[0] == 0x07060302:
         return b >> U32(16) | a & U32(0xFFFF0000)
     bytes_ = np.stack(np.broadcast_arrays(b, a, selectors)[:2], axis=1).view(np.uint8)
+    if selectors.size == 1 and not selectors[0] & U32(0xF8F8F8F8):
+        # Most kernels have selectors in a scalar register, and these bytes alone.
+        return np.take(bytes_, selectors.view(np.uint8), axis=1).view(U32)[:, 0]
     # From 8 on the signs of the halves, then 0, then all ones.
     signs, ends = np.where(bytes_[:, 1::2] >> 7, 0xFF, 0), np.broadcast_to(np.array([0, 0xFF]), (len(bytes_), 2))
     choices = np.concatenate([bytes_, signs, ends], axis=1).astype(np.uint8)
@@ -234,7 +237,8 @@ _SHIFTS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
 
 def _shift(bits: int, shift: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
     """Return the shift of the second operand; of the count hardware looks at the lowest bits alone."""
-    return lambda count, value: shift(value, (count & type(count.flat[0])(bits - 1)).astype(value.dtype))
+    mask = np.dtype(f"u{min(bits, 32) // 8}").type(bits - 1)
+    return lambda count, value: shift(value, (count & mask).astype(value.dtype, copy=False))
 
 
 _COMPUTATIONS: dict[str, VectorOperation] = {
