@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """Write a config, a Snakefile and a profile; files that exist already are an error."""
     files = {"Snakefile": SNAKEFILE}
     files |= {name: read_utf8(workflow_folder() / name) for name in COPIED}
-    taken = next((path for name in files if (path := args.folder / name).exists()), None)
+    places = (args.folder, *map(args.folder.joinpath, files))
+    taken = next((path for path in places if path.is_file()), None)
     if taken:
         raise UserError(f"{taken}: exists already; name a new folder")
     for name, text in files.items():
