@@ -124,7 +124,7 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
         (["--config", "benchmark.seed=3"], "write --config benchmark='{seed: 3}'"),
         (["--config", "benchmark={seed: 3"], "--config: benchmark: is not YAML"),
         (["--cores", "0"], "--cores: '0': give a whole number from 1, or all"),
-        (["--jobs=-3"], "--jobs: '-3': give a whole number from 1, or unlimited"),
+        (["--jobs", "-3"], "--jobs: '-3': give a whole number from 1, or unlimited"),
         (["--executor", "slurmm"], "'slurmm' is not installed; there are local"),
         (["--profile", "profiles/slrum"], "there is no such folder"),
         (["--archs", "gfx950"], "is it --arch"),

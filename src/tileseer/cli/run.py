@@ -65,7 +65,7 @@ def _with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the option that each word stands behind, and the word; of an option itself what ``=`` gives it, or ""."""
     option = ""
     for word in words:
-        if word.startswith("-"):
+        if word.startswith("-") and not word[1:].isdigit():
             option, _, word = word.partition("=")
         yield option, word
         if word and option not in (*CONFIG_FILES, *CONFIG_VALUES):
