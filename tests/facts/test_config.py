@@ -89,6 +89,11 @@ def test_each_wrong_field_gets_one_clear_line(config, told):
     assert len(str(error.value).splitlines()) == 1
 
 
+def test_texts_of_braces_on_a_command_line_are_yaml_also_in_lists():
+    found = check({"model": {"seed": "3"}, "configs": {"ndims": ["2", "3"]}})
+    assert (found.model.seed, list(found.configs.ndims)) == (3, [2, 3])
+
+
 def test_several_wrong_fields_are_all_told():
     with pytest.raises(UserError) as error:
         check({"arhc": 1, "model": {"folds": 1, "seed": -1}})

@@ -107,10 +107,10 @@ def check(config: Mapping[str, Any], where: str = "config") -> Config:
 
 def _read_as_yaml(content: Any, place: Sequence[str | int], value: object) -> None:
     """Replace a wrong text by what YAML makes of it: of braces on its command line Snakemake makes texts alone."""
-    for part in place[:-1]:
-        content = content.get(part) if isinstance(content, dict) else None
-    if isinstance(content, dict) and isinstance(value, str) and content.get(place[-1]) == value:
-        with suppress(UserError):
+    with suppress(UserError, LookupError, TypeError):
+        for part in place[:-1]:
+            content = content[part]
+        if isinstance(value, str) and content[place[-1]] == value:
             content[place[-1]] = parse_yaml(value, "")
 
 

@@ -140,7 +140,7 @@ def _way_to_models(models: Path) -> str:
 def _checked_index(models: Path) -> Index:
     index = parse_index(models)
     present = file_digests(models)
-    again = f"publish the models again, by snakemake -f {models}"
+    again = "publish the models again: repeat the run that made them, with --forcerun publish"
     for name, digest in index.sha256.items():
         if name not in present:
             raise UserError(f"{models / INDEX}: lists {shown(name)}, which is missing; {again}")
