@@ -3,12 +3,15 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tileseer
 from tileseer.cli import main, options
 
 ROOT = Path(__file__).parents[2]
@@ -144,3 +147,11 @@ def test_a_mistake_is_one_line(call, message, tmp_path, capsys, monkeypatch):
     assert status == 2 and printed.out == ""
     assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
     assert message in printed.err
+
+
+def test_python_runs_the_package_and_finds_the_switch_in_it():
+    call = [sys.executable, "-m", "tileseer", "select", "models", "N=8,C=64"]
+    said = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert said.returncode == 2 and "'N=8,C=64'; write --problem before it" in said.stderr
+    with pytest.raises(AttributeError, match="'tileseer' has no attribute 'enable'"):
+        tileseer.enable()

@@ -129,7 +129,7 @@ BAD_VALUES = [
     ((*GFX942, "waves", 2), [1, 1, 1], "archs.gfx942.waves[2]", "no repetition"),
     ((*FP16, 1), [16, 16, -16], "archs.gfx942.warp_tiles.fp16_fp16_fp32[1]", MNK),
     ((*GFX942, "preshuffle_warp_tiles"), None, "archs.gfx942.preshuffle_warp_tiles", "an object"),
-    ((*GFX942, "wavesize"), 64, "archs.gfx942.wavesize", "family, product, wave_size"),
+    ((*GFX942, "wavesize"), 64, "archs.gfx942.wavesize", "is it wave_size?"),
     (("archs",), [], "archs", "an object"),
     (("gpus",), {}, "gpus", "dtypes, dtype_pairs"),
     (("dtypes", "fp16", "bits"), "16", "dtypes.fp16.bits", "positive integer"),

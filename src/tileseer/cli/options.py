@@ -49,7 +49,8 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unknown argument {shown(word)}{is_it(word, own)}")
         found, rest = super().parse_known_args(args, namespace)
         if rest and not self.takes_more:
-            self.error(f"unknown argument {shown(rest[0])}")
+            forgotten = "; write --problem before it" if "--problem" in own and "=" in rest[0] else ""
+            self.error(f"unknown argument {shown(rest[0])}{forgotten}")
         return found, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -160,7 +161,7 @@ def _parse_dims(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if not re.fullmatch("[0-9]{1,18}", value):
-            raise UserError(f"--problem: {shown(part)}: write NAME=NUMBER, for example N=8")
+            raise UserError(f"--problem: {shown(part)}: write NAME=NUMBER, a whole number such as N=8")
         if name in dims:
             raise UserError(f"--problem: {name} is given twice")
         dims[name] = int(value)

@@ -84,9 +84,8 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     for option, word in _with_options(words):
         if word and option in CONFIG_FILES:
             if not Path(word).is_file():
-                raise UserError(
-                    f"--configfile: {shown(word)}: there is no such file; put what to make before --configfile"
-                )
+                meant = is_it(word, Path(word).parent.glob("*"), 0.8) or "; put what to make before --configfile"
+                raise UserError(f"--configfile: {shown(word)}: there is no such file{meant}")
             read_config_file(Path(word))
         if option in CONFIG_VALUES:
             name, _, text = word.partition("=")

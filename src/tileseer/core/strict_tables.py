@@ -19,7 +19,6 @@ MOST_FAULTS = 20
 _REASON_OF_FAULT = {
     **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
-    "string_pattern_mismatch": "should have another form",
 }
 
 
@@ -93,7 +92,7 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
         others = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
         advice = is_it(place[-1], known) or f"; {others}"
         return f"{field}: unknown field, of value {shown(fault['input'])}{advice}"
-    said = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    said = re.sub("^(Value error, |Input |String )", "", fault["msg"])
     reason = _REASON_OF_FAULT.get(
         fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item")
     )
