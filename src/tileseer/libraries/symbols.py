@@ -26,7 +26,7 @@ UFUNCS = frozenset(
     {
         "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "gcd", "minimum", "maximum", "ceil",
         "floor", "sqrt", "negative", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-        "bitwise_and", "bitwise_or", "invert", "log2", "trunc",
+        "bitwise_and", "bitwise_or", "invert",
     }
 )  # fmt: skip
 """Functions that a selector has."""

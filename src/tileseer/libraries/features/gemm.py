@@ -1,7 +1,8 @@
 """The learning features that implicit GEMMs of every library share: of problems, of tiles, and of pairs of them.
 
 Sizes are those of the implicit GEMM (``implicit_gemm``), tiles are the kernel's own (m, n, k), a batch is a group after
-merging. There are no logarithms: a tree splits on the order of values only.
+merging. There are no logarithms, which C++ has not: a tree splits on the order of values only. ``PROBLEM`` is also of
+libraries without tiles (``library_problem``).
 """
 
 from collections.abc import Callable
