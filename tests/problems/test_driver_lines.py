@@ -163,7 +163,7 @@ def test_a_line_may_be_of_several_directions(sum_of_bits, names):
             "MIOpenDriver conv -n 8 -z 3",
             "-z 3: -z is the padding mode .default, same, valid.; a filter's depth is --fil_d",
         ),
-        ("MIOpenDriver conv --filter_d 3", "has no flag '--filter_d'; do you mean --fil_d"),
+        ("MIOpenDriver conv --filter_d 3", "has no flag '--filter_d'; is it --fil_d"),
         ("./op_driver ${CONV} -n 8 -c 8 -m conv -g 1", "'${CONV}' is a variable of a shell; write its value"),
         ("MIOpenDriver conv -n 8 -I NHWC -O NCHW", "layouts NHWC, NCHW: give all tensors one of NCHW and NHWC"),
         ("convint8 -n 8 -c 8", "MIOpenDriver 'convint8': use one of conv, convfp16, convbfp16"),

@@ -101,10 +101,11 @@ def way_to_models(arch: str, settings: Config | None = None) -> str:
     known = [
         one for one in dict.fromkeys([*settings.replays, *settings.benchmark.products]) if not refusal(settings, one)
     ]
-    # A letter too few or too many; gfx1030 is no mistake for gfx1200.
-    if near := is_it(arch, known, 0.9):
-        return near.removeprefix("; ")
     gpu = target(arch)
+    # A letter too few or too many, and not another GPU.
+    meant = [one for one in known if target(one) == gpu or gpu not in known]
+    if near := is_it(arch, meant, 0.9):
+        return near.removeprefix("; ")
     for word, library in installed_words().items():
         if fnmatchcase(gpu, library.installed_gpus):
             times = f"make them of the times of the {library.title} that is installed"

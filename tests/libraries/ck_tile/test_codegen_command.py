@@ -204,7 +204,7 @@ def test_json_has_every_field_of_a_kernel(codegen):
         ("--arch gfx1201 --output x", "no kernel to emit for gfx1201"),
         ("--arch gfx000 --list-names", "unknown arch 'gfx000'"),
         ("--arch mi300x --list-names", "'mi300x'; do you mean gfx942?"),
-        ("--arch gfx950 --rule-set tidy --list-names", "unknown rule set 'tidy'; use one of default,"),
+        ("--arch gfx950 --rule-set tidy --list-names", "unknown rule set 'tidy'; is it tiny?"),
         ("--arch sm_90 --rule-set tiny --list-names", "name a file, such as config/rule_sets/cutlass"),
         ("--arch sm_90 --output x --ck-api 2025.11", "the library of sm_90 has no levels"),
         ("--arch gfx950 --rule-set tests --list-names", "--ck-root DIR"),
