@@ -155,3 +155,9 @@ def test_python_runs_the_package_and_finds_the_switch_in_it():
     assert said.returncode == 2 and "'N=8,C=64'; write --problem before it" in said.stderr
     with pytest.raises(AttributeError, match="'tileseer' has no attribute 'enable'"):
         tileseer.enable()
+
+
+def test_a_misspelt_option_before_the_subcommand_is_named(capsys):
+    with pytest.raises(SystemExit):
+        main.main(["--verison", "select"])
+    assert "unknown argument '--verison'; is it --version?" in capsys.readouterr().err

@@ -85,6 +85,10 @@ WRONG = {
     "recording of another device": (
         {"arch": "sm_90", "benchmark": {"products": {"sm_90": "sm_90_b"}}}, "benchmark.products.sm_90: sm_90_b is"
     ),
+    "recording, and a GPU to measure": (
+        {"arch": "gfx950_mi355x", "benchmark": {"device": "hip"}},
+        "are replayed from config/recorded/gfx950_mi355x; to measure them, write replays: {}",
+    ),
     "operation that was not recorded": (
         {"arch": "gfx950_mi355x", "operations": ["bwd_data_fp32"]}, "bwd_data_fp32 was not recorded; it has"
     ),

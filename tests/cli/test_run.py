@@ -127,6 +127,7 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
         (["--jobs", "-3"], "--jobs: '-3': give a whole number from 1, or unlimited"),
         (["--executor", "slurmm"], "'slurmm' is not installed; there are local"),
         (["--profile", "profiles/slrum"], "there is no such folder"),
+        (["--directory", "runs/absent"], "there is no such folder; make one: tileseer init runs/absent"),
         (["--archs", "gfx950"], "is it --arch"),
         (["-n"], "no Snakefile is here; go to the folder of the run, or make one: tileseer init FOLDER"),
     ],

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -42,8 +43,10 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse as the base class does; a word that neither the parser nor, if it may, its caller knows is an error."""
         own = self._option_string_actions
-        if not self.takes_more and self._subparsers is None:
-            words = [word.partition("=")[0] for word in args or () if word.startswith("--")]
+        if not self.takes_more:
+            # Words behind a subcommand are its own.
+            mine = takewhile(lambda word: word.startswith("-"), args or ()) if self._subparsers else args or ()
+            words = [word.partition("=")[0] for word in mine if word.startswith("--")]
             # Before what is missing: a misspelt option is missing too.
             if word := next((word for word in words if word not in own), None):
                 self.error(f"unknown argument {shown(word)}{is_it(word, own)}")

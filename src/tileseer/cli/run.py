@@ -99,6 +99,8 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
             raise UserError(
                 f"{option}: {shown(word)} is not installed; there are {', '.join(known)}{is_it(word, known)}"
             )
+        if option in ("--directory", "-d") and word and not Path(word).is_dir():
+            raise UserError(f"{option}: {shown(word)}: there is no such folder; make one: tileseer init {word}")
         # Elsewhere a profile may be a name that Snakemake looks for.
         path = option == "--workflow-profile" or (option == "--profile" and "/" in word)
         if path and word not in ("", "none") and not Path(word).is_dir():

@@ -85,7 +85,7 @@ class BenchmarkSettings(Section):
     device: Literal["simulated", "emulated", "cuda", "hip"] = "simulated"
     """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so. ``cuda`` and ``hip``
     measure on a GPU of this machine. ``emulated`` has no times: it executes compiled kernels of AMD GPUs and writes
-    ``results/verdicts/ARCH.tsv``. An arch in ``replays`` is replayed, whatever is set here."""
+    ``results/verdicts/ARCH.tsv``. An arch in ``replays`` has its times from a recording."""
     products: dict[str, Product] = Field(
         {
             "gfx90a": "gfx90a_mi250x_gcd",
