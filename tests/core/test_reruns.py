@@ -29,7 +29,9 @@ def sources(tmp_path, monkeypatch, jobs):
         code_digest, "code_of_stage", lambda stage: code_digest._digest(map(code_digest._syntax_of_file, files))
     )
     monkeypatch.setattr(code_digest, "forget", code_digest._parsed.cache_clear)
-    monkeypatch.delenv(reruns.VARIABLE, raising=False)
+    # Set before it is removed: so what the runs of a test put there goes with it.
+    monkeypatch.setenv(reruns.VARIABLE, "")
+    monkeypatch.delenv(reruns.VARIABLE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     with jobs:
