@@ -101,7 +101,7 @@ def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):
     assert (data.candidate == alone.candidate).all()
     assert np.array_equal(data.latency_ms, alone.latency_ms, equal_nan=True)
 
-    settings = stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
+    settings = stage.settings_for(samples.SMALL, data)
     trained = samples.train(data, device, settings, coefficients=samples.coefficients())
     served = serving.serve_model(data, trained.model, SMALL_SERVING)
     entries = {entry.kernel: entry.aliases for entry in served.kernels.kernels}

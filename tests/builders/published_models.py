@@ -125,7 +125,7 @@ def train_on_recording(path, product, operation, one_in, arch=None, **changed):
     device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", product)
     data = Dataset.read(dataset_files.part_of_recording(path, arch or device.arch, operation, one_in))
     data = data.with_estimates(device, samples.coefficients())
-    settings = settings_for(samples.SMALL.model_copy(update=changed or {"min_child_samples": 5}), data)
+    settings = settings_for(samples.SMALL.model_copy(update=changed), data)
     return data, samples.train(data, device, settings, coefficients=samples.coefficients())
 
 

@@ -159,9 +159,7 @@ def test_nothing_to_learn_from_is_a_user_error():
 
 
 def test_a_few_dozen_recorded_problems_tell_solvers_apart(tmp_path):
-    data, trained = train_on_recording(
-        tmp_path / "d.parquet", "gfx942_mi300x", "forward_fp16", 280, "gfx942_miopen", min_child_samples=20
-    )
+    data, trained = train_on_recording(tmp_path / "d.parquet", "gfx942_mi300x", "forward_fp16", 280, "gfx942_miopen")
     assert np.count_nonzero(data.ok) < 200
     scores = trained.model.predict(data.problems)
     spread = [np.ptp(row[np.isfinite(row)]) for row in scores]

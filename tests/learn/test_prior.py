@@ -14,7 +14,7 @@ from tileseer.learn.learners.trees.scorer import MODEL
 from tileseer.learn.model import Model
 from tileseer.learn.training import read_prior
 
-SETTINGS = samples.changed(n_estimators=60, min_child_samples=5)
+SETTINGS = samples.changed(n_estimators=60)
 
 
 def picked(data, model):

@@ -45,13 +45,12 @@ def test_what_no_reader_needs_of_a_text_changes_no_score_and_no_reason(booster):
 
 
 def test_many_rows_have_the_scores_of_few(booster, monkeypatch):
-    rounded = trees.round_leaves(lightgbm.Booster(model_str=booster.model_to_string()))
-    data = table(3)
-    own = scorer.TreeScorer(rounded.model_to_string(), None)
+    rounded, data = trees.canonical(trees.with_rounded_leaves(booster.model_to_string())), table(3)
+    own = scorer.TreeScorer(rounded, None)
     few = own._predict(data)
     monkeypatch.setattr(scorer, "ROWS_FOR_TREES_TOGETHER", 100)
     np.testing.assert_array_equal(own._predict(data), few)
-    assert all((tree.leaf % UNIT == 0).all() for tree in trees.nodes(rounded.model_to_string()))
+    assert all((tree.leaf % UNIT == 0).all() for tree in trees.nodes(rounded))
 
 
 def test_a_tree_that_is_one_leaf():

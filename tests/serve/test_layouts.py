@@ -27,8 +27,7 @@ def published(tmp_path_factory):
     """Publish one operation, trained on a few rows of both layouts; return dataset, models and folder."""
     folder = tmp_path_factory.mktemp("layouts")
     # Few trees, of which each draws its features, may miss the layout.
-    every = {"min_child_samples": 5, "feature_fraction": 1.0}
-    data = publish_recording(folder, "gfx90a_mi210", OPERATION, 16, ARCH, **every)
+    data = publish_recording(folder, "gfx90a_mi210", OPERATION, 16, ARCH, feature_fraction=1.0)
     return data, folder / "models", folder
 
 
@@ -150,10 +149,8 @@ def test_scores_are_of_the_layout_and_another_is_refused(published, tmp_path, ca
 
 
 def test_a_model_of_one_layout_starts_from_one_of_both(published, tmp_path):
-    start = {"prior": str(published[2] / "training"), "min_child_samples": 5}
-    _, trained = train_on_recording(
-        tmp_path / "d.parquet", "gfx942_mi300x", OPERATION, 16, "gfx942_miopen/earlier", **start
-    )
+    recording = "gfx942_mi300x", OPERATION, 16, "gfx942_miopen/earlier"
+    _, trained = train_on_recording(tmp_path / "d.parquet", *recording, prior=str(published[2] / "training"))
     with pytest.raises(UserError, match="knows NCHW, NCDHW only, but problems have the layout NHWC"):
         trained.model.predict(problem_frame([LAYER.with_layout("NHWC")]))
     assert trained.model.spec.feature_set == "miopen_layouts" and trained.model.layouts == ["NCHW", "NCDHW"]

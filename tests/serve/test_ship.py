@@ -92,7 +92,7 @@ def test_the_calls_of_networks_say_which_problems_count(tmp_path):
 def published(folder, operation, one_in, arch=ARCH, product=ARCH):
     """A published model of part of a recording, in the results that made it."""
     path = folder / "datasets" / arch / operation
-    changed = {} if arch == ARCH else {"features": library_of_arch(arch).feature_set, "min_child_samples": 5}
+    changed = {} if arch == ARCH else {"features": library_of_arch(arch).feature_set}
     data, trained = train_on_recording(path, product, operation, one_in, arch, **changed)
     trained.save(folder / "training")
     served = stage.serve_model(data, trained.model, SMALL_SERVING)

@@ -145,8 +145,8 @@ def test_a_shipped_kernel_becomes_a_program(machine, tmp_path):
     """What ``tileseer ship`` writes is built; without a GPU the program says so."""
     if shutil.which("cmake") is None and "CI" not in os.environ:
         pytest.skip("no cmake; on Debian: apt-get install cmake")
-    start = {"features": "cutlass", "min_child_samples": 5}
-    data, trained = train_on_recording(tmp_path / "data.parquet", "sm_90_h200", "forward_bf16", 16, "sm_90", **start)
+    recording = "sm_90_h200", "forward_bf16", 16, "sm_90"
+    data, trained = train_on_recording(tmp_path / "data.parquet", *recording, features="cutlass")
     name = "cutlass_conv_fwd_bf16_nhwc_2d_optimized_64x64x32_2x2x1_16x8x16_s4_swz1_vec8_8_1"
     model = trained.model.with_pool((trained.model.pool["kernel"] == name).to_numpy())
     project, build = tmp_path / "project", tmp_path / "build"

@@ -80,7 +80,7 @@ def measured(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(measured):
     """A small model of it, which is too small to find a margin, or to know a kind of layers, by itself."""
-    settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), measured[0])
+    settings = model_stage.settings_for(samples.SMALL, measured[0])
     assert (settings.features, settings.prior) == ("cudnn", "none")
     found = samples.train(measured[0], H200, settings)
     assert len(found.model.spec.own_margins) == len(kinds.MARGIN_KINDS)
@@ -154,7 +154,7 @@ def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):
     candidates = data.candidates.assign(kernel=names, candidate=names)
     problems = data.problems.assign(problem_key=data.problems["problem_key"].str[::-1], dtype="fp16")
     other = replace(data, operation="bwd_weight_fp16", problems=problems, candidates=candidates)
-    settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
+    settings = model_stage.settings_for(samples.SMALL, data)
     both = samples.train(data, H200, settings, other_dtype=other)
     assert both.model.pool["kernel"].tolist() == trained.model.pool["kernel"].tolist()
     assert both.manifest.unique_problems == 2 * trained.manifest.unique_problems

@@ -33,23 +33,14 @@ LEAST_EFFICIENCY = 0.05
 """Logarithms are of efficiencies raised to this: how bad a bad kernel is does not matter."""
 LEAST_WEIGHT = 0.1
 """On a formula, the rows of a problem weigh at least this together, in equal parts: fast candidates decide a pick."""
-FEW_ROWS = 6
-"""Rows of a problem, in the mean, below which leaves hold ``LEAST_ROWS_OF_A_LEAF``: a handful of layers has no more."""
-MOST_SPLIT_ONE_BY_ONE = 64
-"""Categories of which a split then takes one: each is a solver of its own kind."""
-ROWS_FOR_FULL_LEAVES = 800
-"""Rows to learn from; of fewer, leaves and groups of categories hold fewer: splits between solvers need them."""
-LEAST_ROWS_OF_A_LEAF = 5
-"""Rows that they hold at least, if the settings say no less."""
 LEAST_LEAVES, ROWS_PER_LEAF = 15, 400
 """A tree has as many leaves as there are times ``ROWS_PER_LEAF`` rows, at least ``LEAST_LEAVES``, at most the
 settings'."""
-ROWS_OF_A_CATEGORY_GROUP = 100
-"""Rows of the categories that one side of a split has, LightGBM's own number."""
 WEIGHT_OF_SLOPE_1 = 1.0
 """What a formula's slope of 1 weighs beside the rows: as much as some ten of them."""
-FIXED = {"objective": "regression", "max_bin": 127, "lambda_l2": 1.0}
-"""LightGBM's parameters that nobody had a reason to change."""
+FIXED = {"objective": "regression", "max_bin": 127, "lambda_l2": 1.0, "max_cat_to_onehot": 64}
+"""LightGBM's parameters that nobody had a reason to change. A split takes one of so many categories: each is a solver
+of its own kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +71,7 @@ class Trees(Learner):
             np.zeros(len(matrix)),
             feature_name=list(features.names),
             categorical_feature=features.categorical,
-            params=parameters(recipe.settings, recipe.threads, len(matrix), few_rows(dataset.problem)),
+            params=parameters(recipe.settings, recipe.threads, len(matrix)),
             # The trees of a prior read the values.
             free_raw_data=not isinstance(prior, TreeScorer),
         ).construct()
@@ -98,7 +89,7 @@ class Trees(Learner):
         recipe = self.recipe
         with Progress("train", recipe.settings.n_estimators, "trees") as progress:
             booster = grow(prepared, rows, recipe, progress)
-        grown = text.canonical(text.round_leaves(booster).model_to_string())
+        grown = text.canonical(text.with_rounded_leaves(booster.model_to_string()))
         return TreeScorer(grown, recipe.features, prepared.formula, threads=recipe.threads)
 
 
@@ -111,22 +102,13 @@ def prior_of(recipe: Recipe) -> TreeScorer | Coefficients | None:
     return recipe.prior.scorer
 
 
-def few_rows(problem: np.ndarray) -> bool:
-    """Return whether a problem has fewer than ``FEW_ROWS`` rows in the mean; ``problem`` (int [n]) is that of each."""
-    return len(problem) < FEW_ROWS * len(np.unique(problem))
-
-
-def parameters(settings: ModelSettings, threads: int, rows: int, few: bool) -> dict[str, Any]:
-    """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds, ``few`` as ``few_rows`` says."""
-    share, least = min(rows / ROWS_FOR_FULL_LEAVES, 1.0), min(LEAST_ROWS_OF_A_LEAF, settings.min_child_samples)
-    if few:
-        share = 0.0
+def parameters(settings: ModelSettings, threads: int, rows: int) -> dict[str, Any]:
+    """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds."""
     return FIXED | {
         "num_leaves": min(settings.num_leaves, max(rows // ROWS_PER_LEAF, LEAST_LEAVES)),
         "learning_rate": settings.learning_rate,
-        "min_data_in_leaf": max(round(settings.min_child_samples * share), least),
-        "min_data_per_group": max(round(ROWS_OF_A_CATEGORY_GROUP * share), least),
-        **({"max_cat_to_onehot": MOST_SPLIT_ONE_BY_ONE} if few else {}),
+        "min_data_in_leaf": settings.min_child_samples,
+        "min_data_per_group": settings.min_child_samples,
         "feature_fraction": settings.feature_fraction,
         "seed": settings.seed,
         "deterministic": True,
@@ -141,7 +123,7 @@ def parameters(settings: ModelSettings, threads: int, rows: int, few: bool) -> d
 
 def grow(prepared: Binned, rows: np.ndarray, recipe: Recipe, progress: Progress) -> lightgbm.Booster:
     """Return trees that learn from some rows of a binned dataset (bool [n]); ``progress`` counts them."""
-    used = parameters(recipe.settings, recipe.threads, prepared.features.num_data(), few_rows(prepared.dataset.problem))
+    used = parameters(recipe.settings, recipe.threads, prepared.features.num_data())
     part = prepared.features.subset(np.flatnonzero(rows).tolist(), params=used)
     problem, efficiency = prepared.dataset.problem[rows], prepared.dataset.efficiency[rows]
     weights, label = time_weight(problem, prepared.dataset.latency_ms[rows]), efficiency - 1.0

@@ -120,12 +120,13 @@ def rounded(value: float) -> float:
     return round(value / UNIT) * UNIT
 
 
-def round_leaves(booster: lightgbm.Booster) -> lightgbm.Booster:
-    """Round the leaf values of ``booster`` to whole multiples of ``UNIT``; return it."""
-    for number, tree in enumerate(nodes(booster.model_to_string())):
-        for leaf, value in enumerate(tree.leaf):
-            booster.set_leaf_output(number, leaf, rounded(float(value)))
-    return booster
+def with_rounded_leaves(text: str) -> str:
+    """Return the model text with leaf values that are whole multiples of ``UNIT``; its ``tree_sizes`` count others."""
+
+    def line(found: re.Match[str]) -> str:
+        return f"leaf_value={' '.join(repr(rounded(float(value))) for value in found[1].split())}"
+
+    return re.sub(r"^leaf_value=(.*)$", line, text, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)
