@@ -109,7 +109,7 @@ def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):
     assert {aliases for kernel, aliases in entries.items() if kernel != first} == {None}
     assert second not in served.header and second not in served.selector.kernels
 
-    trained.model.save(tmp_path / "training")
+    trained.save(tmp_path / "training")
     model = Model.read(tmp_path / "training")
     every = with_other_names(model.pool).set_index("candidate")
     assert (every.loc[second, ["vgprs", "occupancy"]].isna() == every.loc[first, ["vgprs", "occupancy"]].isna()).all()
