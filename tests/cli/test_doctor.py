@@ -29,8 +29,8 @@ def bare(monkeypatch, tmp_path):
         monkeypatch.delenv(variable, raising=False)
     # Installs lie outside of what the environment names.
     monkeypatch.setitem(compiler.VENDORS, "nvcc", replace(compiler.NVCC, places=list))
-    nowhere = {device: (tmp_path / "none", fix) for device, (_, fix) in doctor.DRIVERS.items()}
-    monkeypatch.setattr(doctor, "DRIVERS", nowhere)
+    nowhere = {device: (tmp_path / "none", fix) for device, (_, fix) in telemetry.DRIVERS.items()}
+    monkeypatch.setattr(telemetry, "DRIVERS", nowhere)
 
 
 def found(**sections):
@@ -64,7 +64,7 @@ def test_what_a_run_would_refuse_is_needed():
 
 def test_gpus_are_listed_and_those_of_another_arch_told(monkeypatch, tmp_path):
     monkeypatch.setattr(telemetry, "amd_boards", lambda smi=None: [Board("GPU-1", "0000:c1:00.0", "gfx942")])
-    monkeypatch.setitem(doctor.DRIVERS, "hip", (tmp_path, ""))
+    monkeypatch.setitem(telemetry.DRIVERS, "hip", (tmp_path, ""))
     rows = found(**HIP)
     assert (rows["hip GPUs"].status, rows["hip GPUs"].result) == ("ok", "gfx942 at 0000:c1:00.0")
     assert "the visible GPUs are gfx942, not gfx950" in rows["configuration"].result

@@ -141,8 +141,11 @@ def test_a_recording_has_the_tables_of_its_operations(folder):
     assert "the device is gfx950_mi355x, but benchmark.products gives gfx950_mi350x" in line
 
 
-def test_the_time_of_measuring_is_told_before_it_starts():
-    operations = ["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"]
-    hour = preflight.measuring_time(check({"benchmark": {"device": "cuda", "budget": "18m"}}), operations)
+def test_the_time_of_measuring_or_a_missing_gpu_is_told_before_it_starts(monkeypatch):
+    cuda, operations = {"device": "cuda"}, ["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"]
+    monkeypatch.setattr(preflight, "missing_driver", lambda device: "there is no /dev/kfd")
+    assert "this machine shows none: there is no /dev/kfd" in preflight.measuring_time(check({"benchmark": cuda}), operations)
+    monkeypatch.setattr(preflight, "missing_driver", lambda device: "")
+    hour = preflight.measuring_time(check({"benchmark": cuda | {"budget": "18m"}}), operations)
     assert "at most 0:54:00" in hour and "0:18:00 for each of 3 operations" in hour
-    assert "without a limit" in preflight.measuring_time(check({}), operations)
+    assert "without a limit" in preflight.measuring_time(check({"benchmark": cuda}), operations)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import snakemake_logger_plugin_tileseer as plugin
-from tileseer.cli import main, run_summary
+from tileseer.cli import main, run, run_summary
 from tileseer.core.errors import UserError
 from tileseer.facts.config import check
 
@@ -170,12 +170,30 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
         ("--workflow-profile profiles/slrum", "there is no such folder; is it profiles/slurm?"),
         ("--archs gfx950", "there is no such option; is it --arch?"),
         ("--confgfile x", "there is no such option; is it --configfile?"),
+        ("modl", "there is no rule 'modl'; is it model?"),
+        ("model", "model is a stage of each arch: write --until model"),
+        ("sm_90", "sm_90 is an arch: write --arch sm_90"),
+        ("results/model/gfx950", "nothing makes results/model/gfx950; of results/model; is it models?"),
+        (r"results\models\gfx950", "write / between folders"),
+        ("results/models/gfx950-smoke", "publishes as gfx950; add the --configfile of that trial"),
+        ("--until report benchmrk", "there is no rule 'benchmrk'; is it benchmark?"),
     ],
 )
 def test_a_wrong_word_for_snakemake_is_one_line(words, says, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert main.main(["run", *words.split()]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["hip", "cuda"])
+def test_a_run_that_would_find_no_gpu_after_its_compiling_does_not_begin(file, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(run, "missing_driver", lambda device: "there is no /dev/kfd")
+    monkeypatch.setattr(run.os, "execve", lambda *_: pytest.fail("began"))
+    assert main.main(["run", "--configfile", f"config/{file}.yaml"]) == 2
+    assert f"benchmark.device is {file}, but this machine shows no GPU: there is no /dev/kfd" in capsys.readouterr().err
+    with pytest.raises(pytest.fail.Exception, match="began"):
+        main.main(["run", "--configfile", f"config/{file}.yaml", "--until", "libraries"])
 
 
 def test_numbers_in_braces_of_the_command_line_are_numbers():

@@ -17,18 +17,13 @@ from tileseer.core.yaml_files import read_yaml
 from tileseer.facts.config import Config, check
 from tileseer.libraries.registry import tree_of_toolchain
 from tileseer.libraries.source_tree import SourceTree
-from tileseer.measure.harness.telemetry import LIBRARIES, VARIABLES, boards
+from tileseer.measure.harness.telemetry import LIBRARIES, VARIABLES, boards, missing_driver
 
 EXAMPLES = (
     "tileseer doctor",
     "tileseer doctor --configfile config/hip.yaml --json",
 )
 WORKFLOW_PACKAGES = ("lightgbm", "pyarrow", "snakemake", "msgpack", "pyelftools")
-DRIVERS = {
-    "hip": (Path("/dev/kfd"), "load the amdgpu driver, and give a container --device /dev/kfd --device /dev/dri"),
-    "cuda": (Path("/proc/driver/nvidia/gpus"), "load the nvidia driver"),
-}
-"""Of each backend: what its driver brings, and how to get it."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +106,8 @@ def _tree(tree: SourceTree, root: str | None) -> str:
 
 
 def _gpus(device: str) -> str:
-    driver, fix = DRIVERS[device]
-    if not driver.exists():
-        raise UserError(f"none: there is no {driver}; {fix}")
-    if device == "hip" and not os.access(driver, os.R_OK | os.W_OK):
-        raise UserError(f"{driver} is not yours to open; join the group render (a container: --group-add render)")
+    if missing := missing_driver(device):
+        raise UserError(f"none: {missing}")
     visible = [f"{board.arch} at {board.lock}" for board in boards(device, warn=False)]
     chosen = [f"{name}={os.environ[name]}" for name in VARIABLES[device] if name in os.environ]
     return ", ".join([*visible, *chosen]) or f"a driver; {LIBRARIES[device][1]} lists them"

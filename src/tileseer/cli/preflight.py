@@ -27,7 +27,7 @@ from tileseer.libraries import rule_sets
 from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import refuse_unless_emulated
-from tileseer.measure.harness.telemetry import refuse_other_gpus
+from tileseer.measure.harness.telemetry import missing_driver, refuse_other_gpus
 from tileseer.problems import problem_sets
 
 TOOLCHAIN_OF_DEVICE = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
@@ -65,6 +65,8 @@ def faults_of(settings: Config, named_sets: Path, coefficients: Path, ck_api: Pa
 
 def measuring_time(settings: Config, operations: Sequence[str]) -> str:
     """Return how long a GPU will measure these operations of the configured arch, in words."""
+    if missing := missing_driver(settings.benchmark.device):
+        return f"warning: the jobs benchmark need a GPU, and this machine shows none: {missing}"
     budget = settings.benchmark.budget_s
     if budget is None:
         return "measuring: all pairs, without a limit; benchmark.budget, such as 20m for each operation, sets one"

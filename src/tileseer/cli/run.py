@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tileseer.cli import targets
 from tileseer.core import places
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.yaml_files import parse_yaml
@@ -19,6 +20,7 @@ from tileseer.facts.config import Config, check, read_config_file
 from tileseer.facts.names import ARCH_PATTERN, arch_hint, arch_meant
 from tileseer.libraries.library import INSTALLED, Installed
 from tileseer.libraries.registry import examples, installed_words
+from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 
 EXAMPLES = (
     "tileseer run",
@@ -56,6 +58,12 @@ USUAL = {
 }  # fmt: skip
 """Options of Snakemake that are known without asking it."""
 CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
+TAKE_RULES = ("--until", "-U", "--omit-from", "-O", "--forcerun", "-R", "--allowed-rules")
+"""Options that take names of rules, or files."""
+ELSEWHERE = {
+    "-n", "--dry-run", "--unlock", "--lint", "--executor", "-e", "--profile", "--workflow-profile", *TAKE_RULES
+}  # fmt: skip
+"""Options with which a run measures nothing, or not on this machine."""
 SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
 HARDWARE = Path("config/hardware.yaml")
 _MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
@@ -68,7 +76,7 @@ def _with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if word.startswith("-") and not word[1:].isdigit():
             option, _, word = word.partition("=")
         yield option, word
-        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES):
+        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES):
             option = ""
 
 
@@ -108,6 +116,16 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
             raise UserError(f"{option}: {shown(word)}: there is no such folder{advice}")
         if option.startswith("--") and option not in USUAL:
             _refuse_unknown_option(option)
+
+
+def _refuse_to_measure_nothing(arch: str, settings: Config) -> None:
+    """Raise a ``UserError`` where a run would compile for long, and then find no GPU."""
+    device = settings.benchmark.device
+    if device in DRIVERS and arch not in settings.replays and (missing := missing_driver(device)):
+        raise UserError(
+            f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with --until "
+            "libraries, measure on a cluster (--workflow-profile profiles/slurm), or leave the --configfile out"
+        )
 
 
 def _executors() -> list[str]:
@@ -160,6 +178,12 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     if importlib.util.find_spec("snakemake") is None:
         raise UserError(f"the packages of the workflow are missing: {places.install('workflow')}")
     _refuse_mistakes(args.arch, words)
+    words = list(map(targets.relative, words))
+    named = [word for option, word in _with_options(words) if option in TAKE_RULES and word]
+    asked = [word for option, word in _with_options(words) if not option]
+    targets.refuse_mistakes(asked, named, settings := _settings(words))
+    if not {option for option, _ in _with_options(words)} & ELSEWHERE and (not asked or args.arch):
+        _refuse_to_measure_nothing(args.arch or settings.arch, settings)
     models = [match[1] for word in words if (match := _MODELS.fullmatch(word))]
     own = [args.arch] if args.arch else []
     if library := installed_words().get(args.arch):
@@ -171,11 +195,11 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     archs = dict.fromkeys([*own, *models])
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(_settings(words).published_as, archs)) if archs else []
-    targets = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
+    made = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
     words = [word for word in words if not _MODELS.fullmatch(word)]
     # Snakemake takes what to make from one place of its words.
     first = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    command = [*SNAKEMAKE, "--logger=tileseer", *words[first:], "--", *words[:first], *targets]
+    command = [*SNAKEMAKE, "--logger=tileseer", *words[first:], "--", *words[:first], *made]
     os.execve(sys.executable, command, os.environ | {"PATH": path})

@@ -36,6 +36,21 @@ LIBRARIES = {
     "hip": ("amdsmi", "amdsmi (for pip in share/amd_smi of the ROCm install)"),
 }
 """Of each backend: the module, and how to get it."""
+DRIVERS = {
+    "hip": (Path("/dev/kfd"), "load the amdgpu driver, and give a container --device /dev/kfd --device /dev/dri"),
+    "cuda": (Path("/proc/driver/nvidia/gpus"), "load the nvidia driver"),
+}
+"""Of each backend: what its driver brings, and how to get it."""
+
+
+def missing_driver(backend: str) -> str:
+    """Return why no GPU of the backend can be used here, and what to do; "" where its driver runs."""
+    driver, fix = DRIVERS[backend]
+    if not driver.exists():
+        return f"there is no {driver}; {fix}"
+    if backend == "hip" and not os.access(driver, os.R_OK | os.W_OK):
+        return f"{driver} is not yours to open; join the group render (a container: --group-add render)"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,55 @@
+"""What a run is asked to make: mistakes that Snakemake tells late, or with nothing that helps."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.places import workflow_folder
+from tileseer.core.reading import read_utf8
+from tileseer.facts.config import Config
+from tileseer.facts.names import ARCH_PATTERN
+
+_RULE = re.compile(r"^ *rule (\w+):\n(.*?)(?=^ *rule \w+:\n|\Z)", re.MULTILINE | re.DOTALL)
+_FOLDER = re.compile(r"results/(\w+)")
+_OF_A_TRIAL = re.compile(rf"results/(?:models|reports)/(?P<name>(?P<arch>{ARCH_PATTERN})-(?P<trial>\w+))(?:\.html|/)?")
+
+
+def relative(word: str) -> str:
+    """Return the path of a file to make as rules name it, from the folder of the run; another word as it is."""
+    inside = "/" in word and Path(os.path.abspath(word)).is_relative_to(Path.cwd())
+    return os.path.relpath(word) if inside else word
+
+
+def refuse_mistakes(targets: Sequence[str], named: Sequence[str], settings: Config) -> None:
+    """Raise a ``UserError`` for a word by which another one was meant.
+
+    Args:
+        targets: What the call is to make: files, or rules without wildcards.
+        named: Rules and files that its options name.
+        settings: The configuration of the call.
+    """
+    files = [*Path().glob("*nakefile"), *sorted(workflow_folder().glob("workflow/rules/*.smk"))]
+    text = "\n".join(map(read_utf8, files))
+    folders = _FOLDER.findall(text)
+    rules = {name: "arch}" in body for name, body in _RULE.findall(text)}
+    for word in (*targets, *named):
+        if "\\" in word:
+            raise UserError(f"{shown(word)}: write / between folders")
+        _, in_results, path = word.partition("results/")
+        folder = path.partition("/")[0]
+        if in_results and folder not in folders and (near := is_it(folder, folders)):
+            raise UserError(f"nothing makes {word}; of results/{folder}{near}")
+        if "/" not in word and word not in rules and not Path(word).exists() and (near := is_it(word, rules)):
+            raise UserError(f"there is no rule {shown(word)}{near}")
+    for word in targets:
+        if rules.get(word):
+            raise UserError(f"{word} is a stage of each arch: write --until {word}, or a file of it")
+        if re.fullmatch(ARCH_PATTERN, word):
+            raise UserError(f"{word} is an arch: write --arch {word}")
+        if (match := _OF_A_TRIAL.fullmatch(word)) and match["name"] != (own := settings.published_as(match["arch"])):
+            raise UserError(
+                f"{word}: this configuration publishes as {own}; add the --configfile of that trial, such as "
+                f"config/smoke.yaml, or write --config publish='{{name: {match['trial']}}}'"
+            )
