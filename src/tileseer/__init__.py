@@ -12,4 +12,5 @@ def __getattr__(name: str) -> Any:
     """Return ``tileseer.torch`` to a program that imports ``tileseer`` alone."""
     if name == "torch":
         return importlib.import_module("tileseer.torch")
-    raise AttributeError(f"module 'tileseer' has no attribute {name!r}")
+    meant = f"; is it tileseer.torch.{name}?" if name in ("enable", "enabled", "disable") else ""
+    raise AttributeError(f"module 'tileseer' has no attribute {name!r}{meant}")

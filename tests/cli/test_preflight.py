@@ -144,7 +144,9 @@ def test_a_recording_has_the_tables_of_its_operations(folder):
 def test_the_time_of_measuring_or_a_missing_gpu_is_told_before_it_starts(monkeypatch):
     cuda, operations = {"device": "cuda"}, ["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"]
     monkeypatch.setattr(preflight, "missing_driver", lambda device: "there is no /dev/kfd")
-    assert "this machine shows none: there is no /dev/kfd" in preflight.measuring_time(check({"benchmark": cuda}), operations)
+    assert "this machine shows none: there is no /dev/kfd" in preflight.measuring_time(
+        check({"benchmark": cuda}), operations
+    )
     monkeypatch.setattr(preflight, "missing_driver", lambda device: "")
     hour = preflight.measuring_time(check({"benchmark": cuda | {"budget": "18m"}}), operations)
     assert "at most 0:54:00" in hour and "0:18:00 for each of 3 operations" in hour

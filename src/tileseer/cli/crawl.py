@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
 from tileseer.core.places import install
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries.problem_lists import read_problem_lists
@@ -38,6 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Crawl, write the table, and list the convolutions left out; the exit status is 1 if there is none."""
+    if args.output.suffix != ".csv":
+        raise UserError(f"--output: {args.output}: the table is a CSV; name a file that ends with .csv")
     if args.problems:
         convolutions, left_out = _listed(args.problems, args.network or args.problems.stem)
         return _write(args, convolutions, left_out)

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 JSON_FORMAT = 4
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "dilation_d")
+OTHER_OPTIONS = {"--operation": "; write --variant and --dtype", "--direction": "; is it --variant?"}
+"""What is written instead of options that other subcommands or programs have."""
 _HELP_COLUMNS = 100
+_ONCE = argparse._StoreAction
 Number = TypeVar("Number", int, float)
 
 
@@ -49,10 +52,17 @@ class Parser(argparse.ArgumentParser):
             words = [word.partition("=")[0] for word in mine if word.startswith("--")]
             # Before what is missing: a misspelt option is missing too.
             if word := next((word for word in words if word not in own), None):
-                self.error(f"unknown argument {shown(word)}{is_it(word, own)}")
+                command = next((word for word in args or () if self._subparsers and not word.startswith("-")), "")
+                advice = f"; is it one of {command}? Write it behind {command}" if command else is_it(word, own)
+                self.error(f"unknown argument {shown(word)}{advice or OTHER_OPTIONS.get(word, '')}")
+            if twice := next((word for word in words if words.count(word) > 1 and type(own[word]) is _ONCE), None):
+                self.error(f"{twice} is given twice")
         found, rest = super().parse_known_args(args, namespace)
         if rest and not self.takes_more:
-            forgotten = "; write --problem before it" if "--problem" in own and "=" in rest[0] else ""
+            forgotten = ""
+            if "--problem" in own and "=" in rest[0]:
+                given = next((word for word in args or () if word.startswith("--problem")), "")
+                forgotten = "; join dimensions by commas" if given else "; write --problem before it"
             self.error(f"unknown argument {shown(rest[0])}{forgotten}")
         return found, rest
 
@@ -63,6 +73,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print ``message`` and end with exit status 2."""
+        if message.endswith("expected one argument"):
+            message += ", and one that begins with - behind ="
         self.exit(2, f"error: {message}; see {self.prog} --help\n")
 
 

@@ -15,7 +15,7 @@ from tileseer.cli import targets
 from tileseer.core import places
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.yaml_files import parse_yaml
-from tileseer.data.recordings import way_to_models
+from tileseer.data.recordings import refusal, way_to_models
 from tileseer.facts.config import Config, check, read_config_file
 from tileseer.facts.names import ARCH_PATTERN, arch_hint, arch_meant
 from tileseer.libraries.library import INSTALLED, Installed
@@ -64,6 +64,13 @@ ELSEWHERE = {
     "-n", "--dry-run", "--unlock", "--lint", "--executor", "-e", "--profile", "--workflow-profile", *TAKE_RULES
 }  # fmt: skip
 """Options with which a run measures nothing, or not on this machine."""
+TAKE_VALUES = {
+    **dict.fromkeys(CONFIG_FILES, "FILE"),
+    **dict.fromkeys(CONFIG_VALUES, "SECTION='{FIELD: VALUE}'"),
+    **dict.fromkeys(TAKE_RULES, "STAGE"),
+    **dict.fromkeys(("--profile", "--workflow-profile", "--directory", "-d"), "FOLDER"),
+}
+"""Options that Snakemake answers with its whole usage, or with nothing, where their value is missing."""
 SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
 HARDWARE = Path("config/hardware.yaml")
 _MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
@@ -83,20 +90,26 @@ def _with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     """Raise a ``UserError`` for words that Snakemake answers with a traceback, or with nothing that helps."""
     if arch is not None and arch not in installed_words() and not re.fullmatch(ARCH_PATTERN, arch):
-        meant = arch_meant(arch)
-        hint = f"{meant} is that of this GPU: {way_to_models(meant)}" if meant else arch_hint(arch)
-        raise UserError(f"--arch: {shown(arch)} is no arch{is_it(arch, installed_words(), 0.5) or f'; {hint}'}")
+        known = (*installed_words(), *Config().replays)
+        near = "" if arch_meant(arch) else is_it(arch, known)
+        raise UserError(f"--arch: {shown(arch)} is no arch{near or f'; {arch_hint(arch)}'}")
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
     if not named and not any(Path(name).exists() for name in SNAKEFILES):
         raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")
+    for option, following in zip(words, [*words[1:], "-"], strict=True):
+        if option in TAKE_VALUES and following.startswith("-"):
+            raise UserError(f"{option}: what it takes is missing; write {option} {TAKE_VALUES[option]}")
     for option, word in _with_options(words):
         if word and option in CONFIG_FILES:
             if not Path(word).is_file():
                 meant = is_it(word, Path(word).parent.glob("*"), 0.8) or "; put what to make before --configfile"
                 raise UserError(f"--configfile: {shown(word)}: there is no such file{meant}")
             read_config_file(Path(word))
-        if option in CONFIG_VALUES:
-            name, _, text = word.partition("=")
+        if word and option in CONFIG_VALUES:
+            name, given, text = word.partition("=")
+            if not given:
+                meant = f"--configfile {word}" if Path(word).is_file() else "--config SECTION='{FIELD: VALUE}'"
+                raise UserError(f"{option}: {shown(word)} is no setting; write {meant}")
             parse_yaml(text, f"--config: {name}")
             if "." in name:
                 section, _, field = name.partition(".")
@@ -123,8 +136,8 @@ def _refuse_to_measure_nothing(arch: str, settings: Config) -> None:
     device = settings.benchmark.device
     if device in DRIVERS and arch not in settings.replays and (missing := missing_driver(device)):
         raise UserError(
-            f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with --until "
-            "libraries, measure on a cluster (--workflow-profile profiles/slurm), or leave the --configfile out"
+            f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with "
+            "--until libraries, measure on a cluster (--workflow-profile profiles/slurm), or leave the --configfile out"
         )
 
 
@@ -137,14 +150,15 @@ def _executors() -> list[str]:
 def _refuse_unknown_option(option: str) -> None:
     """Raise a ``UserError`` for an option that Snakemake answers with its whole usage."""
     usage = subprocess.run([*SNAKEMAKE, "--help"], capture_output=True, text=True, check=False).stdout
-    known = {"--arch", "--gpu", *re.findall(r"--[a-z][a-z-]*", usage)}
-    if any(name.startswith(option) for name in known):
+    own, known = ("--arch", "--gpu"), re.findall(r"--[a-z][a-z-]*", usage)
+    # Snakemake takes a beginning for its option, and not for ours.
+    if any(name.startswith(option) for name in known) and not any(name.startswith(option) for name in own):
         return
     section, _, field = option.removeprefix("--").replace("-", "_").partition("_")
     if section in Config.model_fields:
         setting = f"{section}='{{{field or 'FIELD'}: VALUE}}'"
         raise UserError(f"{option}: there is no such option; for a setting write --config {setting}")
-    raise UserError(f"{option}: there is no such option{is_it(option, sorted(known))}")
+    raise UserError(f"{option}: there is no such option{is_it(option, [*own, *sorted(known)])}")
 
 
 def _with_configuration(words: Sequence[str], path: Path) -> list[str]:
@@ -193,8 +207,13 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     elif args.gpu:
         raise UserError(f"--gpu: is for --arch {' or '.join(installed_words())}; an arch names its GPU")
     archs = dict.fromkeys([*own, *models])
+    for arch in archs:
+        if arch not in (*settings.replays, *settings.benchmark.products) and (reason := refusal(settings, arch)):
+            raise UserError(f"{arch}: {reason}; {way_to_models(arch, settings)}")
+    if args.arch and models and args.arch not in models:
+        raise UserError(f"--arch {args.arch} and results/models/{models[0]} name two archs; leave one out")
     # Each run ends with a report: who asks for models gets it too.
-    published = list(map(_settings(words).published_as, archs)) if archs else []
+    published = list(map(settings.published_as, archs)) if archs else []
     made = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
     words = [word for word in words if not _MODELS.fullmatch(word)]
     # Snakemake takes what to make from one place of its words.

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--layers {args.layers}: name with --networks which of its networks count")
     if args.output and args.output.exists() and (not args.output.is_dir() or any(args.output.iterdir())):
         # Files of another set would be built with these.
-        raise UserError(f"--output: {args.output} exists and is not empty; delete it or name another folder")
+        raise UserError(f"--output: {args.output} exists and is no empty folder; name a new one")
     limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes)
     emitter = shipped_project.emitter_of(listed.arch, args.ck_api)
     if args.ck_api and not (emitter and emitter.levels):

@@ -9,10 +9,11 @@ from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import workflow_folder
 from tileseer.core.reading import read_utf8
 from tileseer.facts.config import Config
-from tileseer.facts.names import ARCH_PATTERN
+from tileseer.facts.names import ARCH_PATTERN, arch_hint
 
 _RULE = re.compile(r"^ *rule (\w+):\n(.*?)(?=^ *rule \w+:\n|\Z)", re.MULTILINE | re.DOTALL)
 _FOLDER = re.compile(r"results/(\w+)")
+_OF_MODELS = re.compile(r"results/(?:models|reports)/([^/]+?)(?:\.html|/)?")
 _OF_A_TRIAL = re.compile(rf"results/(?:models|reports)/(?P<name>(?P<arch>{ARCH_PATTERN})-(?P<trial>\w+))(?:\.html|/)?")
 
 
@@ -44,6 +45,11 @@ def refuse_mistakes(targets: Sequence[str], named: Sequence[str], settings: Conf
         if "/" not in word and word not in rules and not Path(word).exists() and (near := is_it(word, rules)):
             raise UserError(f"there is no rule {shown(word)}{near}")
     for word in targets:
+        files = [path for path in (Path(word), Path("config", word)) if path.suffix == ".yaml" and path.is_file()]
+        if files:
+            raise UserError(f"nothing makes {word}; if it is the configuration, write --configfile {files[0]}")
+        if (match := _OF_MODELS.fullmatch(word)) and not re.match(ARCH_PATTERN, match[1]):
+            raise UserError(f"{word}: {match[1]} is no arch; {arch_hint(match[1])}")
         if rules.get(word):
             raise UserError(f"{word} is a stage of each arch: write --until {word}, or a file of it")
         if re.fullmatch(ARCH_PATTERN, word):

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 
+_PACKAGE = str(Path(__file__).parents[1])
+
+
 class UserError(Exception):
     """A mistake that the user can repair: wrong config, unknown arch, malformed file, missing compiler.
 
@@ -34,7 +37,10 @@ def mistakes_of(subject: str) -> Iterator[None]:
         raise
     # The traceback stays attached for those who ask for it.
     except OF_FOREIGN_CODE as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        # The user's own line, where there is one, rather than that of a package which it called.
+        own = [each for each in frames[1:] if "site-packages" not in each.filename and _PACKAGE not in each.filename]
+        frame = [*frames, *own][-1]
         where = f"{Path(frame.filename).name}, line {frame.lineno}"
         raise UserError(f"{subject}: {type(error).__name__}: {error} ({where})") from error
 

@@ -97,6 +97,8 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
         fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item")
     )
     # A table's text has lists only.
+    if fault["type"] == "list_type" and isinstance(fault["input"], str | int | float):
+        reason = f"should be a list, such as [{fault['input']}]"
     value = list(fault["input"]) if isinstance(fault["input"], tuple) else fault["input"]
     subject = "the key " if place != list(fault["loc"]) else ""
     return f"{field}: {subject}{reason}, but it is {shown(value)}"

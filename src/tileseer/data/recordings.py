@@ -102,15 +102,15 @@ def way_to_models(arch: str, settings: Config | None = None) -> str:
         one for one in dict.fromkeys([*settings.replays, *settings.benchmark.products]) if not refusal(settings, one)
     ]
     gpu = target(arch)
-    # A letter too few or too many, and not another GPU.
-    meant = [one for one in known if target(one) == gpu or gpu not in known]
-    if near := is_it(arch, meant, 0.9):
-        return near.removeprefix("; ")
+    if own := [one for one in known if target(one) == gpu]:
+        return is_it(arch, own, 0.9).removeprefix("; ") or f"of this GPU there are {', '.join(own)}"
+    # A letter too few, too many or another one, and no other GPU that exists: sm_80 is none for sm_90.
+    near = is_it(arch, known, 0.81).removeprefix("; ")
     for word, library in installed_words().items():
         if fnmatchcase(gpu, library.installed_gpus):
-            times = f"make them of the times of the {library.title} that is installed"
-            return f"{times}: tileseer run --arch {word} --gpu {gpu}"
-    return f"there are {', '.join(known)}"
+            times = f"models of the times of the {library.title} that is installed"
+            return f"{near and f'{near} If not, '}{times}: tileseer run --arch {word} --gpu {gpu}"
+    return near or f"there are {', '.join(known)}"
 
 
 def other_dtype(settings: Config, arch: str, operation: str) -> str | None:

@@ -11,14 +11,14 @@ from pydantic import Field, ValidationError, field_validator
 
 from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, shown
-from tileseer.core.strict_tables import validate_table
+from tileseer.core.strict_tables import distinct, validate_table, wrong_below
 from tileseer.core.yaml_files import parse_yaml, read_yaml
 from tileseer.facts.benchmark import BenchmarkSettings, LockSettings
 from tileseer.facts.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 from tileseer.facts.inputs import ConfigsSettings, ProblemsSettings
 from tileseer.facts.model import ModelSettings
 from tileseer.facts.names import ConfiguredArch
-from tileseer.facts.operations import OPERATION_PATTERN
+from tileseer.facts.operations import DTYPES, OPERATION_PATTERN, VARIANTS
 from tileseer.facts.section import Section, SourcePath
 
 TEMPLATE_KEY = "__use_yte__"
@@ -86,11 +86,13 @@ class Config(Section):
     @field_validator("operations")
     @classmethod
     def _known_and_distinct(cls, operations: list[str] | None) -> list[str] | None:
-        for operation in operations or ():
+        for place, operation in enumerate(operations or ()):
             if not re.fullmatch(OPERATION_PATTERN, operation):
-                raise ValueError(f"{operation!r} is no DIRECTION_DTYPE such as forward_bf16")
-        if operations and len(set(operations)) < len(operations):
-            raise ValueError("an operation is listed twice")
+                directions, dtypes = ", ".join(VARIANTS), ", ".join(DTYPES)
+                raise wrong_below(
+                    place, operation, f"should be a direction ({directions}) and a type ({dtypes}), as in forward_bf16"
+                )
+        distinct(tuple(operations or ()))
         return operations
 
 

@@ -23,7 +23,7 @@ from pydantic import Field, StringConstraints
 
 from tileseer.core import seal
 from tileseer.core.documents import Document, read_json
-from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.errors import UserError, shown
 from tileseer.core.strict_tables import validate_table
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.measure.device import DeviceKind
@@ -128,12 +128,16 @@ def _way_to_models(models: Path) -> str:
     inside = sorted(path.parent.name for path in models.glob(f"*/{INDEX}"))
     if inside:
         return f"give one of its folders: {', '.join(inside)}"
+    made = sorted(path.parent.as_posix() for path in Path("results/models").glob(f"*/{INDEX}"))
+    if (own := f"results/models/{models.name}") in made and models.resolve() != Path(own).resolve():
+        return f"give {own}"
+    if not made and not models.exists() and not Path("Snakefile").is_file():
+        return "give the path of a folder that is there, or go to the folder of the run, which has results/"
     if re.fullmatch(ARCH_PATTERN, models.name):
         # Imported here: it takes longer than a pick.
         from tileseer.data.recordings import way_to_models
 
         return way_to_models(models.name)
-    made = sorted(path.parent.as_posix() for path in Path("results/models").glob(f"*/{INDEX}"))
     return f"give one of {', '.join(made)}" if made else "make some: tileseer run makes results/models/gfx950"
 
 
@@ -156,8 +160,8 @@ def operation_folder(models: Path, operation: str, arch: str | None = None) -> P
     """Return the folder of one operation of a model directory, whose files all have their hashes."""
     index = read_index(models)
     if operation not in index.operations:
-        advice = is_it(operation, index.operations) or f"; it has {', '.join(index.operations)}"
-        raise UserError(f"{models / INDEX}: there is no model of operation {shown(operation)}{advice}")
+        own = ", ".join(index.operations)
+        raise UserError(f"{models / INDEX}: there is no model of operation {shown(operation)}; it has {own}")
     if arch is not None and arch != index.arch:
         raise UserError(f"{models}: the models are for {index.arch}, not for {arch}; give the directory of {arch}")
     return models / index.operations[operation].folder

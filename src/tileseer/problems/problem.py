@@ -144,9 +144,10 @@ class Problem:
         """
         unknown = sorted(set(dims) - set(DIMS))
         if unknown:
-            meant = (
-                is_it(OTHER_NAMES.get(unknown[0].upper(), unknown[0]), DIMS) or f"; the fields are {', '.join(DIMS)}"
-            )
+            parts = [name for name in DIMS[::-1] if name.startswith(f"{unknown[0]}_")]
+            meant = f"; write {' and '.join(parts[:2][::-1])}" if parts else ""
+            meant = meant or is_it(OTHER_NAMES.get(unknown[0].upper(), unknown[0]), DIMS)
+            meant = meant or f"; the fields are {', '.join(DIMS)}"
             raise UserError(f"problem: unknown field {unknown[0]!r}{meant}")
         full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
         return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), layout="", **full)

@@ -34,7 +34,10 @@ def arch_of_model(folder: Path) -> str:
     """Return the arch of a folder of models; ``UserError`` where it is none, or not one of cuDNN's plans."""
     arch = model_files.parse_index(folder).arch
     if library_of_arch(arch) is not CUDNN:
-        raise UserError(f"{folder}: its models are of {arch}, not of cuDNN's plans, such as sm_90_cudnn")
+        raise UserError(
+            f"{folder}: its models are of {arch}, not of cuDNN's plans; make such: tileseer run --arch "
+            "sm_90_cudnn, or give none: the installed package's"
+        )
     return arch
 
 

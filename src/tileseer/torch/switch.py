@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from tileseer.torch.chooser import Chooser
 
 SHAPES_KEPT = 4096
 """What was called least recently is forgotten beyond so many shapes, and its plan is freed."""
+COLUMNS = ["operation", *DIMS, "calls", "plan", "pytorch_us", "plan_us", "saved_us"]
+"""Of the table of ``gains``."""
 GAINS = "gains.csv"
 """The last program's table of ``gains``, in the folder of the choices."""
 
@@ -96,8 +98,7 @@ class Program:
                 plan, own_us, plan_us = chooser.measured(operation, device, benchmark, tuple(dims))
                 saved_us = calls / passes * (own_us - plan_us)
                 rows.append((operation, *dims, calls / passes, plan, own_us, plan_us, saved_us))
-        columns = ["operation", *DIMS, "calls", "plan", "pytorch_us", "plan_us", "saved_us"]
-        table = pd.DataFrame(rows, columns=columns)
+        table = pd.DataFrame(rows, columns=COLUMNS)
         return table.sort_values("saved_us", ascending=False, kind="stable", ignore_index=True)
 
     def _chooser(self, folder: Path) -> Chooser:
@@ -124,11 +125,15 @@ _lock = threading.RLock()
 _scopes = [_Scope()]
 """The last one counts; threads may leave theirs in any order."""
 _active: Program | None = None
+_unable: Path | None = None
+"""Folder of the choices of a call that has found nothing to enable on this machine: it has no gains, and no error."""
 _prepared: Program | None = None
 """What the compiled kernels ask: turned off and on again, it has its plans still."""
 
 
-def enable(model: Path | str | None = None, verify: int | None = None, choices: Path | str | None = None) -> None:
+def enable(
+    model: Path | str | None = None, verify: int | None = None, choices: Path | str | None = None
+) -> contextlib.AbstractContextManager[None]:
     """Run each 2D and 3D convolution in bf16 or fp16, channels last, and its gradients, by the fastest known plan.
 
     ``model`` is the folder of published cuDNN models; None: those of the installed package for the GPU. At the first
@@ -137,37 +142,64 @@ def enable(model: Path | str | None = None, verify: int | None = None, choices: 
     that come after the first pass through a network wait until a small share of the program's time makes up for them.
     The folder ``CHOICES.tuned`` remembers the choices; None: one in the
     user's cache folder. ``UserError`` for arguments that are none; a warning where the machine, its PyTorch or its
-    packages have nothing that could be enabled. CUDA is not started.
+    packages have nothing that could be enabled. CUDA is not started. What is returned disables at the end of a
+    ``with``.
     """
     _put(_scopes[-1], _made(model, verify, choices))
+    return _UntilTheEnd()
+
+
+class _UntilTheEnd(contextlib.AbstractContextManager[None]):
+    """What ``with enable():`` means."""
+
+    def __exit__(self, *_: object) -> None:
+        disable()
 
 
 def disable() -> None:
     """Leave all convolutions to PyTorch again, and write the choices to their folder."""
+    global _unable
+    _unable = None
     _put(_scopes[-1], None)
 
 
 def enabled(
     model: Path | str | None = None, verify: int | None = None, choices: Path | str | None = None
 ) -> contextlib.AbstractContextManager[None]:
-    """Enable for the statements of a ``with``; afterwards it is as it was, or as another thread's is."""
-    return _entered(_made(model, verify, choices))
+    """Enable for the statements of a ``with``; afterwards it is as it was, or as another thread's is.
+
+    It decorates a function as well, and can be used again.
+    """
+    return _Enabled(_made(model, verify, choices))
 
 
-@contextlib.contextmanager
-def _entered(program: Program | None) -> Iterator[None]:
-    scope = _Scope(program)
-    _put(scope, scope.program)
-    try:
-        yield
-    finally:
+class _Enabled(contextlib.ContextDecorator, contextlib.AbstractContextManager[None]):
+    """What ``enabled`` returns."""
+
+    def __init__(self, program: Program | None) -> None:
+        self._program = program
+        self._entered: list[_Scope] = []
+        self._is_used = False
+
+    def __enter__(self) -> None:
+        self._is_used = True
+        self._entered.append(_Scope(self._program))
+        _put(self._entered[-1], self._program)
+
+    def __exit__(self, *_: object) -> None:
         with _lock:
-            _scopes.remove(scope)
+            _scopes.remove(self._entered.pop())
             _apply()
+
+    def __del__(self) -> None:
+        if not self._is_used:
+            warnings.warn("tileseer: enabled() does nothing without a with; call enable()", stacklevel=2)
 
 
 def save() -> Path:
     """Write the choices to their folder now, and return it; ``UserError`` where nothing is enabled."""
+    if _unable and not _active:
+        return _unable
     if not _active:
         raise UserError("nothing is enabled whose choices could be saved; call tileseer.torch.enable first")
     return _active.write()
@@ -179,8 +211,10 @@ def gains() -> pd.DataFrame:
     A row is a shape: its operation and 19 dimensions, ``calls`` by layers in one pass through the network (a training
     step, or an inference), ``plan`` ("" for PyTorch's own choice), ``pytorch_us`` and ``plan_us`` of a call, and
     ``saved_us`` in a pass; NaN where nothing was timed. A replay of a CUDA graph is no call. ``UserError`` if nothing
-    is enabled.
+    is enabled; an empty table where the machine had nothing to enable.
     """
+    if _unable and not _active:
+        return pd.DataFrame(columns=COLUMNS)
     if not _active:
         raise UserError("nothing is enabled whose gains are known; call tileseer.torch.enable first")
     return _active.gains()
@@ -188,6 +222,12 @@ def gains() -> pd.DataFrame:
 
 def _made(model: Path | str | None, verify: int | None, choices: Path | str | None) -> Program | None:
     """Return what arguments describe; None, after a warning, where it cannot be."""
+    global _unable
+    if callable(model):
+        raise UserError(
+            f"model is {shown(model)}; give no network and no function, since all convolutions are switched: "
+            "tileseer.torch.enable(), or @tileseer.torch.enabled()"
+        )
     for name, path in (("model", model), ("choices", choices)):
         if path is not None and (not isinstance(path, str | Path) or not str(path) or Path(path).is_file()):
             raise UserError(f"{name} is {shown(path)}; give the path of a folder, or None")
@@ -200,6 +240,7 @@ def _made(model: Path | str | None, verify: int | None, choices: Path | str | No
         compiled = extension.load()
     except UserError as error:
         _warn(error)
+        _unable = stores.folder(path)
         return None
     return Program(folder, verify, path, compiled)
 

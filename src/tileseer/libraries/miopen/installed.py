@@ -66,8 +66,9 @@ def import_installed(folder: Path, gpu: str, table: Path) -> Installed:
     found = _databases(system, user)
     if not found:
         raise UserError(
-            f"no find-db of MIOpen is in {system} or {user}; set {ROCM} to the folder of ROCm (or {SYSTEM_DB} to that "
-            "of its databases)"
+            f"no find-db of MIOpen is in {system}{'' if system.is_dir() else ' (no such folder)'} or {user}; set "
+            f"{ROCM} to the folder of ROCm (or {SYSTEM_DB} to that of its databases); without ROCm take recorded "
+            "times: tileseer run --arch gfx942_miopen"
         )
     chosen = {one: files for one, files in found.items() if _is_named(one, files, gpu)}
     if not chosen:

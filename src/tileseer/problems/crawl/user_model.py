@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from tileseer.core.errors import OF_FOREIGN_CODE, UserError, mistakes_of, shown
+from tileseer.core.errors import OF_FOREIGN_CODE, UserError, is_it, mistakes_of, shown
 from tileseer.core.places import install
 from tileseer.problems.crawl.observed import tabulate_layers
 from tileseer.problems.layers import Layer
@@ -38,6 +38,10 @@ def torch_layers(
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
         raise UserError(f"--torch: {target!r} must be MODULE:CALLABLE, for example torchvision.models:resnet50")
+    if module_name.endswith(".py"):
+        raise UserError(
+            f"--torch: {target!r}: a module has no .py: write {module_name[:-3].replace('/', '.')}:{attribute}"
+        )
     if not inputs:
         raise UserError("--torch: describe the model's input, for example --input 8x3x224x224")
     shapes = [parse_input(text) for text in inputs]
@@ -54,10 +58,14 @@ def torch_layers(
     def feed(model: Any) -> object:
         return model(*map(torch.empty, positional), **{name: torch.empty(shape) for name, shape in named.items()})
 
-    with mistakes_of(f"--torch {target} (must run on the meta device, where shapes are known and values are not)"):
+    with mistakes_of(f"--torch {target}: calling it without arguments, on the meta device"):
         model = torch_record.build_model(make)
         if not isinstance(model, torch.nn.Module):
             raise UserError(f"--torch {target}: returned {shown(model)}; name what returns a torch.nn.Module")
+    given = (
+        f"with --input {' --input '.join(inputs)} (N x C x H x W), without values (--onnx takes models that need them)"
+    )
+    with mistakes_of(f"--torch {target}: running it {given}"):
         observed = torch_record.record_torch(model, feed, trained)
     return tabulate_layers(network or attribute.rpartition(".")[2], _run(inputs, trained), observed)
 
@@ -69,11 +77,17 @@ def _callable(target: str, module_name: str, attribute: str) -> Any:
     try:
         value: Any = _module(module_name)
     except OF_FOREIGN_CODE as error:
-        raise UserError(f"--torch {target}: importing {module_name}: {type(error).__name__}: {error}") from error
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        advice = f"; go to the folder that has it, or install it: pip install {name}" if name else ""
+        said = f"importing {module_name}: {type(error).__name__}: {error}{advice}"
+        raise UserError(f"--torch {target}: {said}") from error
     try:
         value = attrgetter(attribute)(value)
     except AttributeError as error:
-        raise UserError(f"--torch {target}: {module_name} has no {attribute}") from error
+        near = is_it(attribute, vars(sys.modules[module_name]))
+        raise UserError(f"--torch {target}: {module_name} has no {attribute}{near}") from error
+    if hasattr(value, "named_modules") and not isinstance(value, type):
+        raise UserError(f"--torch {target}: {attribute} is a model; name a callable without arguments that makes it")
     if not callable(value):
         raise UserError(f"--torch {target}: {attribute} is not a callable that returns a model")
     return value
