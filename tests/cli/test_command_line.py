@@ -121,7 +121,7 @@ MISTAKES = (
     ),
     ("tune m --problems p --driver nowhere/MIOpenDriver", "--driver nowhere/MIOpenDriver: there is no such program"),
     ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
-    ("select nowhere --problem N=8", "nowhere: has no models (no index.json); make some: tileseer run"),
+    ("select nowhere --problem N=8", "nowhere: has no models (no index.json); give the path of a folder that is there"),
     ("select a.txt --problem N=8", "a.txt: has no models (no index.json)"),
     ("select nowhere --top 0", "argument --top: '0' is no whole number from 1"),
     ("provenance a.txt", "a.txt: has no models (no index.json)"),

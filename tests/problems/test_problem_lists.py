@@ -53,7 +53,7 @@ def test_lines_that_are_left_out_are_told(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"{HEADER},dtype\n{ROW},fp32\n", "there is no problem of forward_bf16"),
+        (f"{HEADER},dtype\n{ROW},fp32\n", "so it has no problem of forward_bf16"),
         (f"{HEADER}\n8,64,0,28,14,3,3\n", "line 2"),
         ("N,C\n8,64\n", "column K is missing"),
         (f"{HEADER}\n{ROW}\n".replace(",", ";"), "separated by ';'; write commas"),

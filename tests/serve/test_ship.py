@@ -140,7 +140,7 @@ def test_the_folder_has_the_sources_and_a_selector_of_exactly_the_set(results, t
     picked = np.array(picks_of_cpp(tmp_path, own.spec, np.array([one.dims for one in asked]), 0, 0)[0])
     assert np.mean(own.predict(problem_frame(asked)).argmax(axis=1) == picked) > 0.9
     assert ship(results, "--output", out) == 2
-    assert "exists and is not empty" in capsys.readouterr().err
+    assert "exists and is no empty folder" in capsys.readouterr().err
 
 
 def test_solvers_of_a_library_are_not_compiled(tmp_path, capsys):

@@ -49,7 +49,7 @@ WRONG_CALLS = {
     "shortlist, a share": (lambda s: s.shortlist(FORWARD, 2.5), "count is 2.5"),
     "shortlist, a flag": (lambda s: s.shortlist(FORWARD, True), "count is True"),
     "shortlist, operation": (lambda s: s.shortlist(OTHER, 2), "bwd_data_bf16"),
-    "read, operation": (lambda s: Selector.read(s.folder.parent, "forward"), "'forward'; is it forward_bf16"),
+    "read, operation": (lambda s: Selector.read(s.folder.parent, "forward"), "'forward'; it has forward_bf16"),
     "read, arch": (lambda s: Selector.read(s.folder.parent, "forward_bf16", "gfx90a"), "not for gfx90a"),
     "read, nothing": (lambda s: Selector.read(None, "forward_bf16"), "models is None; give the path of a folder"),
     "a dataset, a number": (lambda s: Dataset.read(3), "folder is 3; give the path of a folder"),

@@ -30,7 +30,6 @@ SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "di
 OTHER_OPTIONS = {"--operation": "; write --variant and --dtype", "--direction": "; is it --variant?"}
 """What is written instead of options that other subcommands or programs have."""
 _HELP_COLUMNS = 100
-_ONCE = argparse._StoreAction
 Number = TypeVar("Number", int, float)
 
 
@@ -53,13 +52,14 @@ class Parser(argparse.ArgumentParser):
             # Before what is missing: a misspelt option is missing too.
             if word := next((word for word in words if word not in own), None):
                 command = next((word for word in args or () if self._subparsers and not word.startswith("-")), "")
-                advice = f"; is it one of {command}? Write it behind {command}" if command else is_it(word, own)
-                self.error(f"unknown argument {shown(word)}{advice or OTHER_OPTIONS.get(word, '')}")
-            if twice := next((word for word in words if words.count(word) > 1 and type(own[word]) is _ONCE), None):
-                self.error(f"{twice} is given twice")
+                behind = f"; write it behind {command}" if command else ""
+                advice = is_it(word, own) or behind or OTHER_OPTIONS.get(word, "")
+                self.error(f"unknown argument {shown(word)}{advice}")
+            if words.count("--problem") > 1:
+                self.error("--problem is given twice; join dimensions by commas")
         found, rest = super().parse_known_args(args, namespace)
         if rest and not self.takes_more:
-            forgotten = ""
+            forgotten = "; write --configfile before it" if "--configfile" in own and ".yaml" in rest[0] else ""
             if "--problem" in own and "=" in rest[0]:
                 given = next((word for word in args or () if word.startswith("--problem")), "")
                 forgotten = "; join dimensions by commas" if given else "; write --problem before it"

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -90,17 +91,20 @@ def _with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     """Raise a ``UserError`` for words that Snakemake answers with a traceback, or with nothing that helps."""
     if arch is not None and arch not in installed_words() and not re.fullmatch(ARCH_PATTERN, arch):
-        known = (*installed_words(), *Config().replays)
-        near = "" if arch_meant(arch) else is_it(arch, known)
+        near = "" if arch_meant(arch) else is_it(arch, (*installed_words(), *Config().replays))
         raise UserError(f"--arch: {shown(arch)} is no arch{near or f'; {arch_hint(arch)}'}")
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
     if not named and not any(Path(name).exists() for name in SNAKEFILES):
         raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")
-    for option, following in zip(words, [*words[1:], "-"], strict=True):
+    for option, following in pairwise([*words, "-"]):
         if option in TAKE_VALUES and following.startswith("-"):
             raise UserError(f"{option}: what it takes is missing; write {option} {TAKE_VALUES[option]}")
+    if sum(word.partition("=")[0] in CONFIG_FILES for word in words) > 1:
+        raise UserError("--configfile is given twice, and the last would count alone; write --configfile FILE FILE")
     for option, word in _with_options(words):
         if word and option in CONFIG_FILES:
+            if Path(word).is_dir():
+                raise UserError(f"{option}: {shown(word)} is a folder; name a file of it")
             if not Path(word).is_file():
                 meant = is_it(word, Path(word).parent.glob("*"), 0.8) or "; put what to make before --configfile"
                 raise UserError(f"--configfile: {shown(word)}: there is no such file{meant}")
@@ -110,6 +114,8 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
             if not given:
                 meant = f"--configfile {word}" if Path(word).is_file() else "--config SECTION='{FIELD: VALUE}'"
                 raise UserError(f"{option}: {shown(word)} is no setting; write {meant}")
+            if text.count("{") != text.count("}"):
+                raise UserError(f"{option}: {name}: the braces do not match; put quotes around them: {name}='{{...}}'")
             parse_yaml(text, f"--config: {name}")
             if "." in name:
                 section, _, field = name.partition(".")
@@ -131,13 +137,22 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
             _refuse_unknown_option(option)
 
 
-def _refuse_to_measure_nothing(arch: str, settings: Config) -> None:
-    """Raise a ``UserError`` where a run would compile for long, and then find no GPU."""
-    device = settings.benchmark.device
-    if device in DRIVERS and arch not in settings.replays and (missing := missing_driver(device)):
+def _refuse_targets(words: Sequence[str], archs: Sequence[str], settings: Config) -> None:
+    """Raise a ``UserError`` for what cannot be made, or not on this machine; ``archs``: whose models are asked for."""
+    given = [(option, word) for option, word in _with_options(words)]
+    asked = [word for option, word in given if not option]
+    named = [word for option, word in given if option in TAKE_RULES and word]
+    targets.refuse_mistakes(asked, named, settings)
+    known = (*settings.replays, *settings.benchmark.products)
+    for arch in archs:
+        if arch not in known and (reason := refusal(settings, arch)):
+            raise UserError(f"{arch}: {reason}; {way_to_models(arch, settings)}")
+    device, measures = settings.benchmark.device, {*archs, *([] if asked else [settings.arch])} - {*settings.replays}
+    here = device in DRIVERS and measures and not {option for option, _ in given} & ELSEWHERE
+    if here and (missing := missing_driver(device)):
         raise UserError(
             f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with "
-            "--until libraries, measure on a cluster (--workflow-profile profiles/slurm), or leave the --configfile out"
+            "--until libraries, measure on a cluster (--workflow-profile profiles/slurm), or leave --configfile out"
         )
 
 
@@ -173,18 +188,23 @@ def _with_configuration(words: Sequence[str], path: Path) -> list[str]:
 
 def _settings(words: Sequence[str]) -> Config:
     """Return the configuration of a call of Snakemake: the folder's, over it files, over these ``--config``."""
-    files, values = [path for path in [places.find_file(CONFIG_FILE)] if path.is_file()], []
+    layers = [(str(CONFIG_FILE), read_config_file(path)) for path in [places.find_file(CONFIG_FILE)] if path.is_file()]
+    values = []
     for option, word in _with_options(words):
         if word and option in CONFIG_FILES:
-            files.append(Path(word))
+            layers.append((word, read_config_file(Path(word))))
         elif word and option in CONFIG_VALUES:
-            values.append(word.partition("=")[::2])
+            name, _, text = word.partition("=")
+            values.append((option, {name: parse_yaml(text, option)}))
     content: dict[str, Any] = {}
-    for more in (*map(read_config_file, files), *({name: parse_yaml(text, "--config")} for name, text in values)):
+    settings = Config()
+    for where, more in (*layers, *values):
         for name, value in more.items():
             both = isinstance(value, dict) and isinstance(content.get(name), dict)
             content[name] = content[name] | value if both else value
-    return check(content)
+        # After each, so that a mistake has the name of its file.
+        settings = check(content, where)
+    return settings
 
 
 def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
@@ -193,11 +213,6 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
         raise UserError(f"the packages of the workflow are missing: {places.install('workflow')}")
     _refuse_mistakes(args.arch, words)
     words = list(map(targets.relative, words))
-    named = [word for option, word in _with_options(words) if option in TAKE_RULES and word]
-    asked = [word for option, word in _with_options(words) if not option]
-    targets.refuse_mistakes(asked, named, settings := _settings(words))
-    if not {option for option, _ in _with_options(words)} & ELSEWHERE and (not asked or args.arch):
-        _refuse_to_measure_nothing(args.arch or settings.arch, settings)
     models = [match[1] for word in words if (match := _MODELS.fullmatch(word))]
     own = [args.arch] if args.arch else []
     if library := installed_words().get(args.arch):
@@ -206,12 +221,11 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
         own, words = list(found.archs), _with_configuration(words, found.config)
     elif args.gpu:
         raise UserError(f"--gpu: is for --arch {' or '.join(installed_words())}; an arch names its GPU")
-    archs = dict.fromkeys([*own, *models])
-    for arch in archs:
-        if arch not in (*settings.replays, *settings.benchmark.products) and (reason := refusal(settings, arch)):
-            raise UserError(f"{arch}: {reason}; {way_to_models(arch, settings)}")
-    if args.arch and models and args.arch not in models:
+    elif models and args.arch not in (None, *models):
         raise UserError(f"--arch {args.arch} and results/models/{models[0]} name two archs; leave one out")
+    archs = dict.fromkeys([*own, *models])
+    settings = _settings(words)
+    _refuse_targets(words, list(archs), settings)
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(settings.published_as, archs)) if archs else []
     made = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]

@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 
-_PACKAGE = str(Path(__file__).parents[1])
-
-
 class UserError(Exception):
     """A mistake that the user can repair: wrong config, unknown arch, malformed file, missing compiler.
 
@@ -50,6 +47,7 @@ def lines_of(error: UserError) -> str:
     return "\n".join(f"error: {line}" for line in str(error).splitlines())
 
 
+_PACKAGE = str(Path(__file__).parents[1])
 INTERRUPTED = 130
 """Exit status of a command that was ended by Ctrl-C, as shells have it: 128 and the number of the signal."""
 MOST_CHARACTERS_SHOWN = 80

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, shown
-from tileseer.core.strict_tables import distinct, validate_table, wrong_below
+from tileseer.core.strict_tables import distinct, expected, validate_table, wrong_below
 from tileseer.core.yaml_files import parse_yaml, read_yaml
 from tileseer.facts.benchmark import BenchmarkSettings, LockSettings
 from tileseer.facts.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
@@ -31,7 +31,11 @@ _OF_THE_MACHINE: dict[str, Any] = {
 class PublishSettings(Section):
     """Where models are published, and what publishing may replace."""
 
-    name: str = Field("", pattern="^([a-z0-9_]{1,40})?$")
+    name: Annotated[
+        str,
+        StringConstraints(pattern="^([a-z0-9_]{1,40})?$"),
+        expected("at most 40 small letters, digits and _, such as smoke"),
+    ] = ""
     """What a trial is called: its models and report are ``results/models/ARCH-NAME`` and ``results/reports/ARCH-NAME``,
     so that those without a name stay as they are. Those of another learner have its name as well."""
 

@@ -26,6 +26,8 @@ def _located(path: str, info: ValidationInfo) -> str:
     return Path(own).as_posix() if os.path.exists(own) and not os.path.exists(path) else path
 
 
+PATH_PATTERN = r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"
+"""Of a path in a configuration, seen from the folder of the run: free of characters that a shell would read."""
 RelativePath = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$"),
@@ -35,7 +37,7 @@ RelativePath = Annotated[
 """A path inside the workflow: relative and free of characters that a shell would read."""
 SourcePath = Annotated[
     str,
-    StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"),
+    StringConstraints(pattern=PATH_PATTERN),
     expected("a relative path of letters, digits and _ . / + -, seen from the folder of the run"),
     AfterValidator(_located),
 ]

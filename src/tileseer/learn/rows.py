@@ -56,7 +56,10 @@ def deal(layer: np.ndarray, problem: np.ndarray, folds: int, seed: int) -> np.nd
     """
     layers, number, sizes = np.unique(layer[problem], return_inverse=True, return_counts=True)
     if len(layers) < folds:
-        raise UserError(f"cross-validation: {folds} folds need as many groups, there are {len(layers)}; lower `folds`")
+        raise UserError(
+            f"cross-validation: {folds} folds (model.folds) need as many layers with times, and there are "
+            f"{len(layers)}; add problems"
+        )
     digests = [hashlib.sha256(f"{seed},{name}".encode()).hexdigest() for name in layers.tolist()]
     filled, assigned = [0] * folds, np.empty(len(layers), np.int64)
     for place in sorted(range(len(layers)), key=lambda i: (-sizes[i], digests[i])):

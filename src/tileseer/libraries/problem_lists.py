@@ -58,7 +58,7 @@ def read_problems(path: Path, operations: Sequence[str]) -> dict[str, list[Probl
         by_operation[f"{problem.variant}_{problem.dtype}"].append(problem)
     if not read.problems:
         why = next(iter(read.refused), "give a model of its operations")
-        raise UserError(f"{path}: there is no problem of {', '.join(operations)}: {why}")
+        raise UserError(f"{path}: {why}; so it has no problem of {', '.join(operations)}")
     return {operation: own for operation, own in by_operation.items() if own}
 
 

@@ -144,11 +144,8 @@ class Problem:
         """
         unknown = sorted(set(dims) - set(DIMS))
         if unknown:
-            parts = [name for name in DIMS[::-1] if name.startswith(f"{unknown[0]}_")]
-            meant = f"; write {' and '.join(parts[:2][::-1])}" if parts else ""
-            meant = meant or is_it(OTHER_NAMES.get(unknown[0].upper(), unknown[0]), DIMS)
-            meant = meant or f"; the fields are {', '.join(DIMS)}"
-            raise UserError(f"problem: unknown field {unknown[0]!r}{meant}")
+            advice = meant(unknown[0], 0.6) or f"; the fields are {', '.join(DIMS)}"
+            raise UserError(f"problem: unknown field {unknown[0]!r}{advice}")
         full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
         return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), layout="", **full)
 
@@ -184,6 +181,12 @@ OTHER_NAMES = {"R": "Y", "S": "X", "H": "Hi", "W": "Wi", "D": "Di", "T": "Z"}
 """What other libraries call dimensions, in capitals."""
 """The 19 dimensions in the order of the benchmark CSV."""
 _DIMS_OF = attrgetter(*DIMS)
+
+
+def meant(name: str, nearest: float, known: Sequence[str] = DIMS) -> str:
+    """Return "; is it X?" with the one of the ``known`` dimensions that is meant; "" if none is as near (``is_it``)."""
+    both = [f"{name}_{axis}" for axis in ("h", "w") if f"{name}_{axis}" in known]
+    return f"; write {' and '.join(both)}" if both else is_it(OTHER_NAMES.get(name.upper(), name), known, nearest)
 
 
 def problems_of_rows(

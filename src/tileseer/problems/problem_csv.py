@@ -8,7 +8,7 @@ import pandas as pd
 
 from tileseer.core.csv_files import FIRST_LINE
 from tileseer.core.errors import UserError, shown
-from tileseer.problems.problem import DIMS, INT32_MAX, Problem, wrong_rows
+from tileseer.problems.problem import DIMS, INT32_MAX, Problem, meant, wrong_rows
 
 REQUIRED_DIMS = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEFAULT_DIMS = {name: 0 if name.startswith("pad") else 1 for name in DIMS if name not in REQUIRED_DIMS}
@@ -40,6 +40,10 @@ def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[st
         raise UserError(f"{path}: column {missing[0]} is missing; needed: {', '.join(REQUIRED_DIMS)}")
     remarks = []
     absent = [name for name in DEFAULT_DIMS if name not in table]
+    for name in sorted(set(table.columns) - set(DIMS)):
+        # What a dimension is called elsewhere: left out in silence it would be another convolution.
+        if advice := meant(name, 0.85, absent):
+            raise UserError(f"{path}: unknown column {shown(name)}{advice}")
     if absent:
         said = ", ".join(f"{name}={DEFAULT_DIMS[name]}" for name in absent)
         remarks.append(f"{path}: columns that are absent have their defaults: {said}")

@@ -41,6 +41,9 @@ def check_path(path: Path) -> list[CheckResult]:
         return _results(path)
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
+    files = (model_files.INDEX, "pairs.parquet", dataset_files.FILE)
+    if inside := sorted({each.parent.as_posix() for name in files for each in path.glob(f"*/{name}")}):
+        raise UserError(f"{path}: name one of its folders: {', '.join(inside)}")
     raise UserError(
         f"{path}: is neither a model directory ({model_files.INDEX}), a dataset or a recording ({dataset_files.FILE}), "
         f"nor a folder of results ({', '.join(RESULTS_FOLDERS)}); a library takes --driver, a list of kernels --emulate"

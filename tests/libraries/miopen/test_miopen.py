@@ -309,12 +309,12 @@ def test_a_layer_in_two_layouts_is_imported_as_two_problems(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "arch", "message"),
     [
-        ("gfx90a68.HIP.fdb.txt", NEW.encode(), "gfx942", "its name is of another GPU than gfx942"),
+        ("gfx90a68.HIP.fdb.txt", NEW.encode(), "gfx942", "its name is of gfx90a, not of gfx942"),
         ("gfx942130.HIP.fdb.txt.bz2", bz2.compress(NEW.encode())[:-9], "gfx942", "damaged"),
         ("gfx942130.HIP.fdb.txt", b"BZh91AY&SY nothing", "gfx942", "damaged"),
         ("gfx942130.db.txt", b"\xff\xfe", "gfx942", "no text"),
         ("some.txt", b"[core]\nkey=value\n", "gfx942", "it contains no measured time; line 1: no KEY=VALUES"),
-        ("absent", None, "gfx942", "No such file"),
+        ("absent", None, "gfx942", "there is no such file"),
         ("user.ufdb.txt", NEW.encode(), "gfx1030", "name one with --device"),
     ],
 )

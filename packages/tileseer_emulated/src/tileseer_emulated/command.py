@@ -69,7 +69,10 @@ def verify(args: argparse.Namespace) -> int:
     if args.sample:
         # By the hash of the name: more kernels are the same ones and others.
         names = sorted(sorted(names, key=content_hash.of_name)[: args.sample])
-    kernels = [_executable(name, args.arch) for name in names]
+    try:
+        kernels = [_executable(name, args.arch) for name in names]
+    except UserError as error:
+        raise UserError(f"{args.path}: {str(error).splitlines()[0]}") from error
     workshop = Workshop(
         args.arch, find_file(args.config / "ck_api.yaml"), find_file(Path("workflow/templates")),
         find_file(NATIVE_SOURCES),

@@ -1,6 +1,7 @@
 """``tileseer import find-db``: a recording of what MIOpen measured."""
 
 import argparse
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tileseer.core.places import find_file
 from tileseer.facts import hardware
 from tileseer.facts.hardware import Hardware
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
+from tileseer.facts.section import PATH_PATTERN
 from tileseer.libraries.miopen import recording
 from tileseer.libraries.miopen.find_db import FileGpu, FileName
 from tileseer.libraries.miopen.library import MIOPEN
@@ -39,6 +41,13 @@ def configure(own: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the recording and tell how to replay it."""
+    folder = os.path.relpath(args.output)
+    if not re.fullmatch(PATH_PATTERN, folder):
+        raise UserError(f"--output: {args.output}: a configuration names it: take letters, digits and _ . / + - alone")
+    if missing := next((path for path in args.files if not path.exists()), None):
+        raise UserError(
+            f"{missing}: there is no such file; find-dbs are in share/miopen/db of ROCm and ~/.config/miopen"
+        )
     gpu, table = hardware.target(args.arch), find_file(args.config / TABLE)
     products = hardware.read_products(table)
     product = _product(args, products, recording.gpu_of_files(args.files, gpu))
@@ -60,16 +69,19 @@ def run(args: argparse.Namespace) -> int:
         "times": len(database.times),
         "refused": database.reasons(),
     }
+    most = int(database.problems[recording.OPERATION_COLUMNS].value_counts().max())
+    few = f"; too few to train: {most} of one operation, where {recording.FEWEST_PROBLEMS} are needed"
     lines = [
         f"{args.output}: {len(database.times):,} times of {content['problems']:,} problems, "
-        f"{len(written.operations)} models, on {product.name} ({product.compute_units} compute units)",
+        f"{len(written.operations)} models, on {product.name} ({product.compute_units} compute units)"
+        f"{few if most < recording.FEWEST_PROBLEMS else ''}",
         *options.taken_lines(taken),
         *(f"refused {count:,}: {reason}" for reason, count in database.reasons().items()),
         f"every refused entry is in {args.output / recording.REFUSED}; to train, write into the config:",
         f"  arch: {arch}",
-        f"  replays: {{{arch}: {args.output}}}",
+        f"  replays: {{{arch}: {folder}}}",
         f"  benchmark: {{products: {{{arch}: {product.name}}}}}",
-        *([f"  hardware: {args.output / TABLE}  # with {product.name}, whose figures are assumed"] if is_new else []),
+        *([f"  hardware: {folder}/{TABLE}  # with {product.name}, whose figures are assumed"] if is_new else []),
         f"and run: snakemake --cores all results/models/{arch}",
     ]
     return options.answer(args, content, lines)

@@ -36,8 +36,6 @@ SYSTEM_DB = "MIOPEN_SYSTEM_DB_PATH"
 """Variables that say where ROCm and its databases are; the second one is MIOpen's own."""
 VERSION_HEADER = "include/miopen/version.h"
 TABLE = "hardware.yaml"
-FEWEST_PROBLEMS = 100
-"""Of an operation, fewer of which make no model whose figures say anything."""
 _SYSTEM = re.compile(r"[a-z0-9_]+\.HIP\.fdb\.txt(\.bz2)?", re.ASCII)
 
 
@@ -86,7 +84,9 @@ def import_installed(folder: Path, gpu: str, table: Path) -> Installed:
             _write_if_new(folder / arch / WAYS, "".join(f"{line}\n" for line in _ways(arch, files, root)))
     if not made:
         print(*said, sep="\n", file=sys.stderr)
-        raise UserError(f"no GPU has {FEWEST_PROBLEMS} problems of one operation in its find-dbs; measure more of them")
+        raise UserError(
+            f"no GPU has {recording.FEWEST_PROBLEMS} problems of one operation in its find-dbs; measure more of them"
+        )
     new = {product.name: product for product in made.values() if product.name not in products}
     config = {
         "arch": next(iter(made)),
@@ -156,12 +156,12 @@ def _record(folder: Path, arch: str, product: Hardware, files: Found, release: R
     if gone := database.reasons().get(recording.GONE):
         yield f"{arch}: left out {gone:,} times: {recording.GONE}"
     counts = _operations(database)
-    small = {name: count for name, count in counts.items() if count < FEWEST_PROBLEMS}
+    small = {name: count for name, count in counts.items() if count < recording.FEWEST_PROBLEMS}
     if len(small) == len(counts):
-        yield f"{arch}: left out, as no operation has {FEWEST_PROBLEMS} problems: {_counted(counts)}"
+        yield f"{arch}: left out, as no operation has {recording.FEWEST_PROBLEMS} problems: {_counted(counts)}"
         return
     if small:
-        yield f"{arch}: left out with fewer than {FEWEST_PROBLEMS} problems: {_counted(small)}"
+        yield f"{arch}: left out with fewer than {recording.FEWEST_PROBLEMS} problems: {_counted(small)}"
     written = recording.write_solver_recording(
         folder, database, arch, product.name, {"source": source}, taken, leave_out=small, replace=True
     )

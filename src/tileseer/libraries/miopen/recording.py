@@ -46,6 +46,8 @@ from tileseer.problems.shapes import output_extents
 
 MOST_ENTRIES = 2_000_000
 """Read or refused, four times as many as MIOpen's largest database has."""
+FEWEST_PROBLEMS = 100
+"""Of an operation, fewer of which make no model whose figures say anything."""
 GONE = "this version of MIOpen has the solver no longer"
 OPERATION_COLUMNS = ["variant", "dtype", "ndim", "layout"]
 
@@ -83,7 +85,8 @@ def gpu_of_files(paths: Sequence[Path], gpu: str) -> FileGpu | None:
     known = [own for own in named.values() if own]
     for path, own in named.items():
         if path.name.startswith("gfx") and not (own.arch == gpu if own else path.name.startswith(gpu)):
-            raise UserError(f"{path}: its name is of another GPU than {gpu}; give the --arch that was measured")
+            named_gpu = own.arch if own else path.name.partition(".")[0]
+            raise UserError(f"{path}: its name is of {named_gpu}, not of {gpu}; import the files of each GPU alone")
         if own and own.compute_units != known[0].compute_units:
             units = f"{own.compute_units} compute units, others of {known[0].compute_units}"
             raise UserError(f"{path}: its name is of a GPU with {units}; import each GPU into a recording of its own")

@@ -62,10 +62,8 @@ def torch_layers(
         model = torch_record.build_model(make)
         if not isinstance(model, torch.nn.Module):
             raise UserError(f"--torch {target}: returned {shown(model)}; name what returns a torch.nn.Module")
-    given = (
-        f"with --input {' --input '.join(inputs)} (N x C x H x W), without values (--onnx takes models that need them)"
-    )
-    with mistakes_of(f"--torch {target}: running it {given}"):
+    given = f"with --input {' --input '.join(inputs)} (N x C x H x W), without values"
+    with mistakes_of(f"--torch {target}: running it {given} (--onnx takes models that need them)"):
         observed = torch_record.record_torch(model, feed, trained)
     return tabulate_layers(network or attribute.rpartition(".")[2], _run(inputs, trained), observed)
 
