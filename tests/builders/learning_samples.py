@@ -26,7 +26,7 @@ from tileseer.problems.problem import Problem
 from tileseer.problems.shapes import implicit_gemm
 
 CONFIG = Path(__file__).parents[2] / "config"
-SMALL = ModelSettings(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8)
+SMALL = ModelSettings(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8, min_child_samples=5)
 
 
 def changed(**settings):

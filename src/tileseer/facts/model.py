@@ -40,8 +40,8 @@ class ModelSettings(Section):
     """Most leaves of a tree. Few rows: a leaf for 400 of them, but at least 15."""
     learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
     """Shrinkage of each tree."""
-    min_child_samples: int = Field(5, ge=1)
-    """Fewest rows in a leaf, and in a group of categories."""
+    min_child_samples: int = Field(20, ge=1)
+    """Fewest rows in a leaf; where a problem has a handful of solvers alone, 5 of them are enough."""
     feature_fraction: float = Field(0.5, gt=0, le=1, strict=False)
     """Share of the features that a tree may use."""
     folds: int = Field(5, ge=2)

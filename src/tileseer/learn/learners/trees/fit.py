@@ -38,9 +38,12 @@ LEAST_LEAVES, ROWS_PER_LEAF = 15, 400
 settings'."""
 WEIGHT_OF_SLOPE_1 = 1.0
 """What a formula's slope of 1 weighs beside the rows: as much as some ten of them."""
-FIXED = {"objective": "regression", "max_bin": 127, "lambda_l2": 1.0, "max_cat_to_onehot": 64}
-"""LightGBM's parameters that nobody had a reason to change. A split takes one of so many categories: each is a solver
-of its own kind."""
+FIXED = {"objective": "regression", "max_bin": 127, "lambda_l2": 1.0}
+"""LightGBM's parameters that nobody had a reason to change."""
+FEW_ROWS = 6
+"""Rows of a problem, in the mean, below which a library has a handful of solvers, each of its own kind."""
+OF_FEW_ROWS = {"min_data_in_leaf": 5, "min_data_per_group": 5, "max_cat_to_onehot": 64}
+"""Parameters for such rows: leaves and categories hold few, and a split takes one solver."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +74,7 @@ class Trees(Learner):
             np.zeros(len(matrix)),
             feature_name=list(features.names),
             categorical_feature=features.categorical,
-            params=parameters(recipe.settings, recipe.threads, len(matrix)),
+            params=parameters(recipe.settings, recipe.threads, len(matrix), few_rows(dataset.problem)),
             # The trees of a prior read the values.
             free_raw_data=not isinstance(prior, TreeScorer),
         ).construct()
@@ -102,13 +105,18 @@ def prior_of(recipe: Recipe) -> TreeScorer | Coefficients | None:
     return recipe.prior.scorer
 
 
-def parameters(settings: ModelSettings, threads: int, rows: int) -> dict[str, Any]:
-    """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds."""
+def few_rows(problem: np.ndarray) -> bool:
+    """Return whether a problem has fewer than ``FEW_ROWS`` rows in the mean; ``problem`` (int [n]) is that of each."""
+    return len(problem) < FEW_ROWS * len(np.unique(problem))
+
+
+def parameters(settings: ModelSettings, threads: int, rows: int, few: bool) -> dict[str, Any]:
+    """Return LightGBM's parameters; ``rows`` are those to learn from, of all folds, ``few`` as ``few_rows`` says."""
     return FIXED | {
         "num_leaves": min(settings.num_leaves, max(rows // ROWS_PER_LEAF, LEAST_LEAVES)),
         "learning_rate": settings.learning_rate,
         "min_data_in_leaf": settings.min_child_samples,
-        "min_data_per_group": settings.min_child_samples,
+        **(OF_FEW_ROWS if few else {}),
         "feature_fraction": settings.feature_fraction,
         "seed": settings.seed,
         "deterministic": True,
@@ -123,7 +131,7 @@ def parameters(settings: ModelSettings, threads: int, rows: int) -> dict[str, An
 
 def grow(prepared: Binned, rows: np.ndarray, recipe: Recipe, progress: Progress) -> lightgbm.Booster:
     """Return trees that learn from some rows of a binned dataset (bool [n]); ``progress`` counts them."""
-    used = parameters(recipe.settings, recipe.threads, prepared.features.num_data())
+    used = parameters(recipe.settings, recipe.threads, prepared.features.num_data(), few_rows(prepared.dataset.problem))
     part = prepared.features.subset(np.flatnonzero(rows).tolist(), params=used)
     problem, efficiency = prepared.dataset.problem[rows], prepared.dataset.efficiency[rows]
     weights, label = time_weight(problem, prepared.dataset.latency_ms[rows]), efficiency - 1.0
