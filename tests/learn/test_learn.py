@@ -105,7 +105,7 @@ def test_folds_are_whole_groups_of_like_size(folds):
     assert filled.max() - filled.min() <= 7
     backwards = rows.deal(groups[::-1], np.repeat(np.arange(40), sizes[::-1]), folds, seed=1)
     assert backwards[::-1].tolist() == fold.tolist()
-    with pytest.raises(UserError, match="model.folds"):
+    with pytest.raises(UserError, match=f"{folds} folds"):
         rows.deal(groups, np.arange(folds - 1), folds, seed=1)
 
 
