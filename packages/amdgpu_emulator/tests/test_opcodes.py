@@ -40,7 +40,7 @@ CHOICES = (
 """Their results are the same to the bit, NaN and zeros too."""
 SCALAR = sorted(
     (key for key in PCODE if type(key).__name__.startswith("SO")
-     and key.name in {*scalar_operations.SCALAR_OPERATIONS, *scalar_operations.WITH_16_BITS}),
+     and key.name in scalar_operations.SCALAR_OPERATIONS),
     key=lambda key: key.name,
 )  # fmt: skip
 

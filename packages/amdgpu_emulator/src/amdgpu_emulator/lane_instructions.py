@@ -33,13 +33,13 @@ def _first_lane(inst: Instruction) -> Step:
 
 
 def _read_lane(inst: Instruction) -> Step:
-    source, lane = operand_reader(inst.src0.offset, "u32"), scalar_read(inst.src1.offset, 32, None)
+    source, lane = operand_reader(inst.src0.offset, "u32"), scalar_read(inst.src1.offset, "u32")
     put = scalar_write(inst.vdst.offset & 0xFF, 32)
     return lambda w: put(w, _by_wave(w, source(w))[range(w.count), _lanes(lane(w))].tolist())
 
 
 def _write_lane(inst: Instruction) -> Step:
-    value, lane = scalar_read(inst.src0.offset, 32, None), scalar_read(inst.src1.offset, 32, None)
+    value, lane = scalar_read(inst.src0.offset, "u32"), scalar_read(inst.src1.offset, "u32")
     row = inst.vdst.offset - VGPR
 
     def step(w: Waves) -> None:

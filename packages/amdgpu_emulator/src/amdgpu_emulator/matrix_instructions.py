@@ -16,7 +16,7 @@ from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.floats import small_floats
 from amdgpu_emulator.memory import Array
-from amdgpu_emulator.operands import ACC, VGPR, Read, constant_bits, operand_reader
+from amdgpu_emulator.operands import ACC, VGPR, Read, constant, operand_reader
 from amdgpu_emulator.wave import LANES, Step, Waves
 
 _MFMA_NAME = re.compile(
@@ -95,7 +95,7 @@ def translate_mfma(inst: Instruction, name: str, is_ocp: bool) -> Step:
         first = code - VGPR + of_c
         rows = slice(first, first + shape.result_rows)
         addend: Read = lambda w: _elements(w.v[rows], shape.c)  # noqa: E731
-    elif constant_bits(code, None) is None:
+    elif constant(code, "u32") is None:
         raise UnsupportedInstruction(f"{inst.op.name} with C in a scalar register")
     else:
         addend = operand_reader(code, shape.c.lower())

@@ -1,13 +1,12 @@
 """Operands of vector instructions: functions that read one for all lanes, and functions that write a result."""
 
-import struct
 from collections.abc import Callable
 from operator import attrgetter
 
 import numpy as np
 
 from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.memory import Array
+from amdgpu_emulator.memory import PRIVATE_BASE, SHARED_BASE, Array
 from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, SGPRS, VCC, Waves
 
 Read = Callable[[Waves], Array]
@@ -17,12 +16,15 @@ VGPR, ACC = 256, 256
 """First code of a vector register; what an accumulation register's row adds to its number."""
 LITERAL, SCC, VCCZ, EXECZ = 255, 253, 251, 252
 _INLINE_FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0, 248: 0.15915494}
+_APERTURES = {235: SHARED_BASE, 236: SHARED_BASE + 0xFFFFFFFF, 237: PRIVATE_BASE, 238: PRIVATE_BASE + 0xFFFFFFFF}
+"""Operands that are the first and the last address of the LDS, and of the memory of a lane."""
 OPERAND_TYPES = {
     "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u16": np.uint16, "i16": np.int16, "f16": np.float16,
     "u64": np.uint64, "i64": np.int64, "f64": np.float64,
 }  # fmt: skip
 """Types of operands, besides ``mask``: one bit a lane in a pair of scalar registers."""
 _VIEWS = {"u32": "v", "i32": "vi", "f32": "vf"}
+_SCALAR_VIEWS = {"u32": "s", "i32": "si", "f32": "sf", "u64": "s64", "i64": "si64", "f64": "sf64"}
 WORD = 0, 32
 """A part of a register, by its lowest bit and the number of its bits: all of it."""
 
@@ -32,27 +34,31 @@ def half_of(high: bool) -> tuple[int, int]:
     return 16 * high, 16
 
 
-def constant_bits(code: int, literal: int | None) -> int | None:
-    """Return the 32 bits of an operand that is a constant; ``None`` if it is none."""
-    if 128 <= code <= 192:
-        return code - 128
-    if 193 <= code <= 208:
-        return (192 - code) & 0xFFFFFFFF
+def constant(code: int, kind: str, literal: int | None = None, high: bool = False) -> Array | None:
+    """Return an operand that is a constant, in an array of one; ``None`` if it is none.
+
+    Floats have the size of the operand. Inline integers have a sign, and so has the literal of a signed operand.
+    """
+    bits = int(kind[1:])
     if code in _INLINE_FLOATS:
-        return int(struct.unpack("<I", struct.pack("<f", _INLINE_FLOATS[code]))[0])
-    if code == LITERAL:
-        assert literal is not None
-        return literal
-    return None
+        return np.array([_INLINE_FLOATS[code]], f"f{bits // 8}").view(OPERAND_TYPES[kind])
+    if 128 <= code <= 208:
+        value = code - 128 if code <= 192 else 192 - code
+    elif code in _APERTURES and bits == 64:
+        value = _APERTURES[code]
+    elif code == LITERAL and literal is not None:
+        value = literal << 32 if kind == "f64" else literal - ((literal & 1 << 31) << 1 if kind == "i64" else 0)
+    else:
+        return None
+    return np.array([(value >> 16 * high) & (1 << bits) - 1], f"u{bits // 8}").view(OPERAND_TYPES[kind])
 
 
 def operand_reader(code: int, kind: str, literal: int | None = None, high: bool = False, acc: bool = False) -> Read:
     """Return the function that gives an operand: one value a lane, or one for all lanes of all waves."""
     if kind == "mask":
         return lambda w: w.mask(code)
-    value = constant_bits(code, literal)
-    if value is not None:
-        fixed = constant(code, value, kind, high)
+    fixed = constant(code, kind, literal, high)
+    if fixed is not None:
         return lambda w: fixed
     row, type_, bits = code - VGPR + (ACC if acc else 0), OPERAND_TYPES[kind], int(kind[1:])
     if bits == 16:
@@ -62,13 +68,19 @@ def operand_reader(code: int, kind: str, literal: int | None = None, high: bool 
     if code >= VGPR:
         registers = attrgetter(_VIEWS[kind])
         return lambda w: registers(w)[row]
-    if bits == 32 and code in (SCC, VCCZ, EXECZ):
-        return lambda w: w.spread(np.array(scalar_flags(w, code), np.uint32)).view(type_)
+    by_wave = scalar_reader(code, kind)
+    return lambda w: w.spread(by_wave(w))
+
+
+def scalar_reader(code: int, kind: str) -> Read:
+    """Return the function that gives an operand in scalar registers: one value a wave."""
+    bits = int(kind[1:])
+    if code in (SCC, VCCZ, EXECZ):
+        return lambda w: np.array(scalar_flags(w, code), f"u{bits // 8}").view(OPERAND_TYPES[kind])
     if not (code < 108 or code in (124, 126, 127)) or (bits == 64 and code % 2):
         raise UnsupportedInstruction(f"the scalar operand {code} of {bits} bits")
-    if bits == 64:
-        return lambda w: w.spread(w.s64[code // 2 :: SGPR_PAIRS]).view(type_)
-    return lambda w: w.spread(w.s[code::SGPRS]).view(type_)
+    registers, places = attrgetter(_SCALAR_VIEWS[kind]), slice(32 * code // bits, None, 32 * SGPRS // bits)
+    return lambda w: registers(w)[places]
 
 
 def scalar_flags(w: Waves, code: int) -> list[int]:
@@ -76,21 +88,6 @@ def scalar_flags(w: Waves, code: int) -> list[int]:
     if code == SCC:
         return w.scc
     return [int(mask == 0) for mask in w.s64[(VCC if code == VCCZ else EXEC) // 2 :: SGPR_PAIRS].tolist()]
-
-
-def constant(code: int, value: int, kind: str, high: bool = False) -> Array:
-    """Return a constant whose 32 bits are ``value`` as one of a type; floats have the size of the operand."""
-    bits = int(kind[1:])
-    if code in _INLINE_FLOATS:
-        return np.array([_INLINE_FLOATS[code]], f"f{bits // 8}").view(OPERAND_TYPES[kind])
-    if bits == 64 and kind == "f64" and code == LITERAL:
-        value <<= 32
-    elif bits == 64 and value >> 31 and (code != LITERAL or kind == "i64"):
-        # Inline integers have a sign, and so has the literal of a signed operand.
-        value |= 0xFFFFFFFF << 32
-    elif bits == 16:
-        value = (value >> 16 if high else value) & 0xFFFF
-    return np.array([value], f"u{bits // 8}").view(OPERAND_TYPES[kind])
 
 
 def with_sign(source: Read, negate: bool, absolute: bool) -> Read:

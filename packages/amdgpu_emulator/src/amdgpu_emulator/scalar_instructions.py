@@ -4,17 +4,10 @@ from collections.abc import Callable
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.memory import PRIVATE_BASE, SHARED_BASE
-from amdgpu_emulator.operands import EXECZ, SCC, VCCZ, constant, constant_bits, scalar_flags
-from amdgpu_emulator.scalar_operations import M32, M64, SCALAR_OPERATIONS, WITH_16_BITS, ScalarOperation, s16
+from amdgpu_emulator.operands import constant, scalar_reader
+from amdgpu_emulator.scalar_operations import SCALAR_OPERATIONS, ScalarOperation, s16
 from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, SGPRS, Step, Waves
 
-_APERTURES = {
-    code + limit: base + limit * 0xFFFFFFFF
-    for code, base in ((235, SHARED_BASE), (237, PRIVATE_BASE))
-    for limit in (0, 1)
-}
-"""Operands that are the first and the last address of the LDS, and of the memory of a lane."""
 _MODE, _OF_PLACE = 1, (4, 20)
 """Registers of the hardware: how floats are rounded, and where a wave runs."""
 _USUAL_MODE = 0x3F0
@@ -24,23 +17,14 @@ ScalarWrite = Callable[[Waves, int | list[int]], None]
 """Writes a value of the right number of bits, one for all waves or one each."""
 
 
-def scalar_read(code: int, bits: int, literal: int | None) -> ScalarRead:
-    """Return the function that gives an operand of 32 or 64 bits, one a wave."""
-    if code in _APERTURES and bits == 64:
-        aperture = _APERTURES[code]
-        return lambda w: [aperture] * w.count
-    value = constant_bits(code, literal)
-    if value is not None:
-        number = constant(code, value, f"u{bits}").item()
+def scalar_read(code: int, kind: str, literal: int | None = None) -> ScalarRead:
+    """Return the function that gives an operand of a type of 32 or 64 bits, one a wave."""
+    fixed = constant(code, kind, literal)
+    if fixed is not None:
+        number = fixed.item()
         return lambda w: [number] * w.count
-    if code in (SCC, VCCZ, EXECZ):
-        return lambda w: scalar_flags(w, code)
-    if code >= 128:
-        raise UnsupportedInstruction(f"the scalar operand {code}")
-    if bits == 64:
-        pair = code // 2
-        return lambda w: w.s64[pair::SGPR_PAIRS].tolist()
-    return lambda w: w.s[code::SGPRS].tolist()
+    read = scalar_reader(code, kind)
+    return lambda w: read(w).tolist()
 
 
 def scalar_write(code: int, bits: int) -> ScalarWrite:
@@ -69,26 +53,25 @@ def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
         return _save_exec(inst, name, literal)
     if name in ("S_GETREG_B32", "S_SETREG_B32", "S_SETREG_IMM32_B32"):
         return _hardware_register(inst, name)
-    if encoding.startswith("SOPK") and name in WITH_16_BITS:
-        operation = WITH_16_BITS[name]
-        constant = inst.simm16 if name.endswith("_U32") else s16(inst.simm16) & M32
-        reads = [scalar_read(inst.sdst.offset, 32, None), lambda w: [constant] * w.count]
-    elif name in SCALAR_OPERATIONS:
-        operation = SCALAR_OPERATIONS[name]
-        codes = [inst.ssrc0.offset] + ([inst.ssrc1.offset] if encoding.startswith(("SOP2", "SOPC")) else [])
-        if len(codes) < len(operation.operands):
-            # What the result's register held.
-            codes.append(inst.sdst.offset)
-        reads = [scalar_read(code, bits, literal) for code, bits in zip(codes, operation.operands, strict=True)]
-    else:
+    if name not in SCALAR_OPERATIONS:
         raise UnsupportedInstruction(inst.op.name)
-    return _step(operation, reads, scalar_write(inst.sdst.offset, operation.bits) if operation.bits else None)
+    operation = SCALAR_OPERATIONS[name]
+    # What has no field is what the result's register held.
+    fields = ("sdst",) if encoding.startswith("SOPK") else ("ssrc0", "ssrc1", "sdst")
+    codes = [getattr(inst, field).offset for field in fields if hasattr(inst, field)]
+    kinds = [kind for kind in operation.operands if kind != "scc"]
+    reads = [scalar_read(code, kind, literal) for code, kind in zip(codes, kinds, strict=False)]
+    if encoding.startswith("SOPK"):
+        value = inst.simm16 if kinds[1] == "u32" else s16(inst.simm16)
+        reads.append(lambda w: [value] * w.count)
+    if len(kinds) < len(operation.operands):
+        reads.append(lambda w: w.scc)
+    bits = int(operation.result[1:]) if operation.result != "scc" else 0
+    return _step(operation, reads, scalar_write(inst.sdst.offset, bits) if bits else None)
 
 
 def _step(operation: ScalarOperation, reads: list[ScalarRead], put: ScalarWrite | None) -> Step:
-    compute, mask = operation.compute, (1 << operation.bits) - 1
-    if operation.takes_scc:
-        reads = [*reads, lambda w: w.scc]
+    compute = operation.compute
 
     def step(w: Waves) -> None:
         operands = list(zip(*[read(w) for read in reads], strict=True))
@@ -96,13 +79,13 @@ def _step(operation: ScalarOperation, reads: list[ScalarRead], put: ScalarWrite 
         if operands.count(operands[0]) == w.count:
             # Nearly always the waves compute the same.
             if put is not None:
-                put(w, result & mask)
+                put(w, result)
             if scc is not None:
                 w.scc = [scc] * w.count
             return
         outcomes = [compute(*row) for row in operands]
         if put is not None:
-            put(w, [value & mask for value, _ in outcomes])
+            put(w, [value for value, _ in outcomes])
         if scc is not None:
             w.scc = [flag or 0 for _, flag in outcomes]
 
@@ -121,7 +104,7 @@ def _hardware_register(inst: Instruction, name: str) -> Step:
     if register != _MODE:
         raise UnsupportedInstruction(f"{name} of the register {register}")
     constant = inst.literal if name == "S_SETREG_IMM32_B32" else None
-    read = scalar_read(inst.sdst.offset, 32, None) if constant is None else lambda w: [constant]
+    read = scalar_read(inst.sdst.offset, "u32") if constant is None else lambda w: [constant]
 
     def step(w: Waves) -> None:
         if any((value ^ usual) & mask for value in read(w)):
@@ -138,13 +121,13 @@ def _save_exec(inst: Instruction, name: str, literal: int | None) -> Step:
     if operation is None:
         raise UnsupportedInstruction(inst.op.name)
     compute, is_swapped = operation.compute, what.endswith("N1")
-    source, keep = scalar_read(inst.ssrc0.offset, 64, literal), scalar_write(inst.sdst.offset, 64)
+    source, keep = scalar_read(inst.ssrc0.offset, "u64", literal), scalar_write(inst.sdst.offset, 64)
     keeps_new = name.endswith("_WREXEC_B64")
 
     def step(w: Waves) -> None:
         old, values = w.s64[EXEC // 2 :: SGPR_PAIRS].tolist(), source(w)
         pairs = zip(old, values, strict=True) if is_swapped else zip(values, old, strict=True)
-        new = [compute(*pair)[0] & M64 for pair in pairs]
+        new = [compute(*pair)[0] for pair in pairs]
         keep(w, new if keeps_new else old)
         w.set_exec(new)
         w.scc = [int(mask != 0) for mask in new]

@@ -18,7 +18,7 @@ from amdgpu_emulator.operands import (
     WORD,
     Read,
     Write,
-    constant_bits,
+    constant,
     half_of,
     operand_reader,
     part_reader,
@@ -202,7 +202,7 @@ def _packed(inst: Instruction, name: str) -> Step:
     def source(top: bool, index: int, code: int) -> Read:
         high, kind = bool(chosen[top] >> index & 1), operation.operands[index]
         if wide:
-            code += high and constant_bits(code, None) is None
+            code += high and constant(code, "u32") is None
         read = operand_reader(code, kind, None, high and not wide)
         return with_sign(read, bool((inst.neg_hi if top else inst.neg) >> index & 1), False)
 

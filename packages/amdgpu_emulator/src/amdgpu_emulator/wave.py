@@ -87,7 +87,7 @@ class Waves:
     """Waves of a workgroup that are at the same instruction: one call of NumPy executes it for all of them.
 
     ``v``, ``vi``, ``vf`` are the vector registers [rows, lanes of one wave after the other] as unsigned, signed and
-    float; ``s``, ``si``, ``s64``, ``si64`` the scalar ones, those of one wave after the other.
+    float; ``s``, ``si``, ``sf`` the scalar ones, those of one wave after the other; ``s64`` and so on pairs of them.
     """
 
     def __init__(
@@ -106,7 +106,8 @@ class Waves:
         self.v: Array = np.full((REGISTER_ROWS, len(self.every)), UNWRITTEN_WORD, np.uint32)
         self.vi, self.vf = self.v.view(np.int32), self.v.view(np.float32)
         self.s: Array = np.full(self.count * SGPRS, UNWRITTEN_WORD, np.uint32)
-        self.s64, self.si64 = self.s.view(np.uint64), self.s.view(np.int64)
+        self.si, self.sf = self.s.view(np.int32), self.s.view(np.float32)
+        self.s64, self.si64, self.sf64 = (self.s.view(kind) for kind in (np.uint64, np.int64, np.float64))
         self.s_by_wave = self.s.reshape(self.count, SGPRS)
         self._bytes = self.s_by_wave.view(np.uint8)
         self.memory, self.lds, self.scratch = memory, lds, scratch
