@@ -1,9 +1,9 @@
 """AMD's instructions as machine code, by the encodings of tinygrad; a wave, and random operands for it."""
 
+import re
 import zlib
 
 import numpy as np
-from tinygrad.renderer.amd import decode_inst
 from tinygrad.renderer.amd.dsl import EnumBitField, FixedBitField
 from tinygrad.runtime.autogen.amd.cdna import ins
 
@@ -44,9 +44,14 @@ def wave(lds=1024, scratch=16, eager=True):
 
 
 def translated(form, op, **fields):
-    inst = decode_inst(encode(form, op, **fields) + bytes(16), "cdna")
-    assert inst.op.name == op.name
-    return instructions.translate(inst, decoder.opcode(op.name, ""))
+    inst = decoder.decode(encode(form, op, **fields) + bytes(16), 0, "gfx950")
+    assert inst.opcode == op.name
+    return instructions.translate(inst)
+
+
+def meaning(op):
+    """The name of an opcode without the suffix of its encoding."""
+    return re.sub(r"_(E32|E64|SDWA|DPP16?)$", "", op.name)
 
 
 def execute(w, form, op, **fields):

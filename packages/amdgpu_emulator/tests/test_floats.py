@@ -192,7 +192,8 @@ def test_the_smaller_number_and_the_larger_one(name):
     ("BF8", False, 2, 16, 57344.0),
 ])  # fmt: skip
 def test_floats_of_eight_bits(kind, is_ocp, digits, bias, largest):
-    table = floats.small_floats(kind, is_ocp)
+    arch = "gfx950" if is_ocp else "gfx942"
+    table = floats.small_floats(kind, arch)
     assert np.nanmax(table[np.isfinite(table)]) == largest
     rng = np.random.default_rng(4)
     values = np.concatenate(
@@ -200,7 +201,7 @@ def test_floats_of_eight_bits(kind, is_ocp, digits, bias, largest):
     )
     values = np.concatenate([values, (table[:100] + table[1:101]) / 2]).astype(np.float32)
     values = values[np.isfinite(values)]
-    for value, code in zip(values, floats.to_small(values, kind, is_ocp).tolist(), strict=True):
+    for value, code in zip(values, floats.to_small(values, kind, arch).tolist(), strict=True):
         exact = abs(Fraction(float(value)))
         power = max(exact.numerator.bit_length() - exact.denominator.bit_length() + 1, 2 - bias) if exact else 2 - bias
         while exact < Fraction(2) ** power and power > 1 - bias:

@@ -74,7 +74,7 @@ def test_branches_and_calls():
 def test_products_of_bf16_have_numbers_of_their_own_on_gfx90a():
     # As the compiler encodes v_mfma_f32_16x16x16bf16_1k for gfx90a.
     inst = decoder.decode(bytes.fromhex("0000e7d306150202"), 0, "gfx90a")
-    assert inst.op.name == "V_MFMA_F32_16X16X16_BF16"
+    assert inst.opcode == "V_MFMA_F32_16X16X16_BF16"
     with pytest.raises(UnsupportedInstruction, match="no instruction at 0x0: 0000e7d306150202"):
         decoder.decode(bytes.fromhex("0000e7d306150202"), 0, "gfx942")
 

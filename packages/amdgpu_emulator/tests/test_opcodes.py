@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from amd_instructions import draw, execute, wave
+from amd_instructions import draw, execute, meaning, wave
 from amd_pseudocode import fma
 from amd_pseudocode import run as pseudocode
 from tinygrad.runtime.autogen.amd.cdna import ins
@@ -12,7 +12,6 @@ from tinygrad.runtime.autogen.amd.cdna.operands import OPERANDS
 from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
 
 from amdgpu_emulator import scalar_operations, vector_operations
-from amdgpu_emulator.decoder import opcode
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.matrix_instructions import mfma_shape
 from amdgpu_emulator.vector_instructions import PACKED
@@ -29,8 +28,8 @@ FORMULAS = (
 """Opcodes whose pseudocode is not run here: each has a test of its own below."""
 VECTOR = sorted(
     (key for key in PCODE if type(key).__name__ in ("VOP1Op", "VOP2Op", "VOP3Op", "VOP3SDOp", "VOPCOp")
-     and opcode(key.name, "") in vector_operations.VECTOR_OPERATIONS
-     and opcode(key.name, "") not in FORMULAS),
+     and meaning(key) in vector_operations.VECTOR_OPERATIONS
+     and meaning(key) not in FORMULAS),
     key=lambda key: (type(key).__name__, key.name),
 )  # fmt: skip
 CHOICES = (
@@ -59,7 +58,7 @@ def same(got, want, kind, exact=True):
 
 @pytest.mark.parametrize("op", VECTOR, ids=lambda op: op.name)
 def test_a_vector_opcode_computes_what_the_pseudocode_says(op):
-    name = opcode(op.name, "")
+    name = meaning(op)
     operation = vector_operations.VECTOR_OPERATIONS[name]
     form = type(op).__name__.removesuffix("Op")
     compares = operation.result == "mask"

@@ -38,9 +38,9 @@ def without(code, kernel, name, number=0):
     at = descriptor.entry
     while at < descriptor.entry + descriptor.code_bytes:
         inst = decoder.decode(code.image, at, code.arch)
-        if inst.op.name == name:
-            places.append((at, inst.size()))
-        at += inst.size()
+        if inst.opcode == name:
+            places.append((at, inst.size))
+        at += inst.size
     at, size = places[::-1][number]
     return replace(code, image=code.image[:at] + NOP * (size // 4) + code.image[at + size :])
 

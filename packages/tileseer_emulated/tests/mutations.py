@@ -24,7 +24,7 @@ from dataclasses import replace
 from tinygrad.runtime.autogen.amd.cdna import ins
 
 from amdgpu_emulator import EmulationFault
-from amdgpu_emulator.decoder import decode
+from amdgpu_emulator.decoder import encoded
 from tileseer.facts.benchmark import Timing
 from tileseer.libraries.ck_tile.kernel import parse
 from tileseer.measure.harness import abi
@@ -319,7 +319,7 @@ def main():
         (bundle,) = (bundle for bundle, one in emulated.code_objects.items() if one is code)
         kinds = defaultdict(list)
         for at in sorted(set().union(*(addresses for _, addresses, _ in (*runs.real, *runs.product)))):
-            inst = decode(code.image, at, code.arch)
+            inst = encoded(code.image[at : at + 16], code.arch)
             for kind, content in mutants(inst):
                 kinds[kind].append((at, inst, content))
         for kind, choices in kinds.items():

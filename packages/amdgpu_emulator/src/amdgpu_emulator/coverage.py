@@ -4,7 +4,6 @@ from collections import defaultdict
 
 from amdgpu_emulator import decoder
 from amdgpu_emulator.code_object import CodeObject
-from amdgpu_emulator.faults import UnsupportedInstruction
 
 
 class Coverage:
@@ -35,14 +34,9 @@ class Coverage:
     def _opcodes(self, code: CodeObject, kernel: str) -> dict[int, str]:
         key = code, kernel
         if key not in self._all:
-            descriptor, opcodes = code.kernels[kernel], {}
-            at = descriptor.entry
-            while at < descriptor.entry + descriptor.code_bytes:
-                try:
-                    inst = decoder.decode(code.image, at, code.arch)
-                    opcodes[at], size = decoder.opcode(inst.op.name, code.arch).lower(), inst.size()
-                except UnsupportedInstruction:
-                    opcodes[at], size = "no instruction", 4
-                at += size
-            self._all[key] = opcodes
+            begin, size = code.kernels[kernel].entry, code.kernels[kernel].code_bytes
+            self._all[key] = {
+                at: "no instruction" if isinstance(inst, str) else inst.name.lower()
+                for at, inst in decoder.listing(code.image, begin, begin + size, code.arch)
+            }
         return self._all[key]

@@ -1,13 +1,14 @@
 """The encodings of AMD's instructions, decoded by tinygrad: the one module that knows it."""
 
+from __future__ import annotations
+
 import re
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from amdgpu_emulator.faults import UnsupportedInstruction
 
-Instruction = Any
-"""A decoded instruction: ``op.name``, ``size()``, and the fields of its encoding by their names in AMD's manuals."""
 _LONGEST = 16
 """Bytes of the longest instruction."""
 _ENCODING = re.compile(r"_(E32|E64|SDWA|DPP16?)$")
@@ -25,6 +26,34 @@ _OLD_MAD, _UNUSED_THREE = b"\xc1\xd1", b"\xa8\xd2"
 """``v_mad_f32`` of gfx90a, and an opcode of three floats that it lacks, ``v_minimum3_f32``."""
 
 
+class Instruction:
+    """A decoded instruction: its fields by their names in AMD's manuals, those of registers as operands' codes."""
+
+    def __init__(self, decoded: Any, arch: str) -> None:
+        self.arch, self.form, self.opcode, self.size = arch, type(decoded).__name__, decoded.op.name, decoded.size()
+        """Encoding, opcode as tinygrad calls it, and bytes."""
+        name = _ENCODING.sub("", self.opcode)
+        self.name = _OLD_NAMES.get(name, name) if arch == "gfx90a" else name
+        """The opcode as it is meant on the arch, without the suffix of its encoding."""
+        raw = decoded._raw
+        for field, at, mask, unit, first in _layout(type(decoded)):
+            setattr(self, field, (raw >> at & mask) * unit + first)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, field: str) -> Any: ...
+
+
+@cache
+def _layout(encoding: type) -> list[tuple[str, int, int, int, int]]:
+    """Return the fields of an encoding: lowest bit, mask, and the code of a register by its number."""
+    return [
+        (name, place.lo, place.mask, getattr(place, "_align", 1), getattr(place, "_valid_range", (0,))[0])
+        for name, place in vars(encoding)["_fields"]
+        if name not in ("op", "encoding")
+    ]
+
+
 def decode(code: bytes, at: int, arch: str) -> Instruction:
     """Return the instruction at an offset; ``UnsupportedInstruction`` if there is none."""
     try:
@@ -34,9 +63,26 @@ def decode(code: bytes, at: int, arch: str) -> Instruction:
         raise UnsupportedInstruction(f"no instruction at {at:#x}: {code[at : at + 8].hex()} ({error})") from error
 
 
+def listing(code: bytes, begin: int, end: int, arch: str) -> Iterator[tuple[int, Instruction | str]]:
+    """Yield the address of each instruction in a piece of code; four bytes that are none come with the reason."""
+    while begin < end:
+        inst: Instruction | str
+        try:
+            inst = decode(code, begin, arch)
+        except UnsupportedInstruction as fault:
+            inst = str(fault)
+        yield begin, inst
+        begin += inst.size if isinstance(inst, Instruction) else 4
+
+
 @lru_cache(1 << 16)
 def _decode(content: bytes, arch: str) -> Instruction:
     """Return the instruction that some bytes begin with; instances of a kernel share much of their code."""
+    return Instruction(encoded(content, arch), arch)
+
+
+def encoded(content: bytes, arch: str) -> Any:
+    """Return the instruction that some bytes begin with as tinygrad has it."""
     # Half a second to import: a code object can be read without it.
     from tinygrad.renderer.amd import decode_inst
 
@@ -47,9 +93,3 @@ def _decode(content: bytes, arch: str) -> Instruction:
     if arch == "gfx90a" and content[2:4] == _OLD_MAD:
         content = content[:2] + _UNUSED_THREE + content[4:]
     return decode_inst(content, "cdna")
-
-
-def opcode(name: str, arch: str) -> str:
-    """Name of an opcode as it is meant on an arch, without the suffix of its encoding."""
-    name = _ENCODING.sub("", name)
-    return _OLD_NAMES.get(name, name) if arch == "gfx90a" else name

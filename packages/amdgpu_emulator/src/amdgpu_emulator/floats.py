@@ -218,12 +218,12 @@ def _is_denormal(value: Array) -> Array:
 
 
 @cache
-def small_floats(kind: str, is_ocp: bool) -> Array:
+def small_floats(kind: str, arch: str) -> Array:
     """Return the 256 numbers of eight bits of ``FP8`` (E4M3) or ``BF8`` (E5M2), by their bits.
 
-    ``is_ocp``: gfx950 has the formats of OCP; those of gfx942 have a larger bias, no infinity, and NaN in place of -0.
+    gfx950 has the formats of OCP; those of gfx942 have a larger bias, no infinity, and NaN in place of -0.
     """
-    digits, bias = (3, 7) if kind == "FP8" else (2, 15)
+    (digits, bias), is_ocp = (3, 7) if kind == "FP8" else (2, 15), arch == "gfx950"
     numbers = np.empty(256, np.float32)
     for bits in range(256):
         field, rest = bits >> digits & (1 << 7 - digits) - 1, bits & (1 << digits) - 1
@@ -239,9 +239,9 @@ def small_floats(kind: str, is_ocp: bool) -> Array:
     return numbers
 
 
-def to_small(value: Array, kind: str, is_ocp: bool) -> Array:
+def to_small(value: Array, kind: str, arch: str) -> Array:
     """Return floats as numbers of eight bits, to the nearest, ties to even; what is too large is infinity or NaN."""
-    sizes = small_floats(kind, is_ocp)[:128].astype(np.float64)
+    is_ocp, sizes = arch == "gfx950", small_floats(kind, arch)[:128].astype(np.float64)
     sizes = sizes[np.isfinite(sizes)]
     last = len(sizes) - 1
     sizes = np.append(sizes, 2 * sizes[last] - sizes[last - 1])

@@ -1,5 +1,7 @@
 """One decoded instruction becomes a function of a wave; what the tables lack is ``UnsupportedInstruction``."""
 
+from functools import lru_cache
+
 from amdgpu_emulator import (
     lane_instructions,
     lds_instructions,
@@ -27,39 +29,39 @@ _WITHOUT_EFFECT = frozenset(
 """Instructions without an effect on results: memory here is always coherent."""
 
 
-def polls_memory(inst: Instruction, name: str) -> bool:
+def polls_memory(inst: Instruction) -> bool:
     """Return whether an instruction reads what other workgroups may write, as one does that waits for them."""
-    if type(inst).__name__ == "SMEM":
-        return "LOAD" in name and bool(inst.glc)
-    reads = "_LOAD_" in name or "_ATOMIC_" in name
-    return type(inst).__name__ in ("FLAT", "GLOBAL", "MUBUF") and reads and bool(inst.sc0 or inst.sc1)
+    if inst.form == "SMEM":
+        return "LOAD" in inst.name and bool(inst.glc)
+    reads = "_LOAD_" in inst.name or "_ATOMIC_" in inst.name
+    return inst.form in ("FLAT", "GLOBAL", "MUBUF") and reads and bool(inst.sc0 or inst.sc1)
 
 
 def accesses_memory(inst: Instruction) -> bool:
     """Return whether an instruction reads or writes memory or the LDS."""
-    return type(inst).__name__ in _MEMORY
+    return inst.form in _MEMORY
 
 
-def translate(inst: Instruction, name: str, arch: str = "gfx950") -> Step:
-    """Return the function that executes an instruction without a branch; ``name`` is that of the opcode on its arch."""
-    is_ocp = arch == "gfx950"
-    encoding = type(inst).__name__
+@lru_cache(1 << 16)
+def translate(inst: Instruction) -> Step:
+    """Return the function that executes an instruction without a branch; instances of a kernel share much of them."""
+    name = inst.name
     if name in _WITHOUT_EFFECT:
         return lambda w: None
     if name == "S_TRAP":
-
-        def trap(_: Waves) -> None:
-            raise EmulationFault("the kernel stops itself")
-
-        return trap
-    if encoding in _MEMORY:
-        return _MEMORY[encoding](inst, name)
-    if encoding.startswith("SOP"):
-        return scalar_instructions.translate_scalar(inst, encoding, name)
-    if encoding == "VOP3P_MFMA" and name.startswith("V_MFMA"):
-        return matrix_instructions.translate_mfma(inst, name, is_ocp)
+        return _stop
+    if inst.form in _MEMORY:
+        return _MEMORY[inst.form](inst)
+    if inst.form.startswith("SOP"):
+        return scalar_instructions.translate_scalar(inst)
+    if inst.form == "VOP3P_MFMA" and name.startswith("V_MFMA"):
+        return matrix_instructions.translate_mfma(inst)
     if name in lane_instructions.LANE_INSTRUCTIONS:
         return lane_instructions.LANE_INSTRUCTIONS[name](inst)
     if name.startswith("V_"):
-        return vector_instructions.translate_vector(inst, encoding, name, is_ocp)
-    raise UnsupportedInstruction(inst.op.name)
+        return vector_instructions.translate_vector(inst)
+    raise UnsupportedInstruction(inst.opcode)
+
+
+def _stop(_: Waves) -> None:
+    raise EmulationFault("the kernel stops itself")

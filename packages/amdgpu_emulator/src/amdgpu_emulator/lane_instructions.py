@@ -22,7 +22,7 @@ def _lanes(numbers: list[int]) -> list[int]:
 
 
 def _first_lane(inst: Instruction) -> Step:
-    source, target = operand_reader(inst.src0.offset, "u32"), inst.vdst.offset & 0xFF
+    source, target = operand_reader(inst.src0, "u32"), inst.vdst & 0xFF
     put = scalar_write(target, 32)
 
     def step(w: Waves) -> None:
@@ -33,14 +33,14 @@ def _first_lane(inst: Instruction) -> Step:
 
 
 def _read_lane(inst: Instruction) -> Step:
-    source, lane = operand_reader(inst.src0.offset, "u32"), scalar_read(inst.src1.offset, "u32")
-    put = scalar_write(inst.vdst.offset & 0xFF, 32)
+    source, lane = operand_reader(inst.src0, "u32"), scalar_read(inst.src1, "u32")
+    put = scalar_write(inst.vdst & 0xFF, 32)
     return lambda w: put(w, _by_wave(w, source(w))[range(w.count), _lanes(lane(w))].tolist())
 
 
 def _write_lane(inst: Instruction) -> Step:
-    value, lane = scalar_read(inst.src0.offset, "u32"), scalar_read(inst.src1.offset, "u32")
-    row = inst.vdst.offset - VGPR
+    value, lane = scalar_read(inst.src0, "u32"), scalar_read(inst.src1, "u32")
+    row = inst.vdst - VGPR
 
     def step(w: Waves) -> None:
         w.v[row].reshape(w.count, LANES)[range(w.count), _lanes(lane(w))] = value(w)
@@ -54,15 +54,15 @@ def _count_below(high: bool) -> Callable[[Instruction], Step]:
     masks = ((1 << below.astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
 
     def make(inst: Instruction) -> Step:
-        mask, base = operand_reader(inst.src0.offset, "u32"), operand_reader(inst.src1.offset, "u32")
-        put = result_writer(inst.vdst.offset, "u32")
+        mask, base = operand_reader(inst.src0, "u32"), operand_reader(inst.src1, "u32")
+        put = result_writer(inst.vdst, "u32")
         return lambda w: put(w, np.bitwise_count(mask(w) & np.tile(masks, w.count)).astype(np.uint32) + base(w))
 
     return make
 
 
 def _swap(inst: Instruction) -> Step:
-    a, b = inst.vdst.offset - VGPR, inst.src0.offset - VGPR
+    a, b = inst.vdst - VGPR, inst.src0 - VGPR
 
     def step(w: Waves) -> None:
         w.v[[a, b]] = np.where(w.m, w.v[[b, a]], w.v[[a, b]])
@@ -74,11 +74,11 @@ def _swap_rows(lanes: int) -> Callable[[Instruction], Step]:
     """Return a swap of each second row of so many lanes with the first one of another register."""
 
     def make(inst: Instruction) -> Step:
-        a, b = inst.vdst.offset - VGPR, inst.src0.offset - VGPR
+        a, b = inst.vdst - VGPR, inst.src0 - VGPR
 
         def step(w: Waves) -> None:
             if not w.whole:
-                raise UnsupportedInstruction(f"{inst.op.name} with lanes disabled")
+                raise UnsupportedInstruction(f"{inst.opcode} with lanes disabled")
             high, low = (w.v[row].reshape(-1, 2, lanes)[:, half] for row, half in ((a, 1), (b, 0)))
             high[:], low[:] = low.copy(), high.copy()
 

@@ -37,11 +37,11 @@ Address = Callable[[Waves], Array]
 _lgkm: Queue = attrgetter("lgkm")
 
 
-def translate_lds(inst: Instruction, name: str) -> Step:
+def translate_lds(inst: Instruction) -> Step:
     """Translate ``ds_...``."""
-    what, acc = name.removeprefix("DS_"), bool(inst.acc)
-    address, offset = operand_reader(inst.addr.offset, "u32"), inst.offset0 | inst.offset1 << 8
-    first, second, back = (vector_row(field.offset, acc) for field in (inst.data0, inst.data1, inst.vdst))
+    what, acc = inst.name.removeprefix("DS_"), bool(inst.acc)
+    address, offset = operand_reader(inst.addr, "u32"), inst.offset0 | inst.offset1 << 8
+    first, second, back = (vector_row(register, acc) for register in (inst.data0, inst.data1, inst.vdst))
     if (match := _ACCESS.fullmatch(what)) and match[4] in _NAMES:
         global_name, offsets = _NAMES[match[4]], [offset]
         if match[2]:
@@ -60,9 +60,9 @@ def translate_lds(inst: Instruction, name: str) -> Step:
         return _permute(address, offset, first, back, is_backward=what.startswith("B"))
     if what == "SWIZZLE_B32" and offset < _FIRST_OF_FFT:
         lanes = 4 * _swizzled(offset)
-        source = vector_row(inst.addr.offset, acc)
+        source = vector_row(inst.addr, acc)
         return _permute(lambda w: np.tile(lanes, w.count), 0, source, back, is_backward=True)
-    raise UnsupportedInstruction(name)
+    raise UnsupportedInstruction(inst.name)
 
 
 def _atomic_name(match: re.Match[str]) -> str:

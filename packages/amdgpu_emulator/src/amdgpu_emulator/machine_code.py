@@ -4,6 +4,7 @@ A basic block ends with a branch, a barrier, a wait or the end of the kernel. Af
 decides which waves go on. Waves that take different ways at a branch part.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class MachineCode:
 
     def _place(self, w: Waves, address: int, lane: int = 0) -> str:
         """Return in words which instruction of which wave it is."""
-        name = decoder.opcode(decoder.decode(self._image, address, self._arch).op.name, self._arch)
+        name = decoder.decode(self._image, address, self._arch).name
         source = f" ({self._source(address)})" if self._source(address) else ""
         wave = f"wave {w.numbers[lane // LANES]} of workgroup {w.group.number}"
         return f"{name} at {address:#x}{source} by {wave} of {self._kernel}"
@@ -172,28 +173,26 @@ class MachineCode:
             if not self._text[0] <= address - self.base < self._text[1] or address % 4:
                 raise EmulationFault(f"a jump to {address:#x}, where no machine code is")
             inst = decoder.decode(self._image, address - self.base, self._arch)
-            name, after = decoder.opcode(inst.op.name, self._arch), address + inst.size()
+            after = address + inst.size
             block.addresses.append(address)
-            block.opcodes.append(name)
+            block.opcodes.append(inst.name)
             self._left_to_translate -= 1
             if self._left_to_translate < 0:
                 raise UnsupportedInstruction(f"a launch with more than {_MOST_TRANSLATED} different instructions")
-            jump = _jump(inst, name, after)
+            jump = _jump(inst, after)
             if jump is not None:
                 block.jump = jump
-                if name in _BRANCHES and inst.simm16 >> 15:
+                if inst.name in _BRANCHES and inst.simm16 >> 15:
                     target = after + 4 * s16(inst.simm16) - self.base
                     self.spins |= spins.waiting_accesses(self._image, target, after - self.base, self._arch)
                 return block
-            if instructions.polls_memory(inst, name):
+            if instructions.polls_memory(inst):
                 block.polls.append(address)
-            try:
-                step = instructions.translate(inst, name, self._arch)
-                block.steps.append(_at(address - self.base, step) if instructions.accesses_memory(inst) else step)
-            except Exception as fault:
-                # What is never reached may be what cannot be executed. Fields may hold what no assembler writes.
-                is_ours = isinstance(fault, UnsupportedInstruction)
-                block.steps.append(_refusing(str(fault) if is_ours else f"{inst.op.name} ({fault!r})"))
+            step = _translated(inst)
+            if isinstance(step, str):
+                # What is never reached may be what cannot be executed.
+                step = _refusing(step)
+            block.steps.append(_at(address - self.base, step) if instructions.accesses_memory(inst) else step)
             address = after
         block.jump = lambda w: _go_on(w, [address] * w.count)
         return block
@@ -208,43 +207,44 @@ def missing(image: bytes, entry: int, text: tuple[int, int], arch: str) -> dict[
     seen: set[int] = set()
     todo = [entry]
     while todo:
-        address = todo.pop()
-        while address not in seen and text[0] <= address < text[1]:
+        for address, inst in decoder.listing(image, todo.pop(), text[1], arch):
+            if address in seen or address < text[0]:
+                break
             seen.add(address)
-            try:
-                inst = decoder.decode(image, address, arch)
-            except UnsupportedInstruction as fault:
-                found[address] = str(fault)
+            if isinstance(inst, str):
+                found[address] = inst
                 break
-            name, after = decoder.opcode(inst.op.name, arch), address + inst.size()
-            if name in _BRANCHES or name == "S_CALL_B64":
+            after = address + inst.size
+            if inst.name in _BRANCHES or inst.name == "S_CALL_B64":
                 todo.append(after + 4 * s16(inst.simm16))
-            elif name == "S_GETPC_B64":
-                todo += _behind(image, after, inst.sdst.offset, arch)
-            elif _jump(inst, name, after) is None:
-                try:
-                    instructions.translate(inst, name, arch)
-                except Exception as fault:
-                    is_ours = isinstance(fault, UnsupportedInstruction)
-                    found[address] = str(fault) if is_ours else f"{inst.op.name} ({fault!r})"
-            if name in ("S_BRANCH", "S_SETPC_B64", "S_ENDPGM"):
+            elif inst.name == "S_GETPC_B64":
+                todo += _behind(image, after, inst.sdst, arch)
+            elif _jump(inst, after) is None and isinstance(what := _translated(inst), str):
+                found[address] = what
+            if inst.name in ("S_BRANCH", "S_SETPC_B64", "S_ENDPGM"):
                 break
-            address = after
     return dict(sorted(found.items()))
 
 
 def _behind(image: bytes, start: int, register: int, arch: str) -> list[int]:
     """Return the address that is made of the program counter in a register by the sum that follows."""
-    address = start
-    for _ in range(_LONGEST_SUM):
-        try:
-            inst = decoder.decode(image, address, arch)
-        except UnsupportedInstruction:
+    for _, inst in itertools.islice(decoder.listing(image, start, len(image), arch), _LONGEST_SUM):
+        if isinstance(inst, str) or inst.name == "S_ENDPGM":
             break
-        address += inst.size()
-        if inst.op.name == "S_ADD_U32" and inst.sdst.offset == register and inst.ssrc1.offset == LITERAL:
+        if (inst.name, getattr(inst, "sdst", None), getattr(inst, "ssrc1", None)) == ("S_ADD_U32", register, LITERAL):
             return [start + inst.literal - ((inst.literal & 1 << 31) << 1)]
     return []
+
+
+def _translated(inst: Instruction) -> Step | str:
+    """Return what executes an instruction without a branch, or in words that it is not emulated."""
+    try:
+        return instructions.translate(inst)
+    except UnsupportedInstruction as fault:
+        return str(fault)
+    except Exception as fault:
+        # Fields may hold what no assembler writes.
+        return f"{inst.opcode} ({fault!r})"
 
 
 def _at(address: int, access: Step) -> Step:
@@ -264,8 +264,9 @@ def _refusing(what: str) -> Step:
     return step
 
 
-def _jump(inst: Instruction, name: str, after: int) -> Jump | None:
+def _jump(inst: Instruction, after: int) -> Jump | None:
     """Return how an instruction ends a block; ``None`` if it does not."""
+    name = inst.name
     if name in _BRANCHES:
         taken, target = _BRANCHES[name], after + 4 * s16(inst.simm16)
         return lambda w: _go_on(w, [target if way else after for way in taken(w)])
@@ -279,7 +280,7 @@ def _jump(inst: Instruction, name: str, after: int) -> Jump | None:
     if name == "S_ENDPGM":
         return _stop(END, after, 0, 0)
     if name in ("S_SETPC_B64", "S_SWAPPC_B64", "S_GETPC_B64", "S_CALL_B64"):
-        return _far_jump(inst, name, after)
+        return _far_jump(inst, after)
     return None
 
 
@@ -300,13 +301,13 @@ def _stop(reason: str, after: int, vm: int, lgkm: int) -> Jump:
     return stop
 
 
-def _far_jump(inst: Instruction, name: str, after: int) -> Jump:
+def _far_jump(inst: Instruction, after: int) -> Jump:
     def jump(w: Waves) -> str | None:
-        targets = [after + 4 * s16(inst.simm16)] * w.count if name == "S_CALL_B64" else [after] * w.count
-        if name in ("S_SETPC_B64", "S_SWAPPC_B64"):
-            targets = w.s64[inst.ssrc0.offset // 2 :: SGPR_PAIRS].tolist()
-        if name != "S_SETPC_B64":
-            w.s64[inst.sdst.offset // 2 :: SGPR_PAIRS] = after
+        targets = [after + 4 * s16(inst.simm16)] * w.count if inst.name == "S_CALL_B64" else [after] * w.count
+        if inst.name in ("S_SETPC_B64", "S_SWAPPC_B64"):
+            targets = w.s64[inst.ssrc0 // 2 :: SGPR_PAIRS].tolist()
+        if inst.name != "S_SETPC_B64":
+            w.s64[inst.sdst // 2 :: SGPR_PAIRS] = after
         return _go_on(w, targets)
 
     return jump

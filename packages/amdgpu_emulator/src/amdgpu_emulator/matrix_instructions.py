@@ -79,27 +79,27 @@ def mfma_shape(name: str) -> MfmaShape | None:
     return shape if shape.supported else None
 
 
-def translate_mfma(inst: Instruction, name: str, is_ocp: bool) -> Step:
-    """Translate ``v_mfma_...``; ``is_ocp``: as ``small_floats``."""
-    shape = mfma_shape(name)
+def translate_mfma(inst: Instruction) -> Step:
+    """Translate ``v_mfma_...``."""
+    shape = mfma_shape(inst.name)
     if shape is None:
-        raise UnsupportedInstruction(inst.op.name)
+        raise UnsupportedInstruction(inst.opcode)
     if inst.cbsz or inst.abid or inst.blgp:
-        raise UnsupportedInstruction(f"{inst.op.name} with a broadcast or a negation")
+        raise UnsupportedInstruction(f"{inst.opcode} with a broadcast or a negation")
     of_c = ACC if inst.acc_cd else 0
-    a = inst.src0.offset - VGPR + (ACC if inst.acc & 1 else 0)
-    b = inst.src1.offset - VGPR + (ACC if inst.acc & 2 else 0)
-    d = inst.vdst.offset - VGPR + of_c
-    code = inst.src2.offset
+    a = inst.src0 - VGPR + (ACC if inst.acc & 1 else 0)
+    b = inst.src1 - VGPR + (ACC if inst.acc & 2 else 0)
+    d = inst.vdst - VGPR + of_c
+    code = inst.src2
     if code >= VGPR:
         first = code - VGPR + of_c
         rows = slice(first, first + shape.result_rows)
         addend: Read = lambda w: _elements(w.v[rows], shape.c)  # noqa: E731
     elif constant(code, "u32") is None:
-        raise UnsupportedInstruction(f"{inst.op.name} with C in a scalar register")
+        raise UnsupportedInstruction(f"{inst.opcode} with C in a scalar register")
     else:
         addend = operand_reader(code, shape.c.lower())
-    left, right = _operand(shape, shape.a, a, is_ocp), _operand(shape, shape.b, b, is_ocp)
+    left, right = _operand(shape, shape.a, a, inst.arch), _operand(shape, shape.b, b, inst.arch)
     places, results, target = _result_places(shape), shape.results, slice(d, d + shape.result_rows)
     kind, type_ = shape.c, _TYPES[shape.c]
 
@@ -135,12 +135,12 @@ def _of_bf16(words: Array) -> Array:
     return (words.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
-def _operand(shape: MfmaShape, kind: str, first: int, is_ocp: bool) -> Read:
+def _operand(shape: MfmaShape, kind: str, first: int, arch: str) -> Read:
     """Return the function that gives A as [waves, blocks, rows, k], or B as [waves, blocks, columns, k]."""
     values_of: Callable[[Array], Array] = {
         "F64": lambda words: _elements(words, kind), "F32": lambda words: words.view(np.float32),
         "F16": lambda words: words.view(np.float16), "BF16": _of_bf16, "I8": lambda words: words.view(np.int8),
-    }.get(kind, lambda words: small_floats(kind, is_ocp)[words.view(np.uint8)])  # fmt: skip
+    }.get(kind, lambda words: small_floats(kind, arch)[words.view(np.uint8)])  # fmt: skip
     source, rows = slice(first, first + shape.source_rows), shape.source_rows // (2 if kind == "F64" else 1)
     groups, order = LANES // shape.m, (1, 2, 3, 0, 4) if shape.blocks > 1 else (1, 3, 2, 0, 4)
     sizes = shape.blocks, shape.m, shape.k

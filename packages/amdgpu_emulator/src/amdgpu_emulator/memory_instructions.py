@@ -97,19 +97,19 @@ Queue = Callable[[Waves], Pending]
 _vm: Queue = attrgetter("vm")
 
 
-def translate_scalar_load(inst: Instruction, name: str) -> Step:
+def translate_scalar_load(inst: Instruction) -> Step:
     """Translate ``s_load_dword...`` and ``s_memtime``."""
-    if name in ("S_MEMTIME", "S_MEMREALTIME"):
+    if inst.name in ("S_MEMTIME", "S_MEMREALTIME"):
         return _clock(inst)
-    match = re.fullmatch(r"S_LOAD_DWORD(?:X(\d+))?", name)
+    match = re.fullmatch(r"S_LOAD_DWORD(?:X(\d+))?", inst.name)
     if not match:
-        raise UnsupportedInstruction(name)
-    count, target, base = int(match[1] or 1), inst.sdata.offset, inst.sbase.offset
+        raise UnsupportedInstruction(inst.name)
+    count, target, base = int(match[1] or 1), inst.sdata, inst.sbase
     offset = inst.offset if inst.imm else 0
     offset -= (offset & 1 << 20) << 1
-    index = inst.soffset.offset if inst.soffset_en else None
+    index = inst.soffset if inst.soffset_en else None
     if not inst.imm:
-        index = inst._raw >> 32 & 0x7F
+        index = inst.offset & 0x7F
 
     def complete(w: Waves, transfer: Transfer) -> None:
         w.s_by_wave[:, target : target + count] = transfer.places[0].load(count * WORD_BYTES).T
@@ -127,7 +127,7 @@ def translate_scalar_load(inst: Instruction, name: str) -> Step:
 
 def _clock(inst: Instruction) -> Step:
     """Translate ``s_memtime``: there is no time, so it counts how often it was read."""
-    target = inst.sdata.offset // 2
+    target = inst.sdata // 2
 
     def step(w: Waves) -> None:
         w.s64[target::SGPR_PAIRS] = [next(w.memory.clock) for _ in range(w.count)]
@@ -135,13 +135,13 @@ def _clock(inst: Instruction) -> Step:
     return step
 
 
-def translate_global(inst: Instruction, name: str) -> Step:
+def translate_global(inst: Instruction) -> Step:
     """Translate ``global_...``, and ``flat_...`` of global memory."""
-    scalar, offset = inst.saddr.offset, inst.offset
-    if type(inst).__name__ == "GLOBAL":
+    scalar, offset = inst.saddr, inst.offset
+    if inst.form == "GLOBAL":
         offset -= (offset & 1 << 12) << 1
-    wide, narrow = operand_reader(inst.addr.offset, "u64"), operand_reader(inst.addr.offset, "u32")
-    is_flat = type(inst).__name__ == "FLAT"
+    wide, narrow = operand_reader(inst.addr, "u64"), operand_reader(inst.addr, "u32")
+    is_flat = inst.form == "FLAT"
     has_scalar = scalar not in _NO_SCALAR and not is_flat
 
     def locate(w: Waves, size: int) -> Accesses:
@@ -157,17 +157,17 @@ def translate_global(inst: Instruction, name: str) -> Step:
                 at[own] = PRIVATE_BASE - offset + _in_scratch(w, lanes[own], (at[own] & 0xFFFFFFFF) + offset).at
         return Accesses(w.memory, lanes, at + offset)
 
-    what = name.partition("_")[2]
+    what = inst.name.partition("_")[2]
     if what.startswith("LOAD_LDS_DWORD"):
         return _load_to_lds(LOADS[what.removeprefix("LOAD_LDS_")][0], offset, locate)
-    return _with_registers(inst, name, locate)
+    return _with_registers(inst, locate)
 
 
-def translate_scratch(inst: Instruction, name: str) -> Step:
+def translate_scratch(inst: Instruction) -> Step:
     """Translate ``scratch_...``: private memory of each lane."""
     offset = inst.offset - ((inst.offset & 1 << 12) << 1)
-    base = inst.saddr.offset
-    by_lane = operand_reader(inst.addr.offset, "u32") if inst.sve else None
+    base = inst.saddr
+    by_lane = operand_reader(inst.addr, "u32") if inst.sve else None
 
     def locate(w: Waves, size: int) -> Accesses:
         lanes = w.active()
@@ -178,7 +178,7 @@ def translate_scratch(inst: Instruction, name: str) -> Step:
             at += by_lane(w)[lanes]
         return _in_scratch(w, lanes, at)
 
-    return _with_registers(inst, name, locate)
+    return _with_registers(inst, locate)
 
 
 def _in_scratch(w: Waves, lanes: Array, at: Array) -> Accesses:
@@ -191,20 +191,20 @@ def _in_scratch(w: Waves, lanes: Array, at: Array) -> Accesses:
     return Accesses(w.scratch, lanes, at + (LANES * w.waves_of(lanes) + lanes % LANES) * lane_bytes)
 
 
-def _with_registers(inst: Instruction, name: str, locate: Locate) -> Step:
-    data, back = ([vector_row(field.offset, inst.acc)] for field in (inst.data, inst.vdst))
-    gives_back = "LOAD" in name or inst.sc0
-    return access_step(name, data, back[0] if gives_back else None, [locate], _vm, inst.sc0 | inst.sc1 << 1)
+def _with_registers(inst: Instruction, locate: Locate) -> Step:
+    data, back = ([vector_row(register, inst.acc)] for register in (inst.data, inst.vdst))
+    gives_back = "LOAD" in inst.name or inst.sc0
+    return access_step(inst.name, data, back[0] if gives_back else None, [locate], _vm, inst.sc0 | inst.sc1 << 1)
 
 
-def translate_buffer(inst: Instruction, name: str) -> Step:
+def translate_buffer(inst: Instruction) -> Step:
     """Translate ``buffer_...``: through a descriptor, which bounds the access."""
-    scope = inst.sc0 | inst.sc1 << 1
+    name, scope = inst.name, inst.sc0 | inst.sc1 << 1
     if inst.idxen:
         raise UnsupportedInstruction(f"{name} with an index")
     if name in ("BUFFER_WBL2", "BUFFER_INV"):
         return _cache_step(name, scope)
-    locate, row = _locate_in_buffer(inst, name), vector_row(inst.vdata.offset, inst.acc)
+    locate, row = _locate_in_buffer(inst), vector_row(inst.vdata, inst.acc)
     if inst.lds:
         size, how = LOADS.get(name.removeprefix("BUFFER_LOAD_"), (0, ""))
         if how != "words":
@@ -214,9 +214,9 @@ def translate_buffer(inst: Instruction, name: str) -> Step:
     return access_step(name, [row], row if gives_back else None, [locate], _vm, scope)
 
 
-def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
-    descriptor, constant, offen = inst.srsrc.offset, inst.offset, inst.offen
-    by_lane, scalar = operand_reader(inst.vaddr.offset, "u32"), operand_reader(inst.soffset.offset, "u32")
+def _locate_in_buffer(inst: Instruction) -> Locate:
+    descriptor, constant, offen = inst.srsrc, inst.offset, inst.offen
+    by_lane, scalar = operand_reader(inst.vaddr, "u32"), operand_reader(inst.soffset, "u32")
 
     def locate(w: Waves, size: int) -> Accesses:
         words = w.s_by_wave[:, descriptor : descriptor + 4]
@@ -224,7 +224,7 @@ def _locate_in_buffer(inst: Instruction, name: str) -> Locate:
         at = np.full(len(lanes), constant, np.int64)
         if any(high >> 16 & 0x3FFF or high >> 31 or word3 >> 23 & 1 for _, high, _, word3 in words.tolist()):
             if not (words[:, 1] == SCRATCH_WORD).all():
-                raise UnsupportedInstruction(f"{name} with a stride, swizzled or with the lane added")
+                raise UnsupportedInstruction(f"{inst.name} with a stride, swizzled or with the lane added")
             # Offsets of a wave count the bytes of all its lanes.
             at += (by_lane(w)[lanes] if offen else 0) + _of_lanes(scalar(w).astype(np.int64), lanes) // LANES
             return _in_scratch(w, lanes, at)

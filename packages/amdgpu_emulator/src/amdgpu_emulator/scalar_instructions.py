@@ -46,28 +46,28 @@ def scalar_write(code: int, bits: int) -> ScalarWrite:
     return put_exec if code in (EXEC, EXEC + 1) else put
 
 
-def translate_scalar(inst: Instruction, encoding: str, name: str) -> Step:
+def translate_scalar(inst: Instruction) -> Step:
     """Translate ``s_...``, but for branches, waits and loads."""
-    literal = getattr(inst, "literal", None)
+    name, literal = inst.name, getattr(inst, "literal", None)
     if name.endswith(("_SAVEEXEC_B64", "_WREXEC_B64")):
-        return _save_exec(inst, name, literal)
+        return _save_exec(inst, literal)
     if name in ("S_GETREG_B32", "S_SETREG_B32", "S_SETREG_IMM32_B32"):
-        return _hardware_register(inst, name)
+        return _hardware_register(inst)
     if name not in SCALAR_OPERATIONS:
-        raise UnsupportedInstruction(inst.op.name)
+        raise UnsupportedInstruction(inst.opcode)
     operation = SCALAR_OPERATIONS[name]
     # What has no field is what the result's register held.
-    fields = ("sdst",) if encoding.startswith("SOPK") else ("ssrc0", "ssrc1", "sdst")
-    codes = [getattr(inst, field).offset for field in fields if hasattr(inst, field)]
+    fields = ("sdst",) if inst.form.startswith("SOPK") else ("ssrc0", "ssrc1", "sdst")
+    codes = [getattr(inst, field) for field in fields if hasattr(inst, field)]
     kinds = [kind for kind in operation.operands if kind != "scc"]
     reads = [scalar_read(code, kind, literal) for code, kind in zip(codes, kinds, strict=False)]
-    if encoding.startswith("SOPK"):
+    if inst.form.startswith("SOPK"):
         value = inst.simm16 if kinds[1] == "u32" else s16(inst.simm16)
         reads.append(lambda w: [value] * w.count)
     if len(kinds) < len(operation.operands):
         reads.append(lambda w: w.scc)
     bits = int(operation.result[1:]) if operation.result != "scc" else 0
-    return _step(operation, reads, scalar_write(inst.sdst.offset, bits) if bits else None)
+    return _step(operation, reads, scalar_write(inst.sdst, bits) if bits else None)
 
 
 def _step(operation: ScalarOperation, reads: list[ScalarRead], put: ScalarWrite | None) -> Step:
@@ -92,19 +92,20 @@ def _step(operation: ScalarOperation, reads: list[ScalarRead], put: ScalarWrite 
     return step
 
 
-def _hardware_register(inst: Instruction, name: str) -> Step:
+def _hardware_register(inst: Instruction) -> Step:
     """Read or write some bits of a register of the hardware. Of the mode only what is usual can be set."""
+    name = inst.name
     register, first, bits = inst.simm16 & 63, inst.simm16 >> 6 & 31, (inst.simm16 >> 11 & 31) + 1
     usual, mask = (_USUAL_MODE if register == _MODE else 0) >> first, (1 << bits) - 1
     if name == "S_GETREG_B32":
         if register != _MODE and register not in _OF_PLACE:
             raise UnsupportedInstruction(f"{name} of the register {register}")
-        put = scalar_write(inst.sdst.offset, 32)
+        put = scalar_write(inst.sdst, 32)
         return lambda w: put(w, usual & mask)
     if register != _MODE:
         raise UnsupportedInstruction(f"{name} of the register {register}")
     constant = inst.literal if name == "S_SETREG_IMM32_B32" else None
-    read = scalar_read(inst.sdst.offset, "u32") if constant is None else lambda w: [constant]
+    read = scalar_read(inst.sdst, "u32") if constant is None else lambda w: [constant]
 
     def step(w: Waves) -> None:
         if any((value ^ usual) & mask for value in read(w)):
@@ -113,16 +114,16 @@ def _hardware_register(inst: Instruction, name: str) -> Step:
     return step
 
 
-def _save_exec(inst: Instruction, name: str, literal: int | None) -> Step:
+def _save_exec(inst: Instruction, literal: int | None) -> Step:
     """Keep the mask, and combine it with an operand."""
-    what = name.removeprefix("S_").removesuffix("_B64").removesuffix("_SAVEEXEC").removesuffix("_WREXEC")
+    what = inst.name.removeprefix("S_").removesuffix("_B64").removesuffix("_SAVEEXEC").removesuffix("_WREXEC")
     # N1 inverts the operand, N2 the mask.
     operation = SCALAR_OPERATIONS.get(f"S_{what.replace('N1', 'N2')}_B64")
     if operation is None:
-        raise UnsupportedInstruction(inst.op.name)
+        raise UnsupportedInstruction(inst.opcode)
     compute, is_swapped = operation.compute, what.endswith("N1")
-    source, keep = scalar_read(inst.ssrc0.offset, "u64", literal), scalar_write(inst.sdst.offset, 64)
-    keeps_new = name.endswith("_WREXEC_B64")
+    source, keep = scalar_read(inst.ssrc0, "u64", literal), scalar_write(inst.sdst, 64)
+    keeps_new = inst.name.endswith("_WREXEC_B64")
 
     def step(w: Waves) -> None:
         old, values = w.s64[EXEC // 2 :: SGPR_PAIRS].tolist(), source(w)

@@ -2,7 +2,6 @@
 
 from amdgpu_emulator import decoder
 from amdgpu_emulator.decoder import Instruction
-from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.operands import SCC
 from amdgpu_emulator.wave import EXEC, VCC
 
@@ -18,17 +17,10 @@ def waiting_accesses(image: bytes, begin: int, end: int, arch: str) -> set[int]:
 
     They read one place again and again: their address does not change in the loop.
     """
-    loop: list[tuple[int, Instruction]] = []
     if not 0 <= begin < end <= begin + _LONGEST:
         return set()
-    while begin < end:
-        try:
-            inst = decoder.decode(image, begin, arch)
-        except UnsupportedInstruction:
-            return set()
-        loop.append((begin, inst))
-        begin += inst.size()
-    if any(inst.op.name == "S_BARRIER" for _, inst in loop) or not any(_reads_memory(inst) for _, inst in loop):
+    loop = [(at, inst) for at, inst in decoder.listing(image, begin, end, arch) if not isinstance(inst, str)]
+    if any(inst.name == "S_BARRIER" for _, inst in loop) or not any(_reads_memory(inst) for _, inst in loop):
         return set()
     written = set().union(*(_written(inst) for _, inst in loop))
     return {
@@ -38,7 +30,7 @@ def waiting_accesses(image: bytes, begin: int, end: int, arch: str) -> set[int]:
 
 
 def _reads_memory(inst: Instruction) -> bool:
-    form, name = type(inst).__name__, inst.op.name
+    form, name = inst.form, inst.name
     if form == "DS":
         return "READ" in name or "_RTN_" in name
     return form in ("GLOBAL", "FLAT", "MUBUF") and ("_LOAD_" in name or ("_ATOMIC_" in name and bool(inst.sc0)))
@@ -46,18 +38,18 @@ def _reads_memory(inst: Instruction) -> bool:
 
 def _registers(inst: Instruction, fields: tuple[str, ...]) -> set[int]:
     """Return the registers of some operands; each may have two words."""
-    first = {int(getattr(inst, field).offset) for field in fields if hasattr(inst, field)}
+    first = {int(getattr(inst, field)) for field in fields if hasattr(inst, field)}
     return first | {register + 1 for register in first}
 
 
 def _address(inst: Instruction) -> set[int]:
-    return {int(inst.addr.offset)} if hasattr(inst, "addr") else {int(inst.vaddr.offset)}
+    return {inst.addr} if hasattr(inst, "addr") else {inst.vaddr}
 
 
 def _written(inst: Instruction) -> set[int]:
-    name, form = inst.op.name, type(inst).__name__
+    name, form = inst.name, inst.form
     if form in ("DS", "GLOBAL", "FLAT", "MUBUF"):
-        return {int(inst.vdst.offset if hasattr(inst, "vdst") else inst.vdata.offset)} if _reads_memory(inst) else set()
+        return {int(inst.vdst if hasattr(inst, "vdst") else inst.vdata)} if _reads_memory(inst) else set()
     results = _registers(inst, _RESULTS)
     if name.startswith("V_CMP") and form.startswith("VOPC"):
         results |= {VCC, VCC + 1}
@@ -70,7 +62,7 @@ def _decides(loop: list[tuple[int, Instruction]], place: int) -> bool:
     """Return whether a branch of the loop depends on what an access has read."""
     tainted = _written(loop[place][1])
     for _, inst in loop[place + 1 :]:
-        name = inst.op.name
+        name = inst.name
         if _CONDITIONS.get(name.removeprefix("S_CBRANCH_")) in tainted:
             return True
         if _registers(inst, _SOURCES) & tainted or ("CNDMASK" in name and VCC in tainted):

@@ -107,7 +107,7 @@ class Waves:
         self.vi, self.vf = self.v.view(np.int32), self.v.view(np.float32)
         self.s: Array = np.full(self.count * SGPRS, UNWRITTEN_WORD, np.uint32)
         self.si, self.sf = self.s.view(np.int32), self.s.view(np.float32)
-        self.s64, self.si64, self.sf64 = (self.s.view(kind) for kind in (np.uint64, np.int64, np.float64))
+        self.s64, self.si64, self.sf64 = self.s.view(np.uint64), self.s.view(np.int64), self.s.view(np.float64)
         self.s_by_wave = self.s.reshape(self.count, SGPRS)
         self._bytes = self.s_by_wave.view(np.uint8)
         self.memory, self.lds, self.scratch = memory, lds, scratch
