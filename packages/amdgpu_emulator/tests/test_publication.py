@@ -12,7 +12,8 @@ from tinygrad.runtime.autogen.amd.cdna import ins
 
 from amdgpu_emulator import EmulationHang, UnsupportedInstruction, decoder, load
 from amdgpu_emulator.access_check import Record
-from amdgpu_emulator.publication import Event, Fence, Publication
+from amdgpu_emulator.publication import INVALIDATES, Event, Publication
+from amdgpu_emulator.wave import Issue
 
 NOP = encode("SOPP", ins.SOPPOp.S_NOP)
 THREADS, GROUPS = 256, 3
@@ -94,18 +95,15 @@ def test_a_wait_for_a_workgroup_that_has_not_run_is_not_executable(arch):
 def test_what_whole_waves_publish_is_passed_on_from_workgroup_to_workgroup():
     def record(group, what, number):
         waves, places = np.zeros(64, np.int64), 4 * np.arange(64)
-        return Record((group, 0, 0), waves, places, 4, 0, what, (0, 0), False, number, 10 * group + number)
+        return Record((group, 0, 0), Issue(0, 0, number), 0, 10 * group + number, what, waves, places, 4)
 
+    published = Publication(writes_back=False)
+    for group, number in ((1, 2), (2, 1)):
+        published.add_fence(replace(record(group, INVALIDATES, number), waves=np.zeros(1, int)))
     # Each workgroup adds to 64 counters of an allocation, acquires, and adds to those of the next one.
-    counters = {
-        "a": [record(0, "atomic", 1), record(1, "atomic", 0)],
-        "b": [record(0, "atomic", 2), record(1, "atomic", 1)],
-        "c": [record(1, "atomic", 2), record(2, "atomic", 0)],
-    }
-    fences = [
-        Fence(False, (1, 0, 0), frozenset([0]), (0, 0), 2, 12),
-        Fence(False, (2, 0, 0), frozenset([0]), (0, 0), 1, 21),
-    ]
-    published, load_ = Publication(counters, fences, writes_back=False), Event(record(2, "load", 2), 0)
+    published.add([record(0, "atomic", 1), record(1, "atomic", 0)])
+    published.add([record(0, "atomic", 2), record(1, "atomic", 1)])
+    published.add([record(1, "atomic", 3), record(2, "atomic", 0)])
+    load_ = Event(record(2, "load", 2), 0)
     assert published.orders(Event(record(0, "store", 0), 0), load_)
-    assert not published.orders(Event(record(1, "store", 3), 0), load_)  # after all that it released
+    assert not published.orders(Event(record(1, "store", 4), 0), load_)  # after all that it released

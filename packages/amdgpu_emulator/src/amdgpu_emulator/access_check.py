@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from amdgpu_emulator.publication import AGENT_SCOPE, SC0, Event, Fence, Handover, Publication
+from amdgpu_emulator.publication import AGENT_SCOPE, INVALIDATES, SC0, WRITES_BACK, Event, Publication
 
 if TYPE_CHECKING:
     from amdgpu_emulator.memory import Allocation, Array, Touch
-    from amdgpu_emulator.wave import Transfer, Waves
+    from amdgpu_emulator.wave import Issue, Transfer, Waves
 
 CHECKS = ("races", "memory")
 """What can be looked for."""
@@ -95,25 +95,20 @@ class Record:
     """What one instruction of some waves touched in one allocation."""
 
     workgroup: tuple[int, int, int]
+    issue: Issue
+    last_epoch: int
+    """Barriers behind the waves when it was done."""
+    order: int
+    """Accesses of the launch that were done before."""
+    what: str
+    """As ``Access`` has it, or what becomes of the cache."""
     waves: Array
     """Of each lane."""
     at: Array
     """Offset of each lane."""
-    size: int
-    address: int
-    what: str
-    epochs: tuple[int, int]
-    """The first and the last one."""
-    swaps: bool
+    size: int = 0
+    swaps: bool = False
     """Whether it stores only where memory is as expected."""
-    number: int = 0
-    """Accesses that its waves had issued before."""
-    order: int = 0
-    """Accesses of the launch that were done before."""
-    is_settled: bool = True
-    """Whether those of its waves to memory were done when it was issued."""
-    is_quiet: bool = True
-    """Whether all of them were done, also those to the LDS."""
     is_spin: bool = False
     """Whether a loop waits for what it reads."""
 
@@ -127,7 +122,7 @@ class Record:
 
     def races_with(self, other: Record) -> bool:
         """Return whether nothing orders accesses of two waves to the same byte."""
-        begin, end = max(self.epochs[0], other.epochs[0]), min(self.epochs[1], other.epochs[1])
+        begin, end = max(self.issue.epoch, other.issue.epoch), min(self.last_epoch, other.last_epoch)
         kinds = {self.what, other.what}
         is_harmless = kinds <= {"load", "atomic load"} or kinds <= {"atomic", "atomic load", "atomic store"}
         return not is_harmless and (self.workgroup != other.workgroup or begin <= end)
@@ -144,7 +139,7 @@ class AccessCheck:
         # There a cache is in front of the memory that all workgroups share.
         self._writes_back = arch != "gfx90a"
         self._agent_bits = AGENT_SCOPE if self._writes_back else SC0
-        self._fences: list[Fence] = []
+        self._published = Publication(self._writes_back)
         self._order = 0
         self.touched: list[Touch] = []
         """What the access touches that takes place at this moment; allocations append to it."""
@@ -152,40 +147,34 @@ class AccessCheck:
         self._unwritten: dict[tuple[str, int], UnwrittenLoad] = {}
         self.spins: set[int] = set()
         """Addresses of what waits in a loop for what it reads; the machine code adds to them."""
-        self._handovers: dict[tuple[int, int, int], Handover] = {}
-        """By workgroup, of those that wait in loops."""
         self._local: list[Record] = []
         self._global: dict[Allocation, list[Record]] = defaultdict(list)
         self._races: dict[tuple[object, ...], Race] = {}
 
     def note(self, w: Waves, transfer: Transfer) -> None:
         """Keep what an access has touched that was just completed."""
+        issue, workgroup, epoch = transfer.issue, w.group.number, w.epoch
+        if transfer.atomic in (WRITES_BACK, INVALIDATES) and transfer.scope & AGENT_SCOPE:
+            nowhere = w.every[:0]
+            self._published.add_fence(Record(workgroup, issue, epoch, self._order, transfer.atomic, w.numbers, nowhere))
         for allocation, lanes, at, size, what in self.touched:
             waves, kind = w.waves_of(lanes), "atomic" if transfer.atomic else what.replace("unwritten", "load")
             if transfer.scope & self._agent_bits and (kind == "load" or (kind == "store" and self._writes_back)):
                 kind = f"atomic {kind}"
             if what == "unwritten":
-                key = allocation.name, transfer.address
+                key = allocation.name, issue.address
                 if self._wants_memory and key not in self._unwritten:
-                    access = Access(
-                        w.group.number, int(waves[0]), transfer.address, kind, self._source(transfer.address)
-                    )
+                    access = self._access(workgroup, int(waves[0]), issue.address, kind)
                     self._unwritten[key] = UnwrittenLoad(self._kernel, allocation.name, int(at[0]), size, access)
             elif self._wants_races and allocation is not w.scratch:
-                epochs = transfer.epoch, w.epoch
                 swaps = transfer.atomic.startswith("CMPSWAP")
-                record = Record(
-                    w.group.number, waves, at, size, transfer.address, kind, epochs, swaps,
-                    transfer.number, self._order, transfer.is_settled, transfer.is_quiet,
-                )  # fmt: skip
+                record = Record(workgroup, issue, epoch, self._order, kind, waves, at, size, swaps)
                 self._order += 1
                 (self._local if allocation is w.lds else self._global[allocation]).append(record)
         self.touched.clear()
 
-    def note_fence(self, w: Waves, writes_back: bool, epoch: int, number: int) -> None:
-        """Keep that a cache was written back or invalidated; ``epoch`` and ``number`` are those of its issue."""
-        waves = frozenset(w.numbers.tolist())
-        self._fences.append(Fence(writes_back, w.group.number, waves, (epoch, w.epoch), number, self._order))
+    def _access(self, workgroup: tuple[int, int, int], wave: int, address: int, what: str) -> Access:
+        return Access(workgroup, wave, address, what, self._source(address))
 
     def unwritten(self) -> list[UnwrittenLoad]:
         """Return the loads of bytes that nothing has written; at most one for each instruction."""
@@ -194,15 +183,15 @@ class AccessCheck:
     def end_workgroup(self, lds: Allocation, number: tuple[int, int, int]) -> None:
         """Look for races in the LDS of a workgroup that has ended."""
         if self.spins:
-            memories = [self._local]
-            memories += [[one for one in records if one.workgroup == number] for records in self._global.values()]
-            for record in (record for records in memories for record in records):
-                # Only now it is known which loops wait.
-                record.is_spin = record.address in self.spins and record.what != "store"
-            self._handovers[number] = Handover(memories)
+            for memory in (self._local, *self._global.values()):
+                own = [one for one in memory if one.workgroup == number]
+                for record in own:
+                    # Only now it is known which loops wait.
+                    record.is_spin = record.issue.address in self.spins and record.what != "store"
+                self._published.add_flags(own)
         by_epoch: dict[int, list[Record]] = defaultdict(list)
         for record in self._local:
-            for epoch in range(record.epochs[0], record.epochs[1] + 1):
+            for epoch in range(record.issue.epoch, record.last_epoch + 1):
                 by_epoch[epoch].append(record)
         for own in by_epoch.values():
             self._report(lds, own)
@@ -210,13 +199,14 @@ class AccessCheck:
 
     def races(self) -> list[Race]:
         """Return all races of the launch, those of the LDS first; at most one for each pair of instructions."""
-        published = Publication(self._global, self._fences, self._writes_back)
+        for records in self._global.values():
+            self._published.add(records)
         for allocation, records in self._global.items():
-            self._report(allocation, _without_expectations(records), published)
+            self._report(allocation, _without_expectations(records))
         self._global.clear()
         return list(self._races.values())[:MOST_FINDINGS]
 
-    def _report(self, allocation: Allocation, records: list[Record], published: Publication | None = None) -> None:
+    def _report(self, allocation: Allocation, records: list[Record]) -> None:
         """Note a race for each pair of instructions that touch the same byte, and that nothing orders."""
         places, unit = _contested(records, len(allocation.u8))
         touching: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -235,38 +225,31 @@ class AccessCheck:
                 pair = records[one], records[other]
                 if not pair[0].races_with(pair[1]) or (pair[0].workgroup, first) == (pair[1].workgroup, second):
                     continue
-                if self._is_ordered(Event(pair[0], first), Event(pair[1], second), published):
+                if self._is_flag(*pair) or self._is_flag(*pair[::-1]):
+                    continue
+                if self._published.orders(Event(pair[0], first), Event(pair[1], second)):
                     continue
                 self._note_race(allocation, place * unit, pair, (first, second))
 
-    def _is_ordered(self, one: Event, other: Event, published: Publication | None) -> bool:
-        """Return whether flags order two accesses, or are what is accessed."""
-        pair, workgroup = (one.record, other.record), one.record.workgroup
-        if self._is_flag(pair):
-            return True
-        if workgroup != other.record.workgroup:
-            return published is not None and published.orders(one, other)
-        handover = self._handovers.get(workgroup)
-        return handover is not None and (handover.is_flag(one, other) or handover.orders(one, other))
+    def _is_flag(self, one: Record, other: Record) -> bool:
+        """Return whether one access stores what the other one waits for in a loop, or reads atomically.
 
-    def _is_flag(self, pair: tuple[Record, Record]) -> bool:
-        """Return whether one lane stores what others access atomically.
-
-        Without a cache to write back, atomic stores of agent scope look like all others.
+        Without a cache to write back, atomic stores of agent scope look like all others; they are those of one lane.
         """
-        store, other = pair if pair[0].what == "store" else pair[::-1]
-        if self._writes_back or store.what != "store" or len(store.at) > 1:
+        if other.is_spin and one.what != "load" and one.workgroup == other.workgroup:
+            return True
+        if self._writes_back or one.what != "store" or len(one.at) > 1:
             return False
-        return other.what == "atomic load" or (other.what == "atomic" and store.is_settled)
+        return other.what == "atomic load" or (other.what == "atomic" and one.issue.is_settled)
 
     def _note_race(
         self, allocation: Allocation, offset: int, records: tuple[Record, Record], waves: tuple[int, int]
     ) -> None:
-        key = (allocation.name, *sorted((record.address, record.what) for record in records))
+        key = (allocation.name, *sorted((record.issue.address, record.what) for record in records))
         if key not in self._races:
             size = min(record.end(offset) for record in records) - offset
             first, second = (
-                Access(record.workgroup, wave, record.address, record.what, self._source(record.address))
+                self._access(record.workgroup, wave, record.issue.address, record.what)
                 for record, wave in zip(records, waves, strict=True)
             )
             self._races[key] = Race(self._kernel, allocation.name, offset, size, first, second)

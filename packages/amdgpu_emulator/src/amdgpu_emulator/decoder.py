@@ -30,13 +30,14 @@ class Instruction:
     """A decoded instruction: its fields by their names in AMD's manuals, those of registers as operands' codes."""
 
     def __init__(self, decoded: Any, arch: str) -> None:
-        self.arch, self.form, self.opcode, self.size = arch, type(decoded).__name__, decoded.op.name, decoded.size()
+        encoding: Any = type(decoded)
+        self.arch, self.form, self.opcode, self.size = arch, encoding.__name__, decoded.op.name, decoded.size()
         """Encoding, opcode as tinygrad calls it, and bytes."""
         name = _ENCODING.sub("", self.opcode)
         self.name = _OLD_NAMES.get(name, name) if arch == "gfx90a" else name
         """The opcode as it is meant on the arch, without the suffix of its encoding."""
         raw = decoded._raw
-        for field, at, mask, unit, first in _layout(type(decoded)):
+        for field, at, mask, unit, first in _layout(encoding):
             setattr(self, field, (raw >> at & mask) * unit + first)
 
     if TYPE_CHECKING:
@@ -45,11 +46,11 @@ class Instruction:
 
 
 @cache
-def _layout(encoding: type) -> list[tuple[str, int, int, int, int]]:
+def _layout(encoding: Any) -> list[tuple[str, int, int, int, int]]:
     """Return the fields of an encoding: lowest bit, mask, and the code of a register by its number."""
     return [
         (name, place.lo, place.mask, getattr(place, "_align", 1), getattr(place, "_valid_range", (0,))[0])
-        for name, place in vars(encoding)["_fields"]
+        for name, place in encoding._fields
         if name not in ("op", "encoding")
     ]
 

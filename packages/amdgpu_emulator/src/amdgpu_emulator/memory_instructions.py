@@ -15,7 +15,7 @@ from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.memory import PRIVATE_BASE, WORD_BYTES, Accesses, Array
 from amdgpu_emulator.operands import ACC, VGPR, operand_reader
-from amdgpu_emulator.publication import AGENT_SCOPE
+from amdgpu_emulator.publication import INVALIDATES, WRITES_BACK
 from amdgpu_emulator.vector_operations import bf16
 from amdgpu_emulator.wave import (
     LANES,
@@ -203,7 +203,7 @@ def translate_buffer(inst: Instruction) -> Step:
     if inst.idxen:
         raise UnsupportedInstruction(f"{name} with an index")
     if name in ("BUFFER_WBL2", "BUFFER_INV"):
-        return _cache_step(name, scope)
+        return _cache_step(inst, scope)
     locate, row = _locate_in_buffer(inst), vector_row(inst.vdata, inst.acc)
     if inst.lds:
         size, how = LOADS.get(name.removeprefix("BUFFER_LOAD_"), (0, ""))
@@ -331,23 +331,17 @@ def _store_step(size: int, high: bool, rows: Sequence[int], places: Sequence[Loc
     return step
 
 
-def _cache_step(name: str, scope: int) -> Step:
+def _cache_step(inst: Instruction, scope: int) -> Step:
     """Write back or invalidate caches. Memory here is coherent: it only orders accesses for the check of races."""
-    is_agent = scope & AGENT_SCOPE
+    writes_back = inst.name == "BUFFER_WBL2"
+    what = WRITES_BACK if writes_back else INVALIDATES
 
-    def written_back(w: Waves, transfer: Transfer) -> None:
-        if w.check is not None and is_agent:
-            w.check.note_fence(w, True, transfer.epoch, transfer.number)
+    def step(w: Waves) -> None:
+        # As an access of no lane; waits wait for what writes back.
+        nowhere = Accesses(w.memory, w.every[:0], w.every[:0])
+        w.issue(w.vm if writes_back else None, Transfer((nowhere,), lambda *_: None, atomic=what, scope=scope))
 
-    def write_back(w: Waves) -> None:
-        # As an access of no lane, for which waits wait.
-        w.issue(w.vm, Transfer((Accesses(w.memory, w.every[:0], w.every[:0]),), written_back))
-
-    def invalidate(w: Waves) -> None:
-        if w.check is not None and is_agent:
-            w.check.note_fence(w, False, w.epoch, w.issued)
-
-    return write_back if name == "BUFFER_WBL2" else invalidate
+    return step
 
 
 def _atomic_step(operation: str, rows: Sequence[int], back: int | None, locate: Locate, queue: Queue) -> Step:

@@ -29,6 +29,22 @@ _NO_DATA: Array = np.empty((0, 0), np.uint32)
 
 
 @dataclass(slots=True)
+class Issue:
+    """When an instruction of some waves issues an access to memory."""
+
+    address: int = 0
+    """Of the instruction, in the code object."""
+    epoch: int = 0
+    """Barriers that are behind the waves."""
+    number: int = 0
+    """Accesses that they had issued before."""
+    is_settled: bool = True
+    """Whether those of them to global memory were done."""
+    is_quiet: bool = True
+    """Whether all of them were done, also those to the LDS."""
+
+
+@dataclass(slots=True)
 class Transfer:
     """What an instruction of some waves has issued: an access to memory, which takes place later."""
 
@@ -38,19 +54,10 @@ class Transfer:
     data: Array = field(default_factory=lambda: _NO_DATA)
     """What is stored [rows, active lanes], read from registers at the issue."""
     atomic: str = ""
-    """What an atomic access does, such as ``ADD``."""
-    address: int = 0
-    """Of the instruction, in the code object."""
-    epoch: int = 0
-    """Of its issue."""
+    """What an atomic access does, such as ``ADD``, or one to the cache."""
     scope: int = 0
     """Bits ``sc0`` and ``sc1`` of a load or store."""
-    number: int = 0
-    """Accesses that its waves had issued before."""
-    is_settled: bool = True
-    """Whether those of them to global memory were done."""
-    is_quiet: bool = True
-    """Whether all of them were done, also those to the LDS."""
+    issue: Issue = field(default_factory=Issue)
 
     def of_waves(self, which: Sequence[int]) -> Transfer:
         """Return the part of some waves, by their place among those that issued it."""
@@ -196,14 +203,12 @@ class Waves:
         each = values.tolist()
         return values[:1] if each.count(each[0]) == self.count else np.repeat(values, LANES)
 
-    def issue(self, queue: Pending, transfer: Transfer) -> None:
-        """Do an access to memory, now or at the wait for it."""
-        transfer.address, transfer.epoch = self.at, self.epoch
-        transfer.number, transfer.is_settled = self.issued, not self.vm
-        transfer.is_quiet = not (self.vm or self.lgkm)
+    def issue(self, queue: Pending | None, transfer: Transfer) -> None:
+        """Do an access to memory, at the wait for it, or now if none waits."""
+        transfer.issue = Issue(self.at, self.epoch, self.issued, not self.vm, not (self.vm or self.lgkm))
         self.issued += 1
         self.group.stores += bool(transfer.data.size)
-        if self.eager:
+        if self.eager or queue is None:
             self._complete(transfer)
         else:
             queue.append(transfer)
@@ -219,7 +224,7 @@ class Waves:
             self._complete(self.scalar.popleft())
 
     def _complete(self, transfer: Transfer) -> None:
-        self.at = transfer.address
+        self.at = transfer.issue.address
         transfer.complete(self, transfer)
         if self.check is not None:
             self.check.note(self, transfer)
