@@ -284,22 +284,15 @@ def _contested(records: Sequence[Record], size: int) -> tuple[Array, int]:
     bits = np.bitwise_or.reduce(np.concatenate([record.at for record in records]))
     unit = 1 if bits & 3 or any(record.size & 3 for record in records) else 4
     groups = {record.workgroup: number for number, record in enumerate(records)}
-    touched: dict[str, tuple[Array, Array]] = {}
-    for what in ("store", "atomic", "load"):
-        parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        for record in (record for record in records if record.what.partition(" ")[0] == what):
-            units, waves = record.units(unit)
-            parts.append((units, waves + (1 + _WAVE_NUMBERS * groups[record.workgroup])))
-        touched[what] = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-    contested = []
-    for what, others in (("store", ("load", "atomic")), ("atomic", ("load",))):
-        units, waves = touched[what]
-        # The last wave that writes a unit is its owner, and every other one differs from it.
-        owner = np.zeros(-(-size // unit), np.int64)
-        owner[units] = waves
-        several = units[owner[units] != waves]
-        owner[several] = -1
-        contested += [several] if what == "store" else []
-        for units, waves in (touched[other] for other in others):
-            contested.append(units[(owner[units] != 0) & (owner[units] != waves)])
-    return np.unique(np.concatenate(contested)), unit
+    touched = {what: np.zeros(-(-size // unit), bool) for what in ("load", "atomic", "store", "several")}
+    parts = [record.units(unit) for record in records]
+    for record, (places, _) in zip(records, parts, strict=True):
+        touched[record.what.partition(" ")[0]][places] = True
+    units, waves = np.concatenate([places for places, _ in parts]), np.concatenate([own for _, own in parts])
+    waves += np.repeat([_WAVE_NUMBERS * groups[one.workgroup] for one in records], [len(own) for _, own in parts])
+    # The last wave that touches a unit is its owner, and every other one differs from it.
+    owner = np.empty(-(-size // unit), np.int64)
+    owner[units] = waves
+    touched["several"][units[owner[units] != waves]] = True
+    is_contested = touched["several"] & (touched["store"] | touched["atomic"] & touched["load"])
+    return np.flatnonzero(is_contested), unit

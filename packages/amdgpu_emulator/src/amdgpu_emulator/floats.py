@@ -103,21 +103,11 @@ def maximum(a: Array, b: Array) -> Array:
     return _chosen(a, b, (a > b) | ((a == b) & ~np.signbit(a)))
 
 
-def minimum3(a: Array, b: Array, c: Array) -> Array:
-    """Return the smallest of three numbers."""
-    return minimum(minimum(a, b), c)
-
-
-def maximum3(a: Array, b: Array, c: Array) -> Array:
-    """Return the largest of three numbers."""
-    return maximum(maximum(a, b), c)
-
-
 def median(a: Array, b: Array, c: Array) -> Array:
     """Return the number between the other two; the smallest if one is NaN."""
-    top = maximum3(a, b, c)
+    top = maximum(maximum(a, b), c)
     result = np.where(top == a, maximum(b, c), np.where(top == b, maximum(a, c), maximum(a, b)))
-    return np.where(np.isnan(a) | np.isnan(b) | np.isnan(c), minimum3(a, b, c), result)
+    return np.where(np.isnan(a) | np.isnan(b) | np.isnan(c), minimum(minimum(a, b), c), result)
 
 
 def has_class(value: Array, wanted: Array) -> Array:

@@ -5,6 +5,7 @@ and its content: numbers of eight bytes, and texts with their length before them
 followed by the reason.
 """
 
+import io
 import os
 import socket
 import struct
@@ -21,21 +22,15 @@ VARIABLE = "AMDGPU_EMULATOR"
 _INT64 = struct.Struct("<q")
 
 
-class _Reader:
-    """Takes numbers and texts from the front of a message."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content, self._at = content, 0
+class _Message(io.BytesIO):
+    """Numbers and texts, one behind the other."""
 
     def number(self) -> int:
-        value: int = _INT64.unpack_from(self._content, self._at)[0]
-        self._at += _INT64.size
+        value: int = _INT64.unpack(self.read(_INT64.size))[0]
         return value
 
     def text(self) -> bytes:
-        begin = self._at + _INT64.size
-        self._at = begin + self.number()
-        return self._content[begin : self._at]
+        return self.read(self.number())
 
 
 def _text(content: bytes) -> bytes:
@@ -53,13 +48,13 @@ class _Session:
 
     def answer(self, content: bytes) -> bytes:
         """Answer one message; a failure is an answer too."""
-        message = _Reader(content)
+        message = _Message(content)
         try:
             return {b"kernel": self._find, b"launch": self._take, b"run": self._run}[message.text()](message)
         except Exception as error:
             return _INT64.pack(-1) + _text(f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace"))
 
-    def _find(self, message: _Reader) -> bytes:
+    def _find(self, message: _Message) -> bytes:
         """Return the number of a kernel's arguments, and their sizes."""
         name, address, bundle = message.text().decode(), message.number(), message.text()
         if bundle:
@@ -70,7 +65,7 @@ class _Session:
         rows = self._code[address].kernels[name].explicit_arguments
         return b"".join(map(_INT64.pack, (len(rows), *(row[".size"] for row in rows))))
 
-    def _take(self, message: _Reader) -> bytes:
+    def _take(self, message: _Message) -> bytes:
         """Return the number of a launch of that kernel."""
         code, name = self._kernel
         sizes = [message.number() for _ in range(6)]
@@ -80,7 +75,7 @@ class _Session:
         self._launches[number] = code, name, sizes[:3], sizes[3:], values, shared
         return _INT64.pack(number)
 
-    def _run(self, message: _Reader) -> bytes:
+    def _run(self, message: _Message) -> bytes:
         """Return the instructions that a launch has executed, and the content of all memory after it."""
         code, kernel, grid, block, values, shared = self._launches[message.number()]
         memory = {}

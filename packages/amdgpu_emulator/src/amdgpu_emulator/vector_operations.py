@@ -48,13 +48,13 @@ def _by32(count: Array) -> Array:
 
 
 def _add_carry(a: Array, b: Array, carry: Array | int = 0) -> tuple[Array, Array]:
-    total = u64(a) + u64(b) + (u64(carry) if isinstance(carry, np.ndarray) else U64(0))
+    total = u64(a) + u64(b) + np.uint64(carry)
     return total.astype(U32), total >> U64(32) != 0
 
 
 def _sub_borrow(a: Array, b: Array, borrow: Array | int = 0) -> tuple[Array, Array]:
-    taken = u64(b) + (u64(borrow) if isinstance(borrow, np.ndarray) else U64(0))
-    return (u64(a) - taken).astype(U32), taken > u64(a)
+    total, carried = _add_carry(a, ~b, ~np.asarray(borrow, bool))
+    return total, ~carried
 
 
 def _mad_u64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
@@ -207,11 +207,15 @@ def _narrowed(low: int, high: int) -> Callable[[Array, Array], Array]:
     return compute
 
 
+def _of_three(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array, Array], Array]:
+    return lambda a, b, c: function(function(a, b), c)
+
+
 _OF_EVERY_FLOAT: dict[str, tuple[str, Callable[..., Any]]] = {
     "ADD": ("{0} {0} {0}", np.add), "SUB": ("{0} {0} {0}", np.subtract), "MUL": ("{0} {0} {0}", np.multiply),
     "SUBREV": ("{0} {0} {0}", lambda a, b: b - a), "FMA": ("{0} {0} {0} {0}", floats.fma),
     "MIN": ("{0} {0} {0}", floats.minimum), "MAX": ("{0} {0} {0}", floats.maximum),
-    "MIN3": ("{0} {0} {0} {0}", floats.minimum3), "MAX3": ("{0} {0} {0} {0}", floats.maximum3),
+    "MIN3": ("{0} {0} {0} {0}", _of_three(floats.minimum)), "MAX3": ("{0} {0} {0} {0}", _of_three(floats.maximum)),
     "MED3": ("{0} {0} {0} {0}", floats.median), "FLOOR": ("{0} {0}", np.floor), "CEIL": ("{0} {0}", np.ceil),
     "TRUNC": ("{0} {0}", np.trunc), "RNDNE": ("{0} {0}", np.rint), "FRACT": ("{0} {0}", floats.fraction_part),
     "RCP": ("{0} {0}", _by_double(lambda a: 1 / a)), "RSQ": ("{0} {0}", _by_double(lambda a: 1 / np.sqrt(a))),
@@ -226,8 +230,7 @@ _OF_EVERY_FLOAT: dict[str, tuple[str, Callable[..., Any]]] = {
 _OF_EVERY_INTEGER: dict[str, tuple[int, Callable[..., Any]]] = {
     "MIN": (2, np.minimum), "MAX": (2, np.maximum), "MED3": (3, _median), "ADD": (2, np.add), "SUB": (2, np.subtract),
     "SUBREV": (2, lambda a, b: b - a), "MUL_LO": (2, np.multiply), "MAD": (3, lambda a, b, c: a * b + c),
-    "MIN3": (3, lambda a, b, c: np.minimum(np.minimum(a, b), c)),
-    "MAX3": (3, lambda a, b, c: np.maximum(np.maximum(a, b), c)),
+    "MIN3": (3, _of_three(np.minimum)), "MAX3": (3, _of_three(np.maximum)),
 }  # fmt: skip
 """What whole numbers of 16 and 32 bits have alike; of some opcodes the hardware has not all."""
 _SHIFTS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
@@ -262,12 +265,12 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
         for kind in ("f32", "f64")
     },
     # Moves and choices
-    "V_MOV_B32": _row("u32 u32", lambda a: a),
+    **{
+        f"V_{name}": _row("u32 u32", lambda a: a)
+        for name in ("MOV_B32", "ACCVGPR_READ", "ACCVGPR_WRITE", "ACCVGPR_MOV_B32")
+    },
     "V_MOV_B64": _row("u64 u64", lambda a: a),
     "V_CNDMASK_B32": _row("f32 f32 f32 mask", lambda a, b, m: np.where(m, b, a)),
-    "V_ACCVGPR_READ": _row("u32 u32", lambda a: a),
-    "V_ACCVGPR_WRITE": _row("u32 u32", lambda a: a),
-    "V_ACCVGPR_MOV_B32": _row("u32 u32", lambda a: a),
     # Bits
     "V_NOT_B32": _row("u32 u32", np.invert),
     "V_AND_B32": _row("u32 u32 u32", np.bitwise_and),
