@@ -11,7 +11,7 @@ import bisect
 import io
 import itertools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -226,7 +226,7 @@ def _code_object(file: bytes) -> CodeObject:
     except ValueError:
         raise
     except Exception as error:
-        # What pyelftools raises for a damaged table is whatever its parser stumbles over.
+        # What pyelftools and msgpack raise for a damaged table is whatever their parsers stumble over.
         raise ValueError(f"its tables are damaged: {error!r}"[:200].replace("\n", " ")) from error
 
 
@@ -316,24 +316,19 @@ def _relocations(elf: ELFFile, image: bytes) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _metadata(elf: ELFFile) -> Mapping[str, Any]:
+def _metadata(elf: ELFFile) -> Any:
     """Return what the note on the kernels says."""
     sections = [section for section in elf.iter_sections() if isinstance(section, NoteSection)]
     notes: list[Any] = [note for section in sections for note in section.iter_notes()]
     found = [note for note in notes if (note["n_name"], note["n_type"]) == ("AMDGPU", _METADATA_NOTE)]
     if len(found) != 1:
         raise ValueError(f"it has {len(found)} notes on its kernels")
-    try:
-        metadata = msgpack.unpackb(found[0]["n_descdata"])
-    except Exception as error:
-        # What msgpack raises depends on what is damaged: its own exceptions, UnicodeDecodeError, TypeError.
-        raise ValueError(f"the note on its kernels is damaged: {str(error)[:60] or type(error).__name__}") from error
-    if not isinstance(metadata, dict):
-        raise ValueError(f"the note on its kernels is a {type(metadata).__name__}")
-    return metadata
+    return msgpack.unpackb(found[0]["n_descdata"])
 
 
-def _of_kind(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+def _of_kind(row: Any, key: str, kind: type, where: str) -> Any:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where} is a {type(row).__name__}, and no row")
     value = row.get(key)
     if not isinstance(value, kind) or (isinstance(value, int) and (isinstance(value, bool) or value < 0)):
         raise ValueError(f"{key} of {where} is {repr(value)[:60]}, and not a {kind.__name__}")
@@ -342,8 +337,6 @@ def _of_kind(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
 
 def _descriptor(row: Any, where: str, image: bytes, symbols: Any, text: tuple[int, int]) -> KernelDescriptor:
     """Return a kernel of the metadata; what its descriptor, symbols and row say alike has to agree."""
-    if not isinstance(row, dict):
-        raise ValueError(f"{where} of the metadata is no row")
     names = [_of_kind(row, key, str, where) for key in _NAMES]
     where = f"kernel {names[0][:60]}"
     pair = [one.entry for name in names for one in symbols.get_symbol_by_name(name) or ()
@@ -382,8 +375,6 @@ def _check_arguments(arguments: Sequence[Any], kernarg: int, where: str) -> None
     end = 0
     for number, row in enumerate(arguments):
         what = f"argument {number} of {where}"
-        if not isinstance(row, dict):
-            raise ValueError(f"{what} is no row of the metadata")
         _of_kind(row, ".value_kind", str, what)
         offset, size = (_of_kind(row, key, int, what) for key in (".offset", ".size"))
         if not end <= offset < offset + size <= kernarg:
@@ -399,18 +390,14 @@ def _lines(elf: ELFFile) -> tuple[tuple[int, str], ...]:
     if ".debug_line" not in debug or too_large or is_packed:
         return ()
     rows: dict[int, list[tuple[int, str]]] = {}
-    try:
-        dwarf = elf.get_dwarf_info()
-        for unit in itertools.islice(dwarf.iter_CUs(), _MOST_UNITS):
-            place = unit.get_top_DIE().attributes.get("DW_AT_stmt_list")
-            if place is not None and place.value not in rows and (program := dwarf.line_program_for_CU(unit)):
-                # The files of version 5 are counted from 0.
-                files, first = program["file_entry"], int(program["version"] < 5)
-                states = [entry.state for entry in program.get_entries() if entry.state]
-                rows[place.value] = [
-                    (s.address, f"{files[s.file - first].name.decode()}:{s.line}" if s.line else "") for s in states
-                ]
-    except Exception as error:
-        # What pyelftools raises for a damaged table is whatever its parser stumbles over.
-        raise ValueError(f"its table of source lines is damaged: {error!r}"[:200]) from error
+    dwarf = elf.get_dwarf_info()
+    for unit in itertools.islice(dwarf.iter_CUs(), _MOST_UNITS):
+        place = unit.get_top_DIE().attributes.get("DW_AT_stmt_list")
+        if place is not None and place.value not in rows and (program := dwarf.line_program_for_CU(unit)):
+            # The files of version 5 are counted from 0.
+            files, first = program["file_entry"], int(program["version"] < 5)
+            states = [entry.state for entry in program.get_entries() if entry.state]
+            rows[place.value] = [
+                (s.address, f"{files[s.file - first].name.decode()}:{s.line}" if s.line else "") for s in states
+            ]
     return tuple(sorted(itertools.chain.from_iterable(rows.values()), key=itemgetter(0)))

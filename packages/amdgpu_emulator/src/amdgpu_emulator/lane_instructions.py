@@ -17,13 +17,8 @@ def _by_wave(w: Waves, values: Array) -> Array:
     return np.broadcast_to(values, w.every.shape).reshape(w.count, LANES)
 
 
-def _lanes(numbers: list[int]) -> list[int]:
-    return [number & LANES - 1 for number in numbers]
-
-
 def _first_lane(inst: Instruction) -> Step:
-    source, target = operand_reader(inst.src0, "u32"), inst.vdst & 0xFF
-    put = scalar_write(target, 32)
+    source, put = operand_reader(inst.src0, "u32"), scalar_write(inst.vdst & 0xFF, 32)
 
     def step(w: Waves) -> None:
         values, first = _by_wave(w, source(w)), _by_wave(w, w.m).argmax(axis=1)
@@ -35,7 +30,7 @@ def _first_lane(inst: Instruction) -> Step:
 def _read_lane(inst: Instruction) -> Step:
     source, lane = operand_reader(inst.src0, "u32"), scalar_read(inst.src1, "u32")
     put = scalar_write(inst.vdst & 0xFF, 32)
-    return lambda w: put(w, _by_wave(w, source(w))[range(w.count), _lanes(lane(w))].tolist())
+    return lambda w: put(w, _by_wave(w, source(w))[range(w.count), np.array(lane(w)) % LANES].tolist())
 
 
 def _write_lane(inst: Instruction) -> Step:
@@ -43,7 +38,7 @@ def _write_lane(inst: Instruction) -> Step:
     row = inst.vdst - VGPR
 
     def step(w: Waves) -> None:
-        w.v[row].reshape(w.count, LANES)[range(w.count), _lanes(lane(w))] = value(w)
+        w.v[row].reshape(w.count, LANES)[range(w.count), np.array(lane(w)) % LANES] = value(w)
 
     return step
 
@@ -102,27 +97,21 @@ LANE_INSTRUCTIONS: dict[str, Callable[[Instruction], Step]] = {
 def _dpp_sources(control: int) -> Array:
     """Return the lane that each lane reads; -1 if there is none."""
     lane = np.arange(LANES)
-    row, place = lane & ~15, lane & 15
+    row, place, count = lane & ~15, lane & 15, control & 15
     if control < 0x100:
         return (lane & ~3) | control >> 2 * (lane & 3) & 3
-    kind, count = control & 0x1F0, control & 15
-    if kind == 0x100:
-        return np.where(place + count < 16, lane + count, -1)
-    if kind == 0x110:
-        return np.where(place >= count, lane - count, -1)
-    if kind == 0x120:
-        return row | (place - count) & 15
-    if control == 0x140:
-        return row | 15 - place
-    if control == 0x141:
-        return (lane & ~7) | 7 - (lane & 7)
-    if control == 0x142:
-        return np.where(row > 0, row - 1, -1)
-    if control == 0x143:
-        return np.where(lane >= 32, 31, -1)
-    if kind == 0x150:
-        return row | count
-    raise UnsupportedInstruction(f"DPP control {control:#x}")
+    whole_rows: dict[int, Array] = {
+        0x140: row | 15 - place, 0x141: lane ^ 7, 0x142: np.where(row > 0, row - 1, -1),
+        0x143: np.where(lane >= 32, 31, -1),
+    }  # fmt: skip
+    by_count: dict[int, Array] = {
+        0x100: np.where(place + count < 16, lane + count, -1), 0x110: np.where(place >= count, lane - count, -1),
+        0x120: row | (place - count) & 15, 0x150: row | count,
+    }  # fmt: skip
+    found = whole_rows.get(control, by_count.get(control & 0x1F0))
+    if found is None:
+        raise UnsupportedInstruction(f"DPP control {control:#x}")
+    return found
 
 
 class LanesOf:

@@ -61,13 +61,6 @@ class MfmaShape:
         """Registers of C, and of D."""
         return self.results * _BITS.get(self.c, 32) // 32
 
-    @property
-    def supported(self) -> bool:
-        """Whether lanes beyond the rows go along k alone or over blocks alone."""
-        groups = LANES // self.m
-        is_regular = self.m == self.n and self.blocks in (1, groups) and self.lane_k * groups == self.k * self.blocks
-        return is_regular and (self.c != "F64" or self.blocks == 1)
-
 
 def mfma_shape(name: str) -> MfmaShape | None:
     """Return the shape of an opcode; ``None`` if it is none of these."""
@@ -75,8 +68,10 @@ def mfma_shape(name: str) -> MfmaShape | None:
     if not match:
         return None
     m, n, k, blocks = (int(match[i] or 1) for i in range(2, 6))
-    shape = MfmaShape(m, n, k, blocks, match[6], match[7] or match[6], match[1])
-    return shape if shape.supported else None
+    shape, groups = MfmaShape(m, n, k, blocks, match[6], match[7] or match[6], match[1]), LANES // m
+    # Lanes beyond the rows go along k alone or over blocks alone.
+    is_regular = m == n and blocks in (1, groups) and shape.lane_k * groups == k * blocks
+    return shape if is_regular and (shape.c != "F64" or blocks == 1) else None
 
 
 def translate_mfma(inst: Instruction) -> Step:

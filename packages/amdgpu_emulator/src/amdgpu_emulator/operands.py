@@ -65,9 +65,10 @@ def operand_reader(code: int, kind: str, literal: int | None = None, high: bool 
         return part_reader(operand_reader(code, "u32", literal, acc=acc), kind, half_of(high))
     if code >= VGPR and bits == 64:
         return lambda w: (w.v[row].astype(np.uint64) | w.v[row + 1].astype(np.uint64) << np.uint64(32)).view(type_)
+    if code >= VGPR and kind == "u32":
+        return lambda w: w.v[row]
     if code >= VGPR:
-        registers = attrgetter(_VIEWS[kind])
-        return lambda w: registers(w)[row]
+        return (lambda w: w.vi[row]) if kind == "i32" else (lambda w: w.vf[row])
     by_wave = scalar_reader(code, kind)
     return lambda w: w.spread(by_wave(w))
 
@@ -75,19 +76,15 @@ def operand_reader(code: int, kind: str, literal: int | None = None, high: bool 
 def scalar_reader(code: int, kind: str) -> Read:
     """Return the function that gives an operand in scalar registers: one value a wave."""
     bits = int(kind[1:])
-    if code in (SCC, VCCZ, EXECZ):
-        return lambda w: np.array(scalar_flags(w, code), f"u{bits // 8}").view(OPERAND_TYPES[kind])
+    if code == SCC:
+        return lambda w: np.array(w.scc, f"u{bits // 8}").view(OPERAND_TYPES[kind])
+    if code in (VCCZ, EXECZ):
+        pair = (VCC if code == VCCZ else EXEC) // 2
+        return lambda w: (w.s64[pair::SGPR_PAIRS] == 0).astype(f"u{bits // 8}").view(OPERAND_TYPES[kind])
     if not (code < 108 or code in (124, 126, 127)) or (bits == 64 and code % 2):
         raise UnsupportedInstruction(f"the scalar operand {code} of {bits} bits")
     registers, places = attrgetter(_SCALAR_VIEWS[kind]), slice(32 * code // bits, None, 32 * SGPRS // bits)
     return lambda w: registers(w)[places]
-
-
-def scalar_flags(w: Waves, code: int) -> list[int]:
-    """Return a flag that can be read as an operand, of each wave."""
-    if code == SCC:
-        return w.scc
-    return [int(mask == 0) for mask in w.s64[(VCC if code == VCCZ else EXEC) // 2 :: SGPR_PAIRS].tolist()]
 
 
 def with_sign(source: Read, negate: bool, absolute: bool) -> Read:
@@ -163,10 +160,9 @@ def _write_word(row: int, view: str) -> Write:
     registers = attrgetter(view)
 
     def put(w: Waves, value: Array) -> None:
-        target = registers(w)[row]
         if w.whole:
-            target[:] = value
+            registers(w)[row] = value
         else:
-            np.copyto(target, value, where=w.m)
+            np.copyto(registers(w)[row], value, where=w.m)
 
     return put

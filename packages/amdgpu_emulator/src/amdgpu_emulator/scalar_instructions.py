@@ -1,6 +1,7 @@
 """Scalar instructions: operands and results of the operations in ``scalar_operations``."""
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
@@ -29,21 +30,14 @@ def scalar_read(code: int, kind: str, literal: int | None = None) -> ScalarRead:
 
 def scalar_write(code: int, bits: int) -> ScalarWrite:
     """Return the function that writes a result of 32 or 64 bits."""
-    pair = code // 2
+    registers, places = attrgetter("s64" if bits == 64 else "s"), slice(32 * code // bits, None, 32 * SGPRS // bits)
 
-    def put_pair(w: Waves, value: int | list[int]) -> None:
-        w.s64[pair::SGPR_PAIRS] = value
+    def put(w: Waves, value: int | list[int]) -> None:
+        registers(w)[places] = value
+        if code in (EXEC, EXEC + 1):
+            w.refresh_exec()
 
-    def put_word(w: Waves, value: int | list[int]) -> None:
-        w.s[code::SGPRS] = value
-
-    put = put_pair if bits == 64 else put_word
-
-    def put_exec(w: Waves, value: int | list[int]) -> None:
-        put(w, value)
-        w.refresh_exec()
-
-    return put_exec if code in (EXEC, EXEC + 1) else put
+    return put
 
 
 def translate_scalar(inst: Instruction) -> Step:
