@@ -26,6 +26,15 @@ def hipcc():
     return pytest.skip("there is no hipcc")
 
 
+def test_kernels_that_are_not_optimized_run_and_are_right(hipcc, tmp_path):
+    flags = ["-O0", "--offload-arch=gfx90a", "--offload-device-only", "--no-gpu-bundle-output"]
+    subprocess.run([hipcc, *flags, "-o", tmp_path / "kernels.co", SOURCES / "cooperate.hip"], check=True)
+    code = load(tmp_path / "kernels.co")
+    # Where flags go by way of scratch memory, loops that wait for them are not known.
+    names = [name for name in code.kernels if name not in ("lds_lock", "specialised_waves")]
+    assert {name: wrong for name in names if (wrong := corpus.run(code, name))} == {}
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("source", ["elements", "cooperate", "matrices"])
 def test_everyday_kernels_run_and_are_right(hipcc, tmp_path, arch, source):

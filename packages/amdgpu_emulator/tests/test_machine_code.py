@@ -12,7 +12,8 @@ from tinygrad.runtime.autogen.amd.cdna import ins
 from amdgpu_emulator import decoder
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.machine_code import MachineCode
-from amdgpu_emulator.wave import LANES, UNWRITTEN_WORD, VCC
+from amdgpu_emulator.memory import Allocation, GlobalMemory
+from amdgpu_emulator.wave import LANES, M0, UNWRITTEN_WORD, VCC, Waves
 
 
 def machine_code(*parts):
@@ -93,6 +94,34 @@ def test_gfx90a_rounds_the_product():
     pi = np.float32(3.14159274)
     assert (w.vf[9] == w.vf[2] * pi + w.vf[4]).all() and (w.vf[10] == w.vf[2] * w.vf[4] + pi).all()
     assert (w.vf[5] == w.vf[2] * w.vf[4] + np.float32(0.3)).all()
+
+
+def test_index_mode_moves_the_registers_that_a_move_names():
+    """The index is 3, 200 with other bits above it, and 3, in waves that go on together; moves may also be masked."""
+    source, target = 1, 8
+    for what, row, result in ((source, 258, 5), (target, 7, 258), (source | target, 258, 258)):
+        code = MachineCode(b"".join([
+            encode("SOPC", ins.SOPCOp.S_SET_GPR_IDX_ON, ssrc0=20, ssrc1=what),
+            encode("VOP1", ins.VOP1Op.V_MOV_B32_E32, src0=row, vdst=result & 255),
+            encode("SOPP", ins.SOPPOp.S_SET_GPR_IDX_OFF),
+            encode("VOP1", ins.VOP1Op.V_MOV_B32_E32, src0=256 + 9, vdst=10),
+            encode("SOPP", ins.SOPPOp.S_ENDPGM),
+        ]), 0, "gfx90a")  # fmt: skip
+        w = Waves([0, 1, 2], GlobalMemory(), *[Allocation(np.zeros(64, np.uint8), "none")] * 2, True)
+        w.v[:], w.pc = np.arange(512)[:, None] * 1000 + w.every, 0
+        w.s[20::128], w.s[7::128], w.s[M0::128] = [3, 0xAB0000C8, 0x103], 77, 0xDEADBEEF
+        w.set_exec(0xFFFFFFFF0000FFFF)
+        before = w.v.copy()
+        assert code.run(w, Counter()) == "end"
+        for lane in range(3 * LANES):
+            want = before[:, lane].copy()
+            if 0xFFFFFFFF0000FFFF >> lane % 64 & 1:
+                index = (3, 0xC8, 3)[lane // LANES]
+                moved = 77 if what == target else want[2 + index]
+                want[(2 if what & target else 5) + (index if what & target else 0)] = moved
+                want[10] = want[9]
+            assert (w.v[:, lane] == want).all()
+        assert w.s[M0::128].tolist() == [0xDEAD0E00 & ~0xF000 | what << 12 | index for index in (3, 0xC8, 3)]
 
 
 def test_an_opcode_that_is_not_known_names_itself_and_its_address():

@@ -36,8 +36,8 @@ _FEATURE_FLAGS = 0xF00
 """XNACK and SRAM-ECC."""
 _EXECUTABLE = 1
 """Flag of segments."""
-_METADATA_NOTE, _RELATIVE = 32, 13
-"""Types of the note on kernels, and of the relocations that add where the object is loaded."""
+_METADATA_NOTE, _ABSOLUTE, _RELATIVE = 32, 3, 13
+"""Types of the note on kernels, and of relocations: the address of a symbol, or where the object is loaded."""
 _NAMES = (".name", ".symbol")
 """Keys of a kernel's row that name its function and its descriptor."""
 _SYMBOL_TYPES = "STT_FUNC", "STT_OBJECT"
@@ -310,7 +310,9 @@ def _relocations(elf: ELFFile, image: bytes) -> tuple[tuple[int, int], ...]:
     for section in (one for one in elf.iter_sections() if isinstance(one, RelocationSection)):
         for row in section.iter_relocations():
             kind, place, target = row["r_info_type"], row["r_offset"], row.entry.get("r_addend", -1)
-            if kind != _RELATIVE or not 0 <= target <= len(image) or not 0 <= place <= len(image) - 8:
+            if kind == _ABSOLUTE:
+                target += elf.get_section(section["sh_link"]).get_symbol(row["r_info_sym"])["st_value"]
+            if kind not in (_ABSOLUTE, _RELATIVE) or not 0 <= target <= len(image) or not 0 <= place <= len(image) - 8:
                 raise ValueError(f"its relocation of type {kind} at {place:#x} is not emulated")
             found.append((place, target))
     return tuple(found)

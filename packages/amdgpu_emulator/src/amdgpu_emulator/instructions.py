@@ -1,6 +1,9 @@
 """One decoded instruction becomes a function of a wave; what the tables lack is ``UnsupportedInstruction``."""
 
+import copy
 from functools import lru_cache
+
+import numpy as np
 
 from amdgpu_emulator import (
     lane_instructions,
@@ -12,7 +15,8 @@ from amdgpu_emulator import (
 )
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import EmulationFault, UnsupportedInstruction
-from amdgpu_emulator.wave import Step, Waves
+from amdgpu_emulator.operands import VGPR
+from amdgpu_emulator.wave import LANES, M0, SGPRS, Step, Waves
 
 _MEMORY = {
     "DS": lds_instructions.translate_lds,
@@ -61,6 +65,26 @@ def translate(inst: Instruction) -> Step:
     if name.startswith("V_"):
         return vector_instructions.translate_vector(inst)
     raise UnsupportedInstruction(inst.opcode)
+
+
+def moved(inst: Instruction) -> Step:
+    """Return a move of words whose registers M0 names in index mode: sources by its bits 12 to 14, the result by 15."""
+    if inst.form not in ("VOP1", "VOP3") or not inst.name.startswith("V_MOV_B"):
+        raise UnsupportedInstruction(f"{inst.opcode} in index mode")
+    fields = [(bit, field) for bit, field in ((12, "src0"), (15, "vdst")) if getattr(inst, field) >= VGPR]
+
+    def step(w: Waves) -> None:
+        mask, whole, modes = w.m, w.whole, w.s[M0::SGPRS]
+        for mode in dict.fromkeys(modes.tolist()):
+            other = copy.copy(inst)
+            for bit, field in fields:
+                setattr(other, field, getattr(inst, field) + (mode & 0xFF if mode >> bit & 1 else 0))
+            w.m = mask & np.repeat(modes == mode, LANES)
+            w.whole = bool(w.m.all())
+            translate(other)(w)
+        w.m, w.whole = mask, whole
+
+    return step
 
 
 def _stop(_: Waves) -> None:

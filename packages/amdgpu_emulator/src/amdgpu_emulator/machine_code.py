@@ -10,12 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import length_hint
 
+import numpy as np
+
 from amdgpu_emulator import decoder, instructions, spins
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import EmulationFault, EmulationHang, MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.operands import LITERAL
+from amdgpu_emulator.scalar_instructions import scalar_read
 from amdgpu_emulator.scalar_operations import s16
-from amdgpu_emulator.wave import EXEC, LANES, LOOK_AFTER, SGPR_PAIRS, VCC, Step, Waves
+from amdgpu_emulator.wave import EXEC, LANES, LOOK_AFTER, M0, SGPR_PAIRS, SGPRS, VCC, Step, Waves
 
 BARRIER, WAIT, END, PART = "barrier", "wait", "end", "part"
 _EVERYTHING = 1 << 20
@@ -81,10 +84,12 @@ class MachineCode:
         ``runs`` counts, for each block by its address, the waves that have run it.
         """
         while True:
-            block = self._blocks.get(w.pc)
+            # An address is even, and one more is the same code in index mode.
+            start = w.pc + w.is_indexing
+            block = self._blocks.get(start)
             if block is None:
-                block = self._blocks[w.pc] = self._translate(w.pc)
-            runs[w.pc] += w.count
+                block = self._blocks[start] = self._translate(w.pc, w.is_indexing)
+            runs[start] += w.count
             w.group.left -= w.count * len(block.addresses)
             if w.group.left < w.look_at:
                 self._look(w)
@@ -136,11 +141,14 @@ class MachineCode:
         """Note what waves execute when their workgroup has nearly used up its instructions; then it is a loop."""
         wave = int(w.numbers[0])
         recent = w.group.recent[wave]
-        recent[w.pc] += 1
+        recent[w.pc + w.is_indexing] += 1
         if w.group.left < 0:
             loop = [start for start, times in recent.items() if times > 1]
-            blocks = loop or [w.pc]
-            begin, end = min(blocks) - self.base, self._blocks[max(blocks)].addresses[-1] - self.base
+            blocks = loop or [w.pc + w.is_indexing]
+            begin, end = (
+                self._blocks[min(blocks)].addresses[0] - self.base,
+                self._blocks[max(blocks)].addresses[-1] - self.base,
+            )
             source = self._source(begin)
             where = f"the {'loop' if loop else 'code'} from {begin:#x} to {end:#x}" + (f" ({source})" if source else "")
             polls = [address - self.base for start in loop for address in self._blocks[start].polls]
@@ -166,7 +174,7 @@ class MachineCode:
         """Return the addresses in the code object of all instructions that were executed."""
         return {address - self.base for start in runs for address in self._blocks[start].addresses}
 
-    def _translate(self, start: int) -> BasicBlock:
+    def _translate(self, start: int, is_indexing: bool) -> BasicBlock:
         block = BasicBlock([], [], [], lambda w: END, [])
         address = start
         while len(block.addresses) < _LONGEST_BLOCK:
@@ -188,7 +196,7 @@ class MachineCode:
                 return block
             if instructions.polls_memory(inst):
                 block.polls.append(address)
-            step = _translated(inst)
+            step = _translated(inst, is_indexing)
             if isinstance(step, str):
                 # What is never reached may be what cannot be executed.
                 step = _refusing(step)
@@ -236,10 +244,10 @@ def _behind(image: bytes, start: int, register: int, arch: str) -> list[int]:
     return []
 
 
-def _translated(inst: Instruction) -> Step | str:
+def _translated(inst: Instruction, is_indexing: bool = False) -> Step | str:
     """Return what executes an instruction without a branch, or in words that it is not emulated."""
     try:
-        return instructions.translate(inst)
+        return instructions.moved(inst) if is_indexing and inst.name.startswith("V_") else instructions.translate(inst)
     except UnsupportedInstruction as fault:
         return str(fault)
     except Exception as fault:
@@ -279,6 +287,8 @@ def _jump(inst: Instruction, after: int) -> Jump | None:
         return _stop(BARRIER, after, _EVERYTHING, _EVERYTHING)
     if name == "S_ENDPGM":
         return _stop(END, after, 0, 0)
+    if name in ("S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF"):
+        return _index_mode(inst, after)
     if name in ("S_SETPC_B64", "S_SWAPPC_B64", "S_GETPC_B64", "S_CALL_B64"):
         return _far_jump(inst, after)
     return None
@@ -299,6 +309,21 @@ def _stop(reason: str, after: int, vm: int, lgkm: int) -> Jump:
         return reason
 
     return stop
+
+
+def _index_mode(inst: Instruction, after: int) -> Jump:
+    """Return what begins or ends index mode: in M0 lie an index and, above, of which registers it moves the number."""
+    is_on = inst.name == "S_SET_GPR_IDX_ON"
+    index = scalar_read(inst.ssrc0, "u32") if is_on else None
+
+    def jump(w: Waves) -> str | None:
+        if index is not None:
+            # The second operand is no register, but four bits.
+            w.s[M0::SGPRS] = w.s[M0::SGPRS] & 0xFFFF0F00 | np.array(index(w)) & 0xFF | (inst.ssrc1 & 15) << 12
+        w.is_indexing = is_on
+        return _go_on(w, [after] * w.count)
+
+    return jump
 
 
 def _far_jump(inst: Instruction, after: int) -> Jump:

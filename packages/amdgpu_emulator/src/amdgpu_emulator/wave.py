@@ -118,7 +118,7 @@ class Waves:
         self.s_by_wave = self.s.reshape(self.count, SGPRS)
         self._bytes = self.s_by_wave.view(np.uint8)
         self.memory, self.lds, self.scratch = memory, lds, scratch
-        self.scc, self.pc = [0] * self.count, 0
+        self.scc, self.pc, self.is_indexing = [0] * self.count, 0, False
         self.targets: list[int] = []
         """Where each wave goes on, after a branch that not all of them take."""
         self.look_at = max(self.group.left - LOOK_AFTER, LOOK_AFTER)
@@ -145,7 +145,7 @@ class Waves:
                 self.numbers[which].tolist(), self.memory, self.lds, self.scratch, self.eager, self.group, self.check
             )
             part.epoch, part.pc, part.scc = self.epoch, target, [self.scc[wave] for wave in which]
-            part.issued = self.issued
+            part.issued, part.is_indexing = self.issued, self.is_indexing
             part.v[:] = self.v.reshape(REGISTER_ROWS, self.count, LANES)[:, which].reshape(REGISTER_ROWS, -1)
             part.s_by_wave[:] = self.s_by_wave[which]
             part.refresh_exec()

@@ -298,6 +298,15 @@ extern "C" __global__ void constants_and_globals(float* out, const float* in, in
     out[i] = sum;
 }
 
+extern "C" __global__ void indexed_registers(float* out, const float* in, const int* at, int n)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float own[16];
+    for(int k = 0; k < 16; ++k) own[k] = in[(i + k) % n];
+    own[at[blockIdx.x] & 15] = 9;
+    if(i < n) out[i] = own[at[threadIdx.x / 64] & 15] + own[at[i] & 15];
+}
+
 extern "C" __global__ void dynamic_lds(float* out, const float* in, int n)
 {
     extern __shared__ float all[];

@@ -437,6 +437,14 @@ def constants_and_globals():
     return GRID, BLOCK, [np.zeros(N, "f4"), x, i32(N)], {0: want}, 1e-6, {}
 
 
+def indexed_registers():
+    x, at, i = floats_of("indexed"), whole("at", np.int32, 0, 16), np.arange(N)
+    own = x[(i[:, None] + np.arange(16)) % N]
+    own[i, at[i // BLOCK[0]]] = 9
+    want = own[i, at[i % BLOCK[0] // 64]] + own[i, at]
+    return GRID, BLOCK, [np.zeros(N, "f4"), x, at, i32(N)], {0: want}, 0, {}
+
+
 def dynamic_lds():
     x = floats_of("dyn")
     return [1], [128], [np.zeros(N, "f4"), x, i32(N)], {0: x[::-1] + np.float32(128)}, 1e-6, {"dynamic_lds": 4 * N}
@@ -537,8 +545,8 @@ def convolution_3x3():
 for build in (
     reduce_wave, reduce_wave_down, reduce_int_max, scan_lds, scan_wave, softmax_rows, layer_norm, histogram, atomics_64,
     atomics_float, atomics_lds_64, compare_and_swap, votes, compact, bitonic_sort, stencil_2d, specialised_waves,
-    lds_lock, generic_pointers, constants_and_globals, dynamic_lds, virtual_functions, asserts, convert_fp8,
-    attention, gemv_half2, dot_products, convolution_3x3,
+    lds_lock, generic_pointers, constants_and_globals, indexed_registers, dynamic_lds, virtual_functions, asserts,
+    convert_fp8, attention, gemv_half2, dot_products, convolution_3x3,
 ):  # fmt: skip
     case(build.__name__, build)
 
