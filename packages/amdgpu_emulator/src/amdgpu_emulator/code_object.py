@@ -311,7 +311,8 @@ def _relocations(elf: ELFFile, image: bytes) -> tuple[tuple[int, int], ...]:
         for row in section.iter_relocations():
             kind, place, target = row["r_info_type"], row["r_offset"], row.entry.get("r_addend", -1)
             if kind == _ABSOLUTE:
-                target += elf.get_section(section["sh_link"]).get_symbol(row["r_info_sym"])["st_value"]
+                symbols: Any = elf.get_section(section["sh_link"])
+                target += symbols.get_symbol(row["r_info_sym"])["st_value"]
             if kind not in (_ABSOLUTE, _RELATIVE) or not 0 <= target <= len(image) or not 0 <= place <= len(image) - 8:
                 raise ValueError(f"its relocation of type {kind} at {place:#x} is not emulated")
             found.append((place, target))
