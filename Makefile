@@ -134,7 +134,8 @@ problems: $(CRAWL)/.ready
 crawltest: $(CRAWL)/.ready
 	$(CRAWL)/bin/python -m pytest tests/problems/test_crawl_of_own_model.py
 
-# Remove what can be made again. What was measured, in results/journals, stays.
+# Remove what can be made again. What was measured stays: results/journals, and what was tuned beside models.
 clean:
-	find results -mindepth 1 -maxdepth 1 ! -name journals -exec rm -rf {} +
+	find results -mindepth 1 -maxdepth 1 ! -name journals ! -name models -exec rm -rf {} +
+	find results -mindepth 2 -maxdepth 2 -path 'results/models/*' ! -name '*.tuned' -exec rm -rf {} +
 	rm -rf logs .snakemake

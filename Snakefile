@@ -29,7 +29,7 @@ include: "workflow/rules/report.smk"
 
 
 # With the prefix of a module.
-if line := RUN.plan(Path(rules.arch_specs.output.json).parents[1]):
+if line := ask(RUN.plan, Path(rules.arch_specs.output.json).parents[1]):
     print(line, file=sys.stderr)
 
 

@@ -26,6 +26,8 @@ TARGET = "all"
 """Rule of the default target."""
 INTERRUPTED = "Terminating processes on user request"
 """What Snakemake says first after Ctrl-C."""
+OF_SNAKEFILE = re.compile(r'(?:\w*Error|\w*Exception) in file "[^\n]*", line \d+:\n(.*?)(?=\n  File "|\Z)', re.DOTALL)
+"""An error that the Snakefile raises on purpose, and where it does."""
 NO_RULE = re.compile(r"No rule to produce (\S+)")
 OF_USERS = ("WorkflowError", "MissingRuleException")
 """Kinds of Snakemake's errors that are a user's mistake."""
@@ -70,7 +72,7 @@ class LogHandler(LogHandlerBase):
             self._say(self._jobs.fail(vars(record)))
         elif text.startswith(INTERRUPTED):
             self._jobs.interrupted = True
-        elif _is_shown(record.levelno, text):
+        elif _is_shown(record.levelno, text) and not self._jobs.interrupted:
             self._say(_in_one_line(text))
 
     def close(self) -> None:
@@ -114,6 +116,8 @@ def _in_one_line(text: str) -> str:
     """An error that the rules or the command line lead to, without where Snakemake met it."""
     if "Traceback (most recent call last):" in text and not OURS.search(text):
         return f"error: {text.rstrip().splitlines()[-1].partition(': ')[2]}"
+    if text.startswith("WorkflowError in file ") and (match := OF_SNAKEFILE.match(text)):
+        return "\n".join(f"error: {line}" for line in match[1].splitlines())
     if not any(f"{kind}:\n" in text for kind in OF_USERS):
         return text
     if missing := NO_RULE.search(text):

@@ -40,3 +40,11 @@ def test_a_full_disk_leaves_nothing(name, tmp_path, monkeypatch):
     with pytest.raises(OSError, match=f"No space left on device: .*{name}"):
         WRITERS[name](tmp_path / name)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_no_device_or_pipe_is_replaced(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(OSError, match="is a device or a pipe; give the name of a file"):
+        WRITERS[name](tmp_path / name)
+    assert (tmp_path / name).is_fifo() and len(list(tmp_path.iterdir())) == 1

@@ -1,6 +1,7 @@
 """``tileseer init``: a folder from which the workflow of the installed package runs."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from tileseer.cli import options
@@ -37,12 +38,10 @@ def run(args: argparse.Namespace) -> int:
     """Write a config, a Snakefile and a profile; files that exist already are an error."""
     files = {"Snakefile": SNAKEFILE}
     files |= {name: read_utf8(workflow_folder() / name) for name in COPIED}
-    places = (args.folder, *map(args.folder.joinpath, files))
-    taken = next((path for path in places if path.is_file()), None)
-    if taken:
-        raise UserError(f"{taken}: exists already; name a new folder")
+    if args.folder.is_file() or (args.folder.is_dir() and any(args.folder.iterdir())):
+        raise UserError(f"{args.folder}: exists already and is no empty folder; name a new one")
     for name, text in files.items():
         write_text(args.folder / name, text)
-    steps = [f"cd {args.folder}", "tileseer run"]
+    steps = [f"cd {shlex.quote(str(args.folder))}", "tileseer run"]
     lines = [f"{args.folder}: {', '.join(sorted(files))}", f"Next: {' && '.join(steps)}"]
     return options.answer(args, {"folder": args.folder, "files": sorted(files), "next": steps}, lines)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from tileseer.cli import targets
 from tileseer.core import places
 from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.reruns import NOT_WRITABLE
 from tileseer.core.yaml_files import parse_yaml
 from tileseer.data.recordings import refusal, way_to_models
 from tileseer.facts.config import Config, check, read_config_file
@@ -94,6 +95,8 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
         near = "" if arch_meant(arch) else is_it(arch, (*installed_words(), *Config().replays))
         raise UserError(f"--arch: {shown(arch)} is no arch{near or f'; {arch_hint(arch)}'}")
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
+    if not os.access(".", os.W_OK):
+        raise UserError(f"{Path.cwd()}: cannot be written; {NOT_WRITABLE}")
     if not named and not any(Path(name).exists() for name in SNAKEFILES):
         raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")
     for option, following in pairwise([*words, "-"]):
@@ -105,10 +108,10 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
         if word and option in CONFIG_FILES:
             if Path(word).is_dir():
                 raise UserError(f"{option}: {shown(word)} is a folder; name a file of it")
-            if not Path(word).is_file():
+            if not places.find_file(Path(word)).is_file():
                 meant = is_it(word, Path(word).parent.glob("*"), 0.8) or "; put what to make before --configfile"
                 raise UserError(f"--configfile: {shown(word)}: there is no such file{meant}")
-            read_config_file(Path(word))
+            read_config_file(places.find_file(Path(word)))
         if word and option in CONFIG_VALUES:
             name, given, text = word.partition("=")
             if not given:
@@ -192,7 +195,7 @@ def _settings(words: Sequence[str]) -> Config:
     values = []
     for option, word in _with_options(words):
         if word and option in CONFIG_FILES:
-            layers.append((word, read_config_file(Path(word))))
+            layers.append((word, read_config_file(places.find_file(Path(word)))))
         elif word and option in CONFIG_VALUES:
             name, _, text = word.partition("=")
             values.append((option, {name: parse_yaml(text, option)}))
@@ -212,7 +215,9 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     if importlib.util.find_spec("snakemake") is None:
         raise UserError(f"the packages of the workflow are missing: {places.install('workflow')}")
     _refuse_mistakes(args.arch, words)
-    words = list(map(targets.relative, words))
+    # A folder of `tileseer init` has not all tables of the workflow.
+    files = {word for option, word in _with_options(words) if word and option in CONFIG_FILES}
+    words = [str(places.find_file(Path(word))) if word in files else targets.relative(word) for word in words]
     models = [match[1] for word in words if (match := _MODELS.fullmatch(word))]
     own = [args.arch] if args.arch else []
     if library := installed_words().get(args.arch):

@@ -12,6 +12,7 @@ from tileseer.core.atomic import write_text
 from tileseer.core.documents import json_text
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file
+from tileseer.core.seal import file_digest
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import target
 from tileseer.learn import model_files
@@ -109,14 +110,20 @@ def run(args: argparse.Namespace) -> int:
 def _pool(args: argparse.Namespace, model: Model, operation: str, emitter: Emitter | None) -> shipping.KernelPool:
     """Return the kernels of a model, from the results that the models lie in."""
     results, arch = args.models.resolve().parents[1], model.spec.arch
-    dataset = results / "datasets" / arch / operation
-    if not dataset.is_dir() and (args.models / model_files.PROVENANCE).is_file():
+    dataset, made = results / "datasets" / arch / operation, dict[str, str]()
+    if (args.models / model_files.PROVENANCE).is_file():
+        made = read_provenance(args.models).operations[operation].inputs
+    pairs = next((path for path in made if path.endswith("/pairs.parquet")), "")
+    if pairs and not dataset.is_dir():
         # That of a recording is where the models say.
-        made = read_provenance(args.models).operations[operation]
-        dataset = next(results.parent / path for path in made.inputs if path.endswith("/pairs.parquet")).parent
+        dataset = (results.parent / pairs).parent
     if not dataset.is_dir():
         raise UserError(
             f"{dataset}: there is no such folder; MODEL_DIR must be in the results folder of the run that published it"
+        )
+    if pairs and file_digest(dataset / "pairs.parquet") != made[pairs]:
+        raise UserError(
+            f"{dataset}: another run has made it since {args.models} were made of it; repeat the run of these models"
         )
     measurements, weight = Dataset.read(dataset), None
     if args.networks:

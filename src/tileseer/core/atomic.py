@@ -26,6 +26,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder; give the name of a file", str(target))
+    if target.exists() and not target.is_file():
+        # A rename would take the place of a device, for the whole machine.
+        raise OSError(errno.EINVAL, "is a device or a pipe; give the name of a file", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_left(target)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)

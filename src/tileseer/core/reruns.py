@@ -31,6 +31,7 @@ LOCK = ".lock"
 """In results/, held by the run that makes them. Its text says by whom and since when, and stays when the run ends."""
 LOCKS = Path(".snakemake/locks")
 """Snakemake's own locks, which stay when a run is killed; a profile with ``nolock`` has none."""
+NOT_WRITABLE = "run in a folder of your own (tileseer init FOLDER)"
 KILLED = "an earlier run was killed; when its jobs have ended: snakemake --unlock, then this command again"
 SOURCES_CHANGED = "the sources changed since this run began; run it again"
 
@@ -82,7 +83,10 @@ class Run:
             # Another run here may have begun without a job so far.
             if not record or (made_by != record and not is_held(results / LOCK)):
                 record = secrets.token_hex(8)
-                atomic.write_text(RECORD, record + "\n")
+                try:
+                    atomic.write_text(RECORD, record + "\n")
+                except OSError as error:
+                    raise UserError(f"{RECORD}: cannot be written: {error.strerror}; {NOT_WRITABLE}") from error
             self._share(results=str(results.resolve()), record=record)
             if any(LOCKS.glob("*.lock")) and not is_held(results / LOCK):
                 return KILLED

@@ -110,7 +110,10 @@ def describe(folder: Path) -> tuple[Recording, Operation]:
     """Return what the dataset in ``folder`` is of, with its measurement id; ``UserError`` where there is none."""
     own = (folder / FILE).is_file()
     if not own and not (folder.parent / FILE).is_file():
-        raise UserError(f"{folder}: there is no dataset; give a folder such as results/datasets/gfx950/forward_bf16")
+        near = sorted(path.parent.as_posix() for path in folder.parent.parent.glob(f"*/{folder.name}/pairs.parquet"))
+        recorded = Path("config/recorded", folder.parent.name, folder.name)
+        such = recorded if recorded.is_dir() else ", ".join(near) or "results/datasets/gfx950/forward_bf16"
+        raise UserError(f"{folder}: there is no dataset; give a folder such as {such}")
     recording = read_recording(folder if own else folder.parent)
     operation = recording.operations[0] if own else folder.name
     if operation not in recording.operations or (own and len(recording.operations) > 1):

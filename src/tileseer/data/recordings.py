@@ -38,12 +38,14 @@ def operations_of(settings: Config, arch: str) -> Sequence[str]:
     """
     if arch not in settings.replays:
         if reason := refusal(settings, arch):
-            raise UserError(f"arch: {arch}: {reason}; {way_to_models(arch, settings)}")
+            usual = settings.configs.rule_set == Config().configs.rule_set
+            raise UserError(f"arch: {arch}: {reason}{f'; {way_to_models(arch, settings)}' if usual else ''}")
         return settings.operations or OPERATIONS
     recorded = recorded_operations(settings.replays, arch)
-    # An operation that was not recorded stays where nothing else is left: its job says so.
-    requested = settings.operations or recorded
-    return [each for each in requested if each in recorded] or requested
+    own = [each for each in settings.operations or recorded if each in recorded]
+    if not own:
+        raise UserError(f"operations: the recording of {arch} has none of them; it has {', '.join(recorded)}")
+    return own
 
 
 def refusal(settings: Config, arch: str) -> str:

@@ -31,7 +31,7 @@ class Hardware(strict_tables.StrictModel):
     name: Product
     arch: Arch
     compute_units: _Count
-    clock_ghz: _Positive
+    clock_ghz: Annotated[float, Field(gt=0, lt=10)]
     xcds: _Count
     simds_per_cu: _Count
     shader_engines: _Count

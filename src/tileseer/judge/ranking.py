@@ -57,7 +57,10 @@ def validation_rows(dataset: Dataset) -> np.ndarray:
                 "Remove them from one of the two splits"
             )
     if not held_out.any():
-        raise UserError(f"{dataset.operation}: the dataset has no problem with split validation")
+        raise UserError(
+            f"{dataset.operation}: the dataset has no problem with split validation; rank_left_out leaves layers out "
+            "in turn, and results/datasets of a simulated arch have the split"
+        )
     return np.flatnonzero(held_out)
 
 
@@ -222,7 +225,7 @@ def rank_by(pick: Picker, dataset: Dataset) -> Scored:
             f"pick: returned {found.dtype} of shape {found.shape}; return numbers of shape {scores[rows].shape}: a row "
             "for each problem, and in it a score for each candidate, larger is faster"
         )
-    scores[rows] = np.nan_to_num(found.astype(float), nan=-np.inf)
+    scores[rows] = np.nan_to_num(found.astype(float), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
     if not np.isfinite(scores).any():
         raise UserError("pick: no score is finite; NaN and infinite ones are never picked")
     return score_ranking(dataset, scores, np.isfinite(scores))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -16,7 +17,7 @@ import numpy as np
 
 from tileseer.core.documents import Scalar
 from tileseer.core.entry_points import load_entry_points
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, mistakes_of, shown
 from tileseer.learn.formula import FormulaPrior
 from tileseer.learn.model_schema import Contribution
 from tileseer.libraries.costs.coefficients import Coefficients
@@ -162,9 +163,48 @@ def learner_class(name: str) -> type[Learner]:
     learner = found[name]
     if not (isinstance(learner, type) and issubclass(learner, Learner)):
         raise UserError(f"learner {name}: {shown(learner)} is no subclass of {__name__}.Learner")
+    scorer = getattr(learner, "scorer", None)
+    if not (isinstance(scorer, type) and issubclass(scorer, Scorer)):
+        raise UserError(
+            f"learner {name}: its attribute `scorer` is {shown(scorer)}; give a subclass of {__name__}.Scorer"
+        )
     return learner
 
 
 def learner_of(recipe: Recipe) -> Learner:
     """Return the learner that the settings of ``recipe`` name, made with it."""
-    return learner_class(recipe.settings.learner)(recipe)
+    kind = learner_class(recipe.settings.learner)
+    with _mistakes(recipe.settings.learner, kind):
+        return kind(recipe)
+
+
+def fitted(learner: Learner, prepared: Any, rows: np.ndarray) -> Scorer:
+    """Return what ``learner.fit`` does; ``UserError`` names a learner that fails, or that leaves no scorer."""
+    name = learner.recipe.settings.learner
+    with _mistakes(name, type(learner)):
+        scorer: object = learner.fit(prepared, rows)
+    if not isinstance(scorer, Scorer):
+        raise UserError(f"learner {name}: fit returned {shown(scorer)}; return a {__name__}.Scorer")
+    return scorer
+
+
+def scores_of(
+    scorer: Scorer, name: object, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray
+) -> np.ndarray:
+    """Return what ``scorer.score`` does; ``UserError`` names the learner of scores that are no numbers [P, Q]."""
+    with _mistakes(name, type(scorer)):
+        scores: object = scorer.score(problems, candidates, offered)
+    shape = getattr(scores, "shape", None)
+    if not isinstance(scores, np.ndarray) or shape != offered.shape or not np.isfinite(scores[offered]).all():
+        said = f"scores of shape {shape}" if shape != offered.shape else "scores that are no numbers"
+        raise UserError(
+            f"learner {name}: {said} for pairs of shape {offered.shape}; give a finite number for each pair that is "
+            "offered"
+        )
+    return scores
+
+
+def _mistakes(name: object, kind: type) -> AbstractContextManager[None]:
+    """Return what names the learner of a stranger in its mistakes; a defect of ours keeps its traceback."""
+    ours = kind.__module__.startswith(f"{__package__}.")
+    return nullcontext() if ours else mistakes_of(f"learner {name}")

@@ -19,7 +19,7 @@ from tileseer.facts.hardware import Hardware, target
 from tileseer.facts.operations import DTYPES
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.features import Features
-from tileseer.learn.learner import Scorer, learner_class
+from tileseer.learn.learner import Scorer, learner_class, scores_of
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin, same_origin
 from tileseer.libraries.features.table import Columns
 from tileseer.libraries.gemm_kernel import field_types
@@ -174,13 +174,7 @@ class Model:
                 f"only, but problems have the layout {strange.pop()}; give problems of these layouts"
             )
         offered = self.supported(problems) if offered is None else offered
-        scores = self.scorer.score(problems, self.pool, offered)
-        if scores.shape != offered.shape or not np.isfinite(scores[offered]).all():
-            raise UserError(
-                f"learner {self.spec.params.get('learner')}: scores of shape {scores.shape} for pairs of shape "
-                f"{offered.shape}; give a finite number for each pair that is offered"
-            )
-        return scores
+        return scores_of(self.scorer, self.spec.params.get("learner"), problems, self.pool, offered)
 
     def score_pairs(self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
         """Return the scores of n pairs, float64 [n]; both int [n], rows of ``problems`` and pool."""
@@ -190,7 +184,8 @@ class Model:
             block = problems.iloc[first : first + step]
             offered = np.zeros((len(block), len(self.pool)), bool)
             offered[problem[own] - first, candidate[own]] = True
-            scores[own] = self.scorer.score(block, self.pool, offered)[problem[own] - first, candidate[own]]
+            found = scores_of(self.scorer, self.spec.params.get("learner"), block, self.pool, offered)
+            scores[own] = found[problem[own] - first, candidate[own]]
         return scores
 
 

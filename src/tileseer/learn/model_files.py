@@ -23,7 +23,7 @@ from pydantic import Field, StringConstraints
 
 from tileseer.core import seal
 from tileseer.core.documents import Document, read_json
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.strict_tables import validate_table
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.measure.device import DeviceKind
@@ -99,6 +99,9 @@ def of_one_version(models: Path, read: Callable[[], Content]) -> Content:
     return read()
 
 
+AGAIN = "publish the models again: repeat the run that made them, with --forcerun publish"
+
+
 def _version(models: Path) -> tuple[int, int] | None:
     """Return what tells one publication from the next, even one of the same bytes."""
     try:
@@ -113,7 +116,10 @@ def parse_index(models: Path) -> Index:
     path = models / INDEX
     if not path.exists():
         raise UserError(f"{models}: has no models (no {INDEX}); {_way_to_models(models)}")
-    content = read_json(path)
+    try:
+        content = read_json(path)
+    except UserError as error:
+        raise UserError(f"{error}; {AGAIN}") from error
     found = [content.get(name) for name in ("format", "tileseer")] if isinstance(content, dict) else []
     if found and found != [FORMAT, READERS]:
         raise UserError(
@@ -131,6 +137,8 @@ def _way_to_models(models: Path) -> str:
     made = sorted(path.parent.as_posix() for path in Path("results/models").glob(f"*/{INDEX}"))
     if (own := f"results/models/{models.name}") in made and models.resolve() != Path(own).resolve():
         return f"give {own}"
+    if near := is_it(own, made, 0.9):
+        return near.removeprefix("; ")
     if not made and not models.exists() and not Path("Snakefile").is_file():
         return "give the path of a folder that is there, or go to the folder of the run, which has results/"
     if re.fullmatch(ARCH_PATTERN, models.name):
@@ -144,12 +152,11 @@ def _way_to_models(models: Path) -> str:
 def _checked_index(models: Path) -> Index:
     index = parse_index(models)
     present = file_digests(models)
-    again = "publish the models again: repeat the run that made them, with --forcerun publish"
     for name, digest in index.sha256.items():
         if name not in present:
-            raise UserError(f"{models / INDEX}: lists {shown(name)}, which is missing; {again}")
+            raise UserError(f"{models / INDEX}: lists {shown(name)}, which is missing; {AGAIN}")
         if present[name] != digest:
-            raise UserError(f"{models / name}: the content does not match index.json; {again}")
+            raise UserError(f"{models / name}: the content does not match index.json; {AGAIN}")
     extra = sorted(set(present) - set(index.sha256))
     if extra:
         raise UserError(f"{models / extra[0]}: the file is not listed in index.json; remove it or publish again")

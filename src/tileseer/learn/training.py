@@ -16,7 +16,7 @@ from tileseer.facts.model import ModelSettings
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import LearntEvidence, calibrated_distances, held_out, with_losses
 from tileseer.learn.features import feature_set, fitting
-from tileseer.learn.learner import Recipe, Scorer, learner_of
+from tileseer.learn.learner import Recipe, Scorer, fitted, learner_of, scores_of
 from tileseer.learn.left_out import judged_folds, judged_picks, layers_at_any_size
 from tileseer.learn.model import Model, training_files
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin
@@ -174,7 +174,7 @@ def train(dataset: Dataset, recipe: Recipe, other_dtype: Dataset | None = None) 
     """Train the model of ``dataset``; it learns from the same candidates in the ``other_dtype`` too."""
     pairs = training_pairs(dataset if other_dtype is None else dataset.followed_by(other_dtype))
     prepared = Prepared.by(recipe, pairs)
-    scorer = learner_of(recipe).fit(prepared.made, np.ones(int(prepared.teaching.sum()), bool))
+    scorer = fitted(learner_of(recipe), prepared.made, np.ones(int(prepared.teaching.sum()), bool))
     spec = _spec(prepared, scorer, *learnt_of_left_out(prepared, dataset))
     own = pairs.candidates["candidate"].isin(dataset.candidates["candidate"]).to_numpy()
     model = Model(spec, scorer, pairs.candidates, recipe.features.gpu).with_pool(recipe.offers(pairs) & own)
@@ -266,8 +266,9 @@ def out_of_fold(prepared: Prepared, fold: np.ndarray, recipe: Recipe) -> np.ndar
     folds = np.unique(fold[fold != NO_FOLD])
     with Progress("cross-validate", len(folds), "models") as progress:
         for one in folds:
-            model = learner.fit(prepared.made, of_row != one)
+            model = fitted(learner, prepared.made, of_row != one)
             rows = np.flatnonzero(fold == one)
-            scores[rows] = model.score(pairs.problems.iloc[rows], pairs.candidates, tried[rows])
+            problems = pairs.problems.iloc[rows]
+            scores[rows] = scores_of(model, recipe.settings.learner, problems, pairs.candidates, tried[rows])
             progress.add()
     return scores

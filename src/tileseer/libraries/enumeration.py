@@ -1,5 +1,6 @@
 """What every library does with the combinations of a rule set: keep the legal ones, list the others with the reason."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -131,7 +132,8 @@ def sift(
     legal = {kernel.name: kernel for kernel, rules in pairs if not rules}
     rejected = {kernel.name: Rejected(kernel.name, *rules[0]) for kernel, rules in pairs if rules}
     if not legal:
-        raise NoKernel(f"no kernel of the rule set is legal {where}")
+        ((reason, count),) = Counter(one.reason for one in rejected.values()).most_common(1) or [("it has none", 0)]
+        raise NoKernel(f"no kernel of the rule set is legal {where}, {count:,} of {len(rejected):,} since {reason}")
     return Enumeration(list(legal.values()), list(rejected.values()), sorted(set(split_k)))
 
 

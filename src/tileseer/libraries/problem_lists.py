@@ -78,6 +78,8 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
         if len(lines) > MOST_LINES:
             raise UserError(f"{path}: has more than {MOST_LINES:,} different lines of other programs; split it")
         if not lines:
+            if not first:
+                raise UserError(f"{path}: is empty; write problems, such as {program_lines.examples()}")
             if not _is_header(first):
                 raise UserError(
                     f"{path}: has no line of {program_lines.names_of_programs(' or ')}, and its first line is no "

@@ -140,7 +140,9 @@ def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
         raise UserError(f"--user {settings.user}: is of build {name.build} of MIOpen, not of {settings.build}")
     for path in settings.system:
         # Without a file of its own number of units, MIOpen takes that of another one of the same arch.
-        if (system := FileGpu.of(path.name)) and system.arch != own.arch:
+        if not (system := FileGpu.of(path.name)):
+            raise UserError(f"--system {path}: its name is of no find-db, such as {gpu}130.HIP.fdb.txt")
+        if system.arch != own.arch:
             raise UserError(f"--system {path}: is of {system.arch}, but --user of {own.arch}")
 
 
@@ -417,8 +419,10 @@ def run(args: argparse.Namespace) -> int:
     path = args.output / args.user.name
     if path.exists():
         raise UserError(f"{path}: exists already; name another folder, or remove it first")
-    args.output.mkdir(parents=True, exist_ok=True)
-    write_text(path, "".join(f"{line}\n" for line in export.lines))
+    if args.output.is_file():
+        raise UserError(f"--output {args.output}: is a file; name a folder")
+    if len(export.lines) > export.kept:
+        write_text(path, "".join(f"{line}\n" for line in export.lines))
     notes = [*export.notes, *listed.notes]
     if not args.system:
         notes.append("without --system, predictions also replace what only the installation has measured")
@@ -434,12 +438,14 @@ def run(args: argparse.Namespace) -> int:
         "refused": dict(listed.refused.most_common()),
         "notes": notes,
     }
+    behind = f"{content['written']:,} records with {export.entries:,} solvers, behind {export.kept:,} of --user"
+    use = f"to use it: export MIOPEN_USER_DB_PATH={args.output.absolute()}; to undo it: unset MIOPEN_USER_DB_PATH"
     lines = [
-        f"{path}: {content['written']:,} records with {export.entries:,} solvers, behind {export.kept:,} of --user",
+        f"{path}: {behind if content['written'] else 'not written, since no problem got a record'}",
         *dict.fromkeys(line for taken in export.taken.values() for line in options.taken_lines(taken)),
         *(f"left out {count:,}: {reason}" for reason, count in export.left_out.most_common()),
         *(f"refused {count:,} lines: {reason}" for reason, count in listed.refused.most_common()),
         *(f"note: {note}" for note in notes),
-        f"to use it: export MIOPEN_USER_DB_PATH={args.output.absolute()}; to undo it: unset MIOPEN_USER_DB_PATH",
+        *([use] if content["written"] else []),
     ]
     return options.answer(args, content, lines, not content["written"])

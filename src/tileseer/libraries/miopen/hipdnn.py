@@ -267,7 +267,8 @@ def run(args: argparse.Namespace) -> int:
     ]
     rules = decide(args.models, problems, engines, args.any_batch)
     count = len(rules.decided)
-    write_text(args.output, rules.text())
+    if count:
+        write_text(args.output, rules.text())
     unknown = [one.name for one in engines if not one.library]
     by_engine = Counter(one.engine for one in rules.decided.values())
     content: Mapping[str, Any] = {
@@ -280,12 +281,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(args: argparse.Namespace, content: Mapping[str, Any]) -> Iterable[str]:
     named = ", ".join(f"{name} {count:,}" for name, count in content["engines"].items())
-    yield f"{args.output}: {content['rules']:,} rules ({named or 'no engine'}) of {content['problems']:,} problems"
+    written = f"{content['rules']:,} rules ({named})" if named else "not written, as there is no rule"
+    yield f"{args.output}: {written} of {content['problems']:,} problems"
     yield from (
         f"no model knows the kernels of {name}: write its library behind it" for name in content["unknown_engines"]
     )
     yield from (f"left out {count:,}: {reason}" for reason, count in content["left_out"].items())
     yield from (f"refused {count:,} lines: {reason}" for reason, count in content["refused"].items())
     yield from (f"note: {note}" for note in content["notes"])
+    if not named:
+        return
     yield f"to use it: export {VARIABLE}={args.output.absolute()}; to undo it: unset {VARIABLE}"
     yield "no rule was ever tried on a GPU: compare the speed with and without"
