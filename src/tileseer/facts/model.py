@@ -44,7 +44,7 @@ class ModelSettings(Section):
     """Fewest rows in a leaf; where a problem has a handful of solvers alone, 5 of them are enough."""
     feature_fraction: float = Field(0.5, gt=0, le=1, strict=False)
     """Share of the features that a tree may use."""
-    folds: int = Field(5, ge=2)
+    folds: int = Field(3, ge=2)
     """Folds of the cross-validation."""
     seed: Seed = 1
     """Seed of row sampling, folds and trees."""
