@@ -142,7 +142,7 @@ def test_what_was_tuned_before_a_kill_stays(call, own, capsys):
 def test_a_mistake_is_one_line_and_nothing_is_timed(call, own, capsys):
     path = tuned_path(own, OPERATION)
     for options, message in [
-        (["--device", "gpu"], "there is no driver.so; give --libraries"),
+        (["--device", "gpu"], "there is no driver.so; run with --configfile config/hip.yaml"),
         (["--device", "recorded", "--recording", "absent"], "absent/recording.json"),
         (["--dtype", "fp32"], "there is no model of fp32; it has forward_bf16"),
         (["--problems", "absent.csv"], "absent.csv: cannot be read"),

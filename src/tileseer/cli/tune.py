@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=DTYPES, help="only this data type")
     meaning = "candidates of a short list, beside what runs without timing (default: 3)"
     parser.add_argument("--top", type=options.positive, default=3, help=meaning)
-    minutes = options.number(float, lambda value: 0 < value < math.inf, "positive number")
+    minutes = options.number(float, lambda value: 0 < value < math.inf, "positive number of minutes, such as 10")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="begin no problem after this time")
     parser.add_argument("--device", choices=TIMING_DEVICES, help="what times (default: the kind of the model's times)")
     meaning = "program of the models' library that times its kernels, where it has one (never run on an AMD GPU so far)"

@@ -1,7 +1,7 @@
 """Checking of tables that somebody wrote, YAML or JSON: each mistake is one line with file, place, reason and value."""
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -42,8 +42,8 @@ def validate_table(content: Any, model: type[Model], where: str) -> Model:
         if isinstance(content, dict) and len(content) > 1 and content.keys().isdisjoint(model.model_fields):
             fields = ", ".join(model.model_fields)
             raise UserError(f"{where}: is another file: it has none of the fields {fields}") from error
-        lines = [f"{where}: {_fault(fault, model)}" for fault in faults[:MOST_FAULTS]]
-        lines += [f"{where}: {len(faults) - MOST_FAULTS:,} more faults"] * (len(faults) > MOST_FAULTS)
+        lines = [f"{where}: {line}" for line in _lines(faults, model)]
+        lines[MOST_FAULTS:] = [f"{where}: {len(lines) - MOST_FAULTS:,} more faults"] * (len(lines) > MOST_FAULTS)
         raise UserError("\n".join(lines)) from error
 
 
@@ -79,6 +79,18 @@ def distinct(items: tuple[Item, ...]) -> tuple[Item, ...]:
 def wrong(reason: str) -> PydanticCustomError:
     """Return the error for a validator to raise about its value, as "should be ..."."""
     return PydanticCustomError("wrong", "{reason}", {"reason": reason})
+
+
+def _lines(faults: Sequence[ErrorDetails], model: type[BaseModel]) -> Iterator[str]:
+    """Yield a line a cause: a misspelt field is not missing as well, and rows with the same mistake are one."""
+    told = [(fault["loc"], _fault(fault, model)) for fault in faults]
+    meant = {(*place[:-1], match[1]) for place, text in told if (match := re.search(r"; is it (\w+)\?$", text))}
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for fault, (place, text) in zip(faults, told, strict=True):
+        if fault["type"] != "missing" or place not in meant:
+            alike.setdefault((place[-1:], fault["type"], fault["msg"]), []).append(text)
+    for first, *others in alike.values():
+        yield f"{first} (and {len(others):,} more like it)" if others else first
 
 
 def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:

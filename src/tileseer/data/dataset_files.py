@@ -120,6 +120,8 @@ def describe(folder: Path) -> tuple[Recording, Operation]:
         names = ", ".join(recording.operations)
         raise UserError(f"{folder}: is no dataset of one operation; give the folder of one of {names}")
     pairs = folder / "pairs.parquet"
+    if own and not pairs.is_file() and (folder / operation).is_dir():
+        raise UserError(f"{folder}: is no dataset of one operation; give {folder / operation}")
     if recording.measurement_id is None and pairs.is_file():
         recording = recording.model_copy(update={"measurement_id": file_digest(pairs)[:16]})
     return recording, Operation.parse(operation)

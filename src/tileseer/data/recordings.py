@@ -44,7 +44,8 @@ def operations_of(settings: Config, arch: str) -> Sequence[str]:
     recorded = recorded_operations(settings.replays, arch)
     own = [each for each in settings.operations or recorded if each in recorded]
     if not own:
-        raise UserError(f"operations: the recording of {arch} has none of them; it has {', '.join(recorded)}")
+        asked = ", ".join(settings.operations or ())
+        raise UserError(f"{settings.replays[arch]}: {asked} was not recorded; it has {', '.join(recorded)}")
     return own
 
 

@@ -403,7 +403,7 @@ class Selector:
         if (problem.layout or len(self.model.columns) > len(DIMS)) and not self.knows(problem.ndim, layout):
             raise UserError(
                 f"the problem's layout is {DEEP_LAYOUTS[layout] if problem.ndim == 3 else layout}, but the model of "
-                f"{self.spec.operation} on {self.spec.arch} knows {', '.join(self.model.layouts)} only"
+                f"{self.spec.operation} on {self.spec.arch} knows {', '.join(self.model.layouts)} only; take these"
             )
         return np.array([[*problem.dims, LAYOUTS.index(layout)][: len(self.model.columns)]])
 

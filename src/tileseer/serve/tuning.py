@@ -153,7 +153,10 @@ def _session(selector: Selector, where: Where, models: Path) -> Session:
         return replace(session, program=where.program)
     folder = where.libraries
     if folder is None or not (driver := folder / "driver.so").is_file():
-        raise UserError(f"{folder}: there is no driver.so; give --libraries, results/libraries/ARCH of a measuring run")
+        raise UserError(
+            f"{folder}: there is no driver.so; run with --configfile config/hip.yaml (cuda.yaml) on "
+            "a machine with the GPU first, or give --libraries, results/libraries/ARCH of such a run"
+        )
     library = library_of_arch(spec.arch)
     if library.offered:
         return replace(session, driver=driver, plans=library.name)
@@ -231,7 +234,7 @@ def _tuned(
         if not offered:
             break
     if not ran.any():
-        return LeftOut(problem, "no candidate of its short list ran on this device")
+        return LeftOut(problem, f"no candidate of its short list ran; {timer.session.journal} says why")
     best = choice_of(compared.time_ms, -np.log([row["predicted_time"] for row in listed]), compared.noise)
     choice = Choice(
         problem.dims, listed[best]["candidate"], float(compared.time_ms[best]),
