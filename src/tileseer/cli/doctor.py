@@ -1,6 +1,7 @@
 """``tileseer doctor``: what a run would refuse, compilers and GPUs of this machine, and how to get what is missing."""
 
 import argparse
+import importlib.util
 import os
 import platform
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.places import find_file, install, workflow_folder
 from tileseer.core.yaml_files import read_yaml
 from tileseer.facts.config import Config, check
-from tileseer.libraries.registry import tree_of_toolchain
+from tileseer.libraries.registry import library_of_arch, tree_of_toolchain
 from tileseer.libraries.source_tree import SourceTree
 from tileseer.measure.harness.telemetry import LIBRARIES, VARIABLES, boards, missing_driver
 
@@ -68,6 +69,10 @@ def find_all(config: Config, tables: Path) -> list[Finding]:
         findings.append(_finding(tree.what, needed, partial(_tree, tree, getattr(config, tree.section).root)))
         device = vendor.backend
         findings.append(_finding(f"{device} GPUs", config.benchmark.device == device, partial(_gpus, device)))
+    for name, how in library_of_arch(config.arch).modules.items():
+        findings.append(
+            _finding(f"Python module {name}", config.benchmark.device == "cuda", partial(_module, name, how))
+        )
     told = {finding.result for finding in findings}
     files = [find_file(tables / name) for name in ("rule_sets", "simulated_device.yaml", "ck_api.yaml")]
     faults = map(_fault_and_fix, preflight.faults_of(config, *files))
@@ -92,6 +97,12 @@ def _packages() -> str:
     if missing := [name for name, version in versions.items() if not version]:
         raise UserError(f"{', '.join(missing)} not installed; make environment, or {install('workflow')}")
     return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _module(name: str, how: str) -> str:
+    if importlib.util.find_spec(name) is None:
+        raise UserError(f"not installed; {how}")
+    return "installed"
 
 
 def _compiler(vendor: compiler.Vendor, named: str | None) -> str:

@@ -72,6 +72,8 @@ class Library:
     plans: str = ""
     """Where it offers candidates: a class like ``libraries.cudnn.device_plans.CudnnPlans``, which lists them for a
     problem and runs them in the worker on the GPU."""
+    modules: Mapping[str, str] = field(default_factory=dict)
+    """Python modules without which ``plans`` cannot measure, and how to get each."""
     program: str = ""
     """Its own program that times its kernels (``tune --driver``), instead of our measuring driver."""
     device: str = ""

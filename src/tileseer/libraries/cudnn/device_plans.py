@@ -11,6 +11,7 @@ from typing import Any
 
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries.cudnn.engines import MEASURED_WORKSPACE_BYTES
+from tileseer.libraries.cudnn.library import FRONTEND
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.abi import ConvKernel, ConvProblem, DriverLibrary
 from tileseer.problems.shapes import AXES, output_extent
@@ -113,10 +114,7 @@ class CudnnPlans:
 
             self.version = f"{LIBRARY} {cudnn.backend_version()}"
         except (ImportError, RuntimeError) as error:
-            raise OSError(
-                f"cuDNN's Python frontend is missing or finds no cuDNN ({error}): "
-                "pip install nvidia-cudnn-frontend nvidia-cudnn-cu13"
-            ) from error
+            raise OSError(f"cuDNN's Python frontend is missing or finds no cuDNN ({error}): {FRONTEND}") from error
         self._cudnn, self._driver = cudnn, driver
         self._handle: Any = None
         self._current: tuple[Any, Convolution] | None = None
