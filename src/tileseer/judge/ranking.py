@@ -17,7 +17,7 @@ from tileseer.core.errors import UserError, mistakes_of, shown
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import ModelSettings
 from tileseer.learn import own_choice
-from tileseer.learn.evidence import Expected, LearntEvidence, calibrated_distances, held_out
+from tileseer.learn.evidence import NOTHING_LEARNT, Expected, LearntEvidence, held_out
 from tileseer.learn.learner import Recipe
 from tileseer.learn.left_out import judged_folds, layers_at_any_size, reached_by_lists
 from tileseer.learn.model import Model
@@ -144,14 +144,14 @@ def score_ranking(
     offered: np.ndarray,
     fold: np.ndarray | None = None,
     picks: np.ndarray | None = None,
-    learnt: LearntEvidence | None = None,
+    learnt: LearntEvidence = NOTHING_LEARNT,
     basis: str = SET_ASIDE,
 ) -> Scored:
     """Score a ranking on the problems on which anything ran, of those with split ``validation`` or with a ``fold``.
 
     ``scores`` (float64 [P, Q], higher is better) and ``offered`` (bool [P, Q]: the CPU support rules pass and the
     candidate is published) cover every problem and candidate of the dataset. ``picks`` (int [P]) are by default the
-    candidates with the highest score, and evidence that is ``learnt`` is by default the distances alone.
+    candidates with the highest score; without evidence that is ``learnt`` every problem is outside.
     """
     if fold is None:
         fold = np.full(len(dataset.problems), NO_FOLD)
@@ -172,7 +172,7 @@ def score_ranking(
         untimed=picks[rows],
         own=None if own is None else own[rows],
         without=np.flatnonzero(~has & (dataset.held_out | (not dataset.held_out.any()))),
-        expected=held_out(dataset, rows, fold, learnt or calibrated_distances(dataset)),
+        expected=held_out(dataset, rows, fold, learnt),
         basis=basis,
     )
 
@@ -238,7 +238,7 @@ def recipe_of(model: Model, threads: int) -> Recipe:
     return Recipe(model.features, settings, prior, threads)
 
 
-def rank_left_out(dataset: Dataset, recipe: Recipe, learnt: LearntEvidence | None = None) -> Scored:
+def rank_left_out(dataset: Dataset, recipe: Recipe, learnt: LearntEvidence = NOTHING_LEARNT) -> Scored:
     """Return the picks of models that have not seen a problem's layer (``left_out.layers_at_any_size``).
 
     Of so many problems that the first folds have ``ENOUGH_JUDGED_PROBLEMS``, the layers of the others only train.
