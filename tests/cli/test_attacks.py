@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ["--config", str(ROOT / "config")]
 MODELS = "models"
 DOORS = {
-    "problems.csv": ["crawl", "--problems", "FILE", "--output", "out"],
-    "network.onnx": ["crawl", "--onnx", "FILE", "--input", "1x3x8x8", "--output", "out"],
+    "problems.csv": ["crawl", "--problems", "FILE", "--output", "out.csv"],
+    "network.onnx": ["crawl", "--onnx", "FILE", "--input", "1x3x8x8", "--output", "out.csv"],
     "gfx942130.HIP.fdb.txt": ["import", "find-db", "FILE", "--arch", "gfx942", "--output", "out"],
     "gfx942130.HIP.fdb.txt.bz2": ["import", "find-db", "FILE", "--arch", "gfx942", "--output", "out"],
     "rules.yaml": ["codegen", "--arch", "gfx950", "--rule-set", "FILE", "--output", "out", *CONFIG],
@@ -157,12 +157,33 @@ def test_an_attack_is_a_line(door, name, content, tmp_path, monkeypatch):
         path.write_bytes(content)
     before = outside(folder)
     words = [{"FILE": door, "FOLDER": "."}.get(word, word) for word in DOORS[door]]
-    status, said = isolation.call_apart(door, 0, called, words)
+    # What reads networks runs in a process of its own already.
+    status, said = called(words) if door == "network.onnx" else isolation.call_apart(door, 0, called, words)
     lines = said.strip().splitlines()
     assert status in (1, 2), said
     assert 1 <= len(lines) <= 5 and len(said) < 2500, said
     assert all(letter.isprintable() for line in lines for letter in line)
     assert sorted(each.name for each in folder.iterdir()) == [door] and outside(folder) == before
+
+
+@pytest.mark.parametrize("location", ["../secret", "/dev/zero", "pipe", "not/there"])
+def test_weights_of_a_network_that_lie_elsewhere_are_not_read(location, tmp_path, monkeypatch):
+    helper = pytest.importorskip("onnx.helper")
+    (tmp_path / "given").mkdir()
+    monkeypatch.chdir(tmp_path / "given")
+    os.mkfifo("pipe")
+    weight = helper.make_tensor("w", 1, [4, 3, 3, 3], bytes(432), raw=True)
+    weight.ClearField("raw_data")
+    weight.data_location = 1
+    weight.external_data.add(key="location", value=location)
+    image, made = (helper.make_tensor_value_info(name, 1, [1, size, 8, 8]) for name, size in (("x", 3), ("y", 4)))
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    model = helper.make_model(helper.make_graph([node], "net", [image], [made], [weight]))
+    Path("network.onnx").write_bytes(model.SerializeToString())
+    words = [{"FILE": "network.onnx"}.get(word, word) for word in DOORS["network.onnx"]]
+    status, said = called(words)
+    assert status == 0, said
+    assert Path("out.csv").read_text().count("\n") == 2
 
 
 TABLES = {

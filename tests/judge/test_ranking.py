@@ -91,5 +91,5 @@ def test_a_picker_that_is_none_is_named(name):
     pick, says = WRONG_PICKERS[name]
     with pytest.raises(UserError, match=says):
         ranking.rank_by(pick, data)
-    with pytest.raises(UserError, match="the dataset is 'results/x'; read one"):
+    with pytest.raises(UserError, match="dataset is 'results/x'; give one: Dataset"):
         ranking.rank_by(np.zeros, "results/x")

@@ -10,6 +10,8 @@ from published_models import LAYER
 
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
+from tileseer.judge.evaluation import evaluate
+from tileseer.judge.ranking import rank_held_out, rank_left_out
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve.selector import Selector
 
@@ -53,6 +55,9 @@ WRONG_CALLS = {
     "read, arch": (lambda s: Selector.read(s.folder.parent, "forward_bf16", "gfx90a"), "not for gfx90a"),
     "read, nothing": (lambda s: Selector.read(None, "forward_bf16"), "models is None; give the path of a folder"),
     "a dataset, a number": (lambda s: Dataset.read(3), "folder is 3; give the path of a folder"),
+    "evaluate, no ranking": (lambda s: evaluate("x", None, None), "scored is 'x'; give what rank_by"),
+    "rank_held_out, no model": (lambda s: rank_held_out("x", None), "model is 'x'; give"),
+    "rank_left_out, no dataset": (lambda s: rank_left_out("x", None), "dataset is 'x'; give one: Dataset.read"),
     "a layout, a number": (lambda s: FORWARD.with_layout(3), "layout is 3; use one of"),
     "a filter of others": (lambda s: Problem.from_dims("forward", "bf16", R=3), "'R'; is it Y?"),
     "a layout": (lambda s: s.rank(FORWARD.with_layout("NHCW")), "layout is 'NHCW'"),

@@ -65,6 +65,12 @@ def shown(value: object) -> str:
     return text if len(text) <= MOST_CHARACTERS_SHOWN else f"{text[:MOST_CHARACTERS_SHOWN]}..."
 
 
+def require(name: str, value: object, kind: type, such: str) -> None:
+    """Raise a ``UserError`` for an argument ``name`` of a public call of another type; ``such`` says what to give."""
+    if not isinstance(value, kind):
+        raise UserError(f"{name} is {shown(value)}; give {such}")
+
+
 def is_it(word: object, known: Iterable[object], nearest: float = 0.6) -> str:
     """Return "; is it X?" with what is meant by a misspelt word, whatever the case of its letters; "" if none is near.
 

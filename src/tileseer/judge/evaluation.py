@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.documents import Document
+from tileseer.core.errors import require
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware
 from tileseer.judge.figures import (
@@ -170,6 +171,9 @@ class Context:
 
 def evaluate(scored: Scored, gpu: Hardware, context: Context) -> tuple[Evaluation, pd.DataFrame]:
     """Evaluate the picks of a ranking; return the evaluation and its judged layers (``layers.LAYERS``)."""
+    require("scored", scored, Scored, "what rank_by, rank_held_out or rank_left_out returns")
+    require("gpu", gpu, Hardware, "a product: facts.hardware.read_hardware(Path('config/hardware.yaml'), NAME)")
+    require("context", context, Context, "a tileseer.judge.evaluation.Context")
     dataset, uses = scored.dataset, context.uses
     if not dataset.held_out.any():
         # Layers that are left out in turn belong to no network that was set aside.

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError, mistakes_of, shown
+from tileseer.core.errors import UserError, mistakes_of, require, shown
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import ModelSettings
 from tileseer.learn import own_choice
@@ -31,6 +31,7 @@ LEFT_OUT = "layers left out of the training in turn; picks of the models without
 STARTED = "; the model that training starts from may have learnt from these layers on its own device"
 ENOUGH_JUDGED_PROBLEMS = 1500
 """No further fold of layers is left out once so many picks are judged."""
+READ_ONE = "one: Dataset.read(Path('results/datasets/ARCH/OPERATION'))"
 Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
 """Scores of each of Q candidates on each of R problems, float64 [R, Q]: larger is faster, NaN is never picked."""
 Served = Callable[[np.ndarray], np.ndarray]
@@ -42,10 +43,7 @@ def validation_rows(dataset: Dataset) -> np.ndarray:
 
     ``UserError`` when a validation problem, or its layer at another batch size, is also a training problem.
     """
-    if not isinstance(dataset, Dataset):
-        raise UserError(
-            f"the dataset is {shown(dataset)}; read one: Dataset.read(Path('results/datasets/ARCH/OPERATION'))"
-        )
+    require("dataset", dataset, Dataset, READ_ONE)
     problems = dataset.problems
     held_out, training = dataset.held_out, problems[dataset.trains]
     for column in ("problem_key", "layer_family"):
@@ -184,7 +182,9 @@ def rank_held_out(model: Model, dataset: Dataset, served: Served | None = None) 
     measured. Where a library offers the candidates, its own choice is one of them, and comes first unless the model is
     sure, and layers like it were measured. Elsewhere the picks are those of ``served``, by default the best scores.
     """
-    problems, rows, positions = dataset.problems, validation_rows(dataset), model.positions(dataset)
+    require("model", model, Model, "one: Model.read(Path('results/models/ARCH/OPERATION_FOLDER'))")
+    rows = validation_rows(dataset)
+    problems, positions = dataset.problems, model.positions(dataset)
     rows = rows[has_pick(dataset)[rows]]
     lists = model.listed(dataset)
     offered = np.zeros((len(problems), len(dataset.candidates)), bool)
@@ -243,6 +243,8 @@ def rank_left_out(dataset: Dataset, recipe: Recipe, learnt: LearntEvidence = NOT
 
     Of so many problems that the first folds have ``ENOUGH_JUDGED_PROBLEMS``, the layers of the others only train.
     """
+    require("dataset", dataset, Dataset, READ_ONE)
+    require("recipe", recipe, Recipe, "a tileseer.learn.learner.Recipe, such as recipe_of(model, 1)")
     pairs = training_pairs(dataset)
     enough = math.ceil(ENOUGH_JUDGED_PROBLEMS * LAYER_FOLDS / len(np.unique(pairs.problem)))
     fold = judged_folds(pairs, layers_at_any_size(pairs), LAYER_FOLDS, enough, recipe.settings.seed)
