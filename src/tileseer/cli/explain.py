@@ -36,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
     """Show the ranking of a problem's candidates, which features speak for the first against the second, and the
     measured problems that are most like this one.
     """
-    explained = explain_pick(args.models, options.problem(args), args.top, args.against)
+    problem = options.problem(args)
+    options.warn_of_left_out(args)
+    explained = explain_pick(args.models, problem, args.top, args.against)
     return options.answer(args, explained.model_dump(), _lines(explained))
 
 

@@ -164,6 +164,12 @@ def problem(args: argparse.Namespace) -> Problem:
     return Problem.from_dims(args.variant, args.dtype, **dims).with_layout(layout)
 
 
+def warn_of_left_out(args: argparse.Namespace) -> None:
+    """Tell what ``problem`` took as 1."""
+    if args.left_out:
+        print(f"warning: --problem has no {', '.join(args.left_out)}: taken as 1", file=sys.stderr)
+
+
 def word_of(problem: Problem) -> str:
     """Return a problem as ``--problem`` takes it; without the dimensions of depth where it has none."""
     names = DIMS if problem.ndim == 3 else [name for name in DIMS if name not in DEPTH]
@@ -176,7 +182,8 @@ def _parse_dims(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if not re.fullmatch("[0-9]{1,18}", value):
-            raise UserError(f"--problem: {shown(part)}: write NAME=NUMBER, a whole number such as N=8")
+            joined = "; join dimensions by commas" if part.count("=") > 1 else ""
+            raise UserError(f"--problem: {shown(part)}: write NAME=NUMBER, a whole number such as N=8{joined}")
         if name in dims:
             raise UserError(f"--problem: {name} is given twice")
         dims[name] = int(value)

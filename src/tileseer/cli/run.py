@@ -92,13 +92,17 @@ def _with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     """Raise a ``UserError`` for words that Snakemake answers with a traceback, or with nothing that helps."""
     if arch is not None and arch not in installed_words() and not re.fullmatch(ARCH_PATTERN, arch):
-        near = "" if arch_meant(arch) else is_it(arch, (*installed_words(), *Config().replays))
+        if re.search("[/,]", arch):
+            raise UserError(f"--arch: {shown(arch)}: give one arch; files of several are words without --arch")
+        near = is_it(arch, (*installed_words(), *Config().replays), 0.6 if arch_meant(arch) is None else 0.75)
         raise UserError(f"--arch: {shown(arch)} is no arch{near or f'; {arch_hint(arch)}'}")
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
     if not os.access(".", os.W_OK):
         raise UserError(f"{Path.cwd()}: cannot be written; {NOT_WRITABLE}")
     if not named and not any(Path(name).exists() for name in SNAKEFILES):
         raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")
+    if short := next((word for word in words if f"-{word}" in {"--arch", "--gpu", *USUAL}), None):
+        raise UserError(f"unknown argument '{short}'; is it -{short}?")
     for option, following in pairwise([*words, "-"]):
         if option in TAKE_VALUES and following.startswith("-"):
             raise UserError(f"{option}: what it takes is missing; write {option} {TAKE_VALUES[option]}")
@@ -130,7 +134,9 @@ def _refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
                 f"{option}: {shown(word)} is not installed; there are {', '.join(known)}{is_it(word, known)}"
             )
         if option in ("--directory", "-d") and word and not Path(word).is_dir():
-            raise UserError(f"{option}: {shown(word)}: there is no such folder; make one: tileseer init {word}")
+            absent = f"there is no such folder; make one: tileseer init {word}"
+            way = "is a file; name a folder" if Path(word).exists() else absent
+            raise UserError(f"{option}: {shown(word)}: {way}")
         # Elsewhere a profile may be a name that Snakemake looks for.
         path = option == "--workflow-profile" or (option == "--profile" and "/" in word)
         if path and word not in ("", "none") and not Path(word).is_dir():
@@ -196,6 +202,7 @@ def _settings(words: Sequence[str]) -> Config:
     for option, word in _with_options(words):
         if word and option in CONFIG_FILES:
             layers.append((word, read_config_file(places.find_file(Path(word)))))
+            check(layers[-1][1], word)
         elif word and option in CONFIG_VALUES:
             name, _, text = word.partition("=")
             values.append((option, {name: parse_yaml(text, option)}))

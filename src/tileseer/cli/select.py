@@ -46,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     dims: dict[str, int | str] = {name: getattr(problem, name) for name in DIMS}
     if problem.layout:
         dims["layout"] = problem.layout
-    if args.left_out:
-        print(f"warning: --problem has no {', '.join(args.left_out)}: taken as 1", file=sys.stderr)
+    options.warn_of_left_out(args)
     content = {
         **origin,
         "problem": dims,
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         lines.append("tuned on {device} ({device_kind}), best of {timed}: {candidate}".format(**content["tuned"]))
     if found.fastest_measured is not None:
         lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {found.fastest_measured}")
-    lines += options.outlook_lines(found.outlook, selector.library)
+    lines += options.outlook_lines(found.outlook, selector.library) if found.ranked else ()
     lines += options.table_lines([{name: form.format(row[name]) for name, form in FORMS.items()} for row in shown])
     by_kernel = {row["kernel"]: row["aliases"] for row in shown if row["aliases"]}
     lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in by_kernel.items()]

@@ -42,8 +42,13 @@ def refuse_mistakes(targets: Sequence[str], named: Sequence[str], settings: Conf
         folder = path.partition("/")[0]
         if in_results and folder not in folders and (near := is_it(folder, folders)):
             raise UserError(f"nothing makes {word}; of results/{folder}{near}")
-        if "/" not in word and word not in rules and not Path(word).exists() and (near := is_it(word, rules)):
+        if "/" in word or word in rules or Path(word).exists():
+            continue
+        if near := is_it(word, rules):
             raise UserError(f"there is no rule {shown(word)}{near}")
+        # Rules of a module have other names.
+        if word in named and not re.search(r"^module \w+:", text, re.MULTILINE):
+            raise UserError(f"there is no rule {shown(word)}; there are {', '.join(sorted(rules))}")
     for word in targets:
         files = [path for path in (Path(word), Path("config", word)) if path.suffix == ".yaml" and path.is_file()]
         if files:

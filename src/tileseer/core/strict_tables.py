@@ -104,7 +104,7 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
         others = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
         advice = is_it(place[-1], known) or f"; {others}"
         return f"{field}: unknown field, of value {shown(fault['input'])}{advice}"
-    said = re.sub("^(Value error, |Input |String )", "", fault["msg"])
+    said = re.sub("^(Value error, |Input |String |List )", "", fault["msg"])
     reason = _REASON_OF_FAULT.get(
         fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item")
     )

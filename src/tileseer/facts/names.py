@@ -43,7 +43,7 @@ def _arch(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     try:
         return handler(value)
     except ValidationError as error:
-        raise wrong(f"should be an arch; {arch_hint(str(value))}") from error
+        raise wrong(f"should be one arch ({arch_hint(str(value)).rstrip('?')})") from error
 
 
 ConfiguredArch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$"), WrapValidator(_arch)]

@@ -154,7 +154,10 @@ def export_models(models: Path, problems: Sequence[Problem], settings: Settings)
     """
     index = model_files.read_index(models)
     if library_of_arch(index.arch) is not MIOPEN:
-        raise UserError(f"{models}: its models are of {index.arch}, not of MIOpen's solvers (gfx942_miopen)")
+        raise UserError(
+            f"{models}: its models are of {index.arch}, not of MIOpen's solvers; tileseer run --arch gfx942_miopen, or "
+            "installed_miopen, makes such"
+        )
     first = models / next(iter(index.operations.values())).folder
     check_files(settings, index.arch, Model.read(first).hardware)
     files = Files.read(settings, tuned_path(models, next(iter(index.operations))).parent)

@@ -188,7 +188,8 @@ def parse_entry(text: str) -> Entry:
     parts = behind.split(",")
     if before.startswith("miopenConvolution"):
         before, *parts = parts
-    if len(parts) < 3:
+    # Numbers alone are tuned parameters, as in *.udb.txt.
+    if len(parts) < 3 or parts[2].strip().isdigit():
         raise UnusableError("the entry has another form")
     return Entry(before, *parts[:3])
 
@@ -197,7 +198,10 @@ def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file, unpacked; ``UserError`` where it is damaged."""
     size = 0
     with regular_file(path) as file:
-        packed = file.read(3) == b"BZh"
+        magic = file.read(3)
+        if magic[:2] == b"\x1f\x8b":
+            raise UserError(f"{path}: is packed by gzip; unpack it: gunzip {path.name}")
+        packed = magic == b"BZh"
         file.seek(0)
         with bz2.open(file) if packed else file as stream:
             try:

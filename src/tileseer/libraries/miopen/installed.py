@@ -64,7 +64,7 @@ def import_installed(folder: Path, gpu: str, table: Path) -> Installed:
     found = _databases(system, user)
     if not found:
         raise UserError(
-            f"no find-db of MIOpen is in {system}{'' if system.is_dir() else ' (no such folder)'} or {user}; set "
+            f"no find-db of MIOpen is in {system}{'' if system.is_dir() else ' (no folder)'} or {user}; set "
             f"{ROCM} to the folder of ROCm (or {SYSTEM_DB} to that of its databases); without ROCm take recorded "
             "times: tileseer run --arch gfx942_miopen"
         )
