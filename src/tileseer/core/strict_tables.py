@@ -110,7 +110,7 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
     )
     # A table's text has lists only.
     if fault["type"] == "list_type" and isinstance(fault["input"], str | int | float):
-        reason = f"should be a list, such as [{fault['input']}]"
+        reason = "should be a list, in brackets"
     value = list(fault["input"]) if isinstance(fault["input"], tuple) else fault["input"]
     subject = "the key " if place != list(fault["loc"]) else ""
     return f"{field}: {subject}{reason}, but it is {shown(value)}"

@@ -131,7 +131,7 @@ def parse_index(models: Path) -> Index:
 
 def _way_to_models(models: Path) -> str:
     """Say how to come to models where there are none."""
-    inside = sorted(path.parent.name for path in models.glob(f"*/{INDEX}"))
+    inside = sorted(path.parent.as_posix() for path in models.glob(f"*/{INDEX}"))
     if inside:
         return f"give one of its folders: {', '.join(inside)}"
     made = sorted(path.parent.as_posix() for path in Path("results/models").glob(f"*/{INDEX}"))

@@ -40,7 +40,8 @@ def check_path(path: Path) -> list[CheckResult]:
     if path.is_dir() and any((path / stage).is_dir() for stage in RESULTS_FOLDERS):
         return _results(path)
     if not path.exists():
-        raise UserError(f"{path}: there is no such file or folder")
+        own = Path("results/models", path.name)
+        raise UserError(f"{path}: there is no such file or folder" + (f"; name {own}" if own.exists() else ""))
     files = (model_files.INDEX, "pairs.parquet", dataset_files.FILE)
     if inside := sorted({each.parent.as_posix() for name in files for each in path.glob(f"*/{name}")}):
         raise UserError(f"{path}: name one of its folders: {', '.join(inside)}")
