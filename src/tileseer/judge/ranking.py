@@ -29,7 +29,7 @@ SET_ASIDE = "layers of networks that no model was trained on"
 SERVED, SCORED_WHOLE = "; picks of the served model", "; picks among all that the library offers"
 LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
 STARTED = "; the model that training starts from may have learnt from these layers on its own device"
-ENOUGH_JUDGED_PROBLEMS = 1500
+ENOUGH_JUDGED_PROBLEMS = 2500
 """No further fold of layers is left out once so many picks are judged."""
 READ_ONE = "one: Dataset.read(Path('results/datasets/ARCH/OPERATION'))"
 Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
