@@ -51,7 +51,10 @@ class Parser(argparse.ArgumentParser):
             words = [word.partition("=")[0] for word in mine if word.startswith("--")]
             # Before what is missing: a misspelt option is missing too.
             if word := next((word for word in words if word not in own), None):
-                command = next((word for word in args or () if self._subparsers and not word.startswith("-")), "")
+                commands = {
+                    name for action in self._actions if action.dest == "command" for name in action.choices or ()
+                }
+                command = next((word for word in args or () if word in commands), "")
                 behind = f"; write it behind {command}" if command else ""
                 advice = is_it(word, own) or behind or OTHER_OPTIONS.get(word, "")
                 self.error(f"unknown argument {shown(word)}{advice}")

@@ -87,11 +87,12 @@ class _Faults:
 
     def missing(self, field: str, path: str, what: str = "") -> None:
         """Note a file that is not there; what reading it says is no further fault."""
-        folder = Path(path).parent
-        meant = (
-            is_it(Path(path).as_posix(), [each.as_posix() for each in folder.glob("*")], 0.85) or "; correct the path"
-        )
-        self.lines[f"{field}: {path}: there is no such file{meant}{what}"] = None
+        if Path(path).is_dir():
+            self.lines[f"{field}: {path}: is a folder; name a file of it"] = None
+        else:
+            near = [each.as_posix() for each in Path(path).parent.glob("*") if each.is_file()]
+            meant = is_it(Path(path).as_posix(), near, 0.9) or "; correct the path, or fetch the file again"
+            self.lines[f"{field}: {path}: there is no such file{meant}{what}"] = None
         self._missing.add(path)
 
     def first(self, check: Callable[[], Result], field: str = "") -> Result | None:

@@ -156,6 +156,11 @@ def _refuse_targets(words: Sequence[str], archs: Sequence[str], settings: Config
     for arch in archs:
         if arch not in known and (reason := refusal(settings, arch)):
             raise UserError(f"{arch}: {reason}; {way_to_models(arch, settings)}")
+        if arch in settings.replays and settings.benchmark.device in DRIVERS:
+            raise UserError(
+                f"benchmark.device is {settings.benchmark.device}, but the times of {arch} are replayed from "
+                f"{settings.replays[arch]}; leave the device out, or write replays: {{}} to measure them"
+            )
     device, measures = settings.benchmark.device, {*archs, *([] if asked else [settings.arch])} - {*settings.replays}
     here = device in DRIVERS and measures and not {option for option, _ in given} & ELSEWHERE
     if here and (missing := missing_driver(device)):
