@@ -25,7 +25,7 @@ def waiting_accesses(image: bytes, begin: int, end: int, arch: str) -> set[int]:
     written = set().union(*(_written(inst) for _, inst in loop))
     return {
         at for place, (at, inst) in enumerate(loop)
-        if _reads_memory(inst) and not _address(inst) & written and _decides(loop, place)
+        if _reads_memory(inst) and getattr(inst, "addr", getattr(inst, "vaddr", None)) not in written and _decides(loop, place)
     }  # fmt: skip
 
 
@@ -40,10 +40,6 @@ def _registers(inst: Instruction, fields: tuple[str, ...]) -> set[int]:
     """Return the registers of some operands; each may have two words."""
     first = {int(getattr(inst, field)) for field in fields if hasattr(inst, field)}
     return first | {register + 1 for register in first}
-
-
-def _address(inst: Instruction) -> set[int]:
-    return {inst.addr} if hasattr(inst, "addr") else {inst.vaddr}
 
 
 def _written(inst: Instruction) -> set[int]:

@@ -6,12 +6,14 @@ register of the result held. Names are without the suffixes of encodings (_E32, 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
 from amdgpu_emulator import floats
 from amdgpu_emulator.memory import Array
+from amdgpu_emulator.scalar_operations import SCALAR_OPERATIONS
 
 U32, U64 = np.uint32, np.uint64
 
@@ -32,14 +34,8 @@ def _row(types: str, compute: Callable[..., Any], carries: bool = False) -> Vect
     return VectorOperation(result, tuple(operands), compute, carries)
 
 
-def u64(value: Array) -> Array:
-    """Return the value in 64 bits."""
-    return value.astype(U64)
-
-
-def i64(value: Array) -> Array:
-    """Return the value in 64 bits, signed."""
-    return value.astype(np.int64)
+u64: Callable[[Array], Array] = methodcaller("astype", U64)
+i64: Callable[[Array], Array] = methodcaller("astype", np.int64)
 
 
 def _by32(count: Array) -> Array:
@@ -94,11 +90,6 @@ def bf16(value: Array) -> Array:
     return np.where(np.isnan(value), bits >> U32(16) | U32(0x40), rounded).astype(U32)
 
 
-def half(value: Array) -> Array:
-    """Return the bits of a float as fp16, to the nearest, ties to even."""
-    return value.astype(np.float16).view(np.uint16).astype(U32)
-
-
 def half_to_zero(value: Array) -> Array:
     """Return the bits of a float as fp16, toward zero."""
     near = value.astype(np.float16)
@@ -143,27 +134,11 @@ def _median(a: Array, b: Array, c: Array) -> Array:
     return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
 
 
-def _reverse(value: Array) -> Array:
-    bits = np.unpackbits(value.view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")[:, ::-1]
-    return np.packbits(bits, axis=1, bitorder="little").view(U32).ravel()
-
-
-def _high_bit(value: Array) -> Array:
-    """Count the zeros before the highest bit that is set; all ones if none is."""
-    _, exponent = np.frexp(value.astype(np.float64))
-    return np.where(value == 0, U32(0xFFFFFFFF), (32 - exponent).astype(U32))
-
-
-def _high_change(value: Array) -> Array:
-    """Count the bits before the highest one that differs from the sign; all ones if none does."""
-    return _high_bit((value ^ (value >> 31)).view(U32))
-
-
-def _low_bit(value: Array) -> Array:
-    """Count the zeros behind the lowest bit that is set; all ones if none is."""
-    lowest = value & (~value + U32(1))
-    _, exponent = np.frexp(lowest.astype(np.float64))
-    return np.where(value == 0, U32(0xFFFFFFFF), (exponent - 1).astype(U32))
+def _as_scalar(name: str) -> Callable[..., Array]:
+    """Return what a scalar instruction computes, lane by lane: for what is rare."""
+    compute = SCALAR_OPERATIONS[name].compute
+    lanes = np.frompyfunc(lambda *values: compute(*values)[0], len(SCALAR_OPERATIONS[name].operands), 1)
+    return lambda *values: lanes(*values).astype(U32)
 
 
 def _by_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -197,14 +172,9 @@ def _parts(word: Array, bits: int) -> list[Array]:
     return [part.astype(np.uint16) for part in parts] if bits == 16 else parts
 
 
-def _narrowed(low: int, high: int) -> Callable[[Array, Array], Array]:
-    """Return two words held within the range of a half, in one word."""
-
-    def compute(a: Array, b: Array) -> Array:
-        first, second = (np.clip(i64(value), low, high).astype(U32) & U32(0xFFFF) for value in (a, b))
-        return first | second << U32(16)
-
-    return compute
+def _pair_of(half: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
+    """Return two values, each made a half, in one word."""
+    return lambda a, b: half(a).astype(U32) | half(b).astype(U32) << U32(16)
 
 
 def _of_three(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array, Array], Array]:
@@ -280,10 +250,10 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     "V_AND_OR_B32": _row("u32 u32 u32 u32", lambda a, b, c: a & b | c),
     "V_OR3_B32": _row("u32 u32 u32 u32", lambda a, b, c: a | b | c),
     "V_BFI_B32": _row("u32 u32 u32 u32", lambda a, b, c: a & b | ~a & c),
-    "V_BFREV_B32": _row("u32 u32", _reverse),
-    "V_FFBH_U32": _row("u32 u32", _high_bit),
-    "V_FFBH_I32": _row("u32 i32", _high_change),
-    "V_FFBL_B32": _row("u32 u32", _low_bit),
+    "V_BFREV_B32": _row("u32 u32", _as_scalar("S_BREV_B32")),
+    "V_FFBH_U32": _row("u32 u32", _as_scalar("S_FLBIT_I32_B32")),
+    "V_FFBH_I32": _row("u32 i32", lambda a: _as_scalar("S_FLBIT_I32_B32")(a ^ a >> 31)),
+    "V_FFBL_B32": _row("u32 u32", _as_scalar("S_FF1_I32_B32")),
     "V_BCNT_U32_B32": _row("u32 u32 u32", lambda a, b: np.bitwise_count(a).astype(U32) + b),
     "V_BFM_B32": _row("u32 u32 u32", lambda a, b: ((U32(1) << _by32(a)) - U32(1)) << _by32(b)),
     "V_PERM_B32": _row("u32 u32 u32 u32", perm),
@@ -327,11 +297,8 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
         "f32 f32 f32", lambda a, b: np.where((a == 0) | (b == 0), np.float32(0), a * b).astype(np.float32)
     ),
     "V_FREXP_EXP_I16_F16": _row("i16 f16", lambda a: floats.frexp_exponent(a).astype(np.int16)),
-    "V_FREXP_EXP_I32_F32": _row("i32 f32", floats.frexp_exponent),
-    "V_FREXP_EXP_I32_F64": _row("i32 f64", floats.frexp_exponent),
-    "V_LDEXP_F16": _row("f16 f16 i16", floats.ldexp),
-    "V_LDEXP_F32": _row("f32 f32 i32", floats.ldexp),
-    "V_LDEXP_F64": _row("f64 f64 i32", floats.ldexp),
+    **{f"V_FREXP_EXP_I32_{kind.upper()}": _row(f"i32 {kind}", floats.frexp_exponent) for kind in ("f32", "f64")},
+    **{f"V_LDEXP_F{bits}": _row(f"f{bits} f{bits} i{min(bits, 32)}", floats.ldexp) for bits in (16, 32, 64)},
     "V_TRIG_PREOP_F64": _row("f64 f64 u32", floats.trig_preop),
     "V_PK_FMAC_F16": _row("f16 f16 f16 old", floats.fma),
     "V_DOT2C_F32_F16": _row("f32 u32 u32 old", _dot("f", 16)),
@@ -353,12 +320,12 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     },
     "V_CVT_RPI_I32_F32": _row("i32 f32", lambda a: _converter("i32")(np.floor(a.astype("f8") + 0.5))),
     "V_CVT_FLR_I32_F32": _row("i32 f32", lambda a: _converter("i32")(np.floor(a))),
-    "V_CVT_PK_U16_U32": _row("u32 u32 u32", _narrowed(0, 2**16 - 1)),
-    "V_CVT_PK_I16_I32": _row("u32 i32 i32", _narrowed(-(2**15), 2**15 - 1)),
-    "V_CVT_PKRTZ_F16_F32": _row("u32 f32 f32", lambda a, b: half_to_zero(a) | half_to_zero(b) << U32(16)),
-    "V_CVT_PK_F16_F32": _row("u32 f32 f32", lambda a, b: half(a) | half(b) << U32(16)),
-    "V_CVT_PK_BF16_F32": _row("u32 f32 f32", lambda a, b: bf16(a) | bf16(b) << U32(16)),
-    "V_PACK_B32_F16": _row("u32 u16 u16", lambda a, b: a.astype(U32) | b.astype(U32) << U32(16)),
+    "V_CVT_PK_U16_U32": _row("u32 u32 u32", _pair_of(lambda a: np.minimum(a, U32(0xFFFF)))),
+    "V_CVT_PK_I16_I32": _row("u32 i32 i32", _pair_of(lambda a: np.clip(a, -(2**15), 2**15 - 1).astype(np.uint16))),
+    "V_CVT_PKRTZ_F16_F32": _row("u32 f32 f32", _pair_of(half_to_zero)),
+    "V_CVT_PK_F16_F32": _row("u32 f32 f32", _pair_of(lambda a: a.astype(np.float16).view(np.uint16))),
+    "V_CVT_PK_BF16_F32": _row("u32 f32 f32", _pair_of(bf16)),
+    "V_PACK_B32_F16": _row("u32 u16 u16", _pair_of(lambda a: a)),
     **{
         f"V_CVT_F32_UBYTE{byte}": _row("f32 u32", lambda a, byte=byte: (a >> U32(8 * byte) & U32(255)).astype("f4"))
         for byte in range(4)
