@@ -52,16 +52,20 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Race:
-    """Two accesses to the same bytes that nothing orders."""
-
+class _Finding:
     kernel: str
     memory: str
     """The allocation."""
     offset: int
-    """Of the first byte that both touch."""
+    """Of the first byte: that both accesses touch, or of the first lane."""
     size: int
-    """Bytes from there on that both touch."""
+    """Bytes from there on."""
+
+
+@dataclass(frozen=True)
+class Race(_Finding):
+    """Two accesses to the same bytes that nothing orders."""
+
     first: Access
     second: Access
 
@@ -72,16 +76,9 @@ class Race:
 
 
 @dataclass(frozen=True)
-class UnwrittenLoad:
+class UnwrittenLoad(_Finding):
     """A load of bytes that nothing has written."""
 
-    kernel: str
-    memory: str
-    """The allocation."""
-    offset: int
-    """Of the first lane's bytes."""
-    size: int
-    """Bytes of a lane."""
     access: Access
 
     def __str__(self) -> str:

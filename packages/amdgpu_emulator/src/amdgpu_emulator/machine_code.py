@@ -34,10 +34,10 @@ _BRANCHES: dict[str, Callable[[Waves], list[bool]]] = {
     "S_BRANCH": lambda w: [True] * w.count,
     "S_CBRANCH_SCC0": lambda w: [not scc for scc in w.scc],
     "S_CBRANCH_SCC1": lambda w: [bool(scc) for scc in w.scc],
-    "S_CBRANCH_VCCZ": lambda w: [mask == 0 for mask in w.s64[VCC // 2 :: SGPR_PAIRS].tolist()],
-    "S_CBRANCH_VCCNZ": lambda w: [mask != 0 for mask in w.s64[VCC // 2 :: SGPR_PAIRS].tolist()],
-    "S_CBRANCH_EXECZ": lambda w: [mask == 0 for mask in w.s64[EXEC // 2 :: SGPR_PAIRS].tolist()],
-    "S_CBRANCH_EXECNZ": lambda w: [mask != 0 for mask in w.s64[EXEC // 2 :: SGPR_PAIRS].tolist()],
+    "S_CBRANCH_VCCZ": lambda w: (w.s64[VCC // 2 :: SGPR_PAIRS] == 0).tolist(),
+    "S_CBRANCH_VCCNZ": lambda w: (w.s64[VCC // 2 :: SGPR_PAIRS] != 0).tolist(),
+    "S_CBRANCH_EXECZ": lambda w: (w.s64[EXEC // 2 :: SGPR_PAIRS] == 0).tolist(),
+    "S_CBRANCH_EXECNZ": lambda w: (w.s64[EXEC // 2 :: SGPR_PAIRS] != 0).tolist(),
 }
 
 
@@ -197,10 +197,9 @@ class MachineCode:
             if instructions.polls_memory(inst):
                 block.polls.append(address)
             step = _translated(inst, is_indexing)
-            if isinstance(step, str):
-                # What is never reached may be what cannot be executed.
-                step = _refusing(step)
-            block.steps.append(_at(address - self.base, step) if instructions.accesses_memory(inst) else step)
+            if isinstance(step, str) or instructions.accesses_memory(inst):
+                step = _placed(step, address - self.base)
+            block.steps.append(step)
             address = after
         block.jump = lambda w: _go_on(w, [address] * w.count)
         return block
@@ -255,21 +254,16 @@ def _translated(inst: Instruction, is_indexing: bool = False) -> Step | str:
         return f"{inst.opcode} ({fault!r})"
 
 
-def _at(address: int, access: Step) -> Step:
-    """Return an access to memory that tells the waves where it is."""
+def _placed(step: Step | str, address: int) -> Step:
+    """Return a step that tells the waves its address, or what is never reached: that which cannot be executed."""
 
-    def step(w: Waves) -> None:
+    def run(w: Waves) -> None:
         w.at = address
-        access(w)
+        if isinstance(step, str):
+            raise UnsupportedInstruction(f"{step} is not emulated")
+        step(w)
 
-    return step
-
-
-def _refusing(what: str) -> Step:
-    def step(w: Waves) -> None:
-        raise UnsupportedInstruction(f"{what} is not emulated")
-
-    return step
+    return run
 
 
 def _jump(inst: Instruction, after: int) -> Jump | None:

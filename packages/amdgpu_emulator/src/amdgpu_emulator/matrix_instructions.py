@@ -17,6 +17,7 @@ from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.floats import small_floats
 from amdgpu_emulator.memory import Array
 from amdgpu_emulator.operands import ACC, VGPR, Read, constant, operand_reader
+from amdgpu_emulator.vector_operations import of_bf16
 from amdgpu_emulator.wave import LANES, Step, Waves
 
 _MFMA_NAME = re.compile(
@@ -126,15 +127,11 @@ def _words(elements: Array) -> Array:
     )
 
 
-def _of_bf16(words: Array) -> Array:
-    return (words.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-
-
 def _operand(shape: MfmaShape, kind: str, first: int, arch: str) -> Read:
     """Return the function that gives A as [waves, blocks, rows, k], or B as [waves, blocks, columns, k]."""
     values_of: Callable[[Array], Array] = {
         "F64": lambda words: _elements(words, kind), "F32": lambda words: words.view(np.float32),
-        "F16": lambda words: words.view(np.float16), "BF16": _of_bf16, "I8": lambda words: words.view(np.int8),
+        "F16": lambda words: words.view(np.float16), "BF16": of_bf16, "I8": lambda words: words.view(np.int8),
     }.get(kind, lambda words: small_floats(kind, arch)[words.view(np.uint8)])  # fmt: skip
     source, rows = slice(first, first + shape.source_rows), shape.source_rows // (2 if kind == "F64" else 1)
     groups, order = LANES // shape.m, (1, 2, 3, 0, 4) if shape.blocks > 1 else (1, 3, 2, 0, 4)

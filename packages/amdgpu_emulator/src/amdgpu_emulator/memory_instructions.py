@@ -16,7 +16,8 @@ from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.memory import PRIVATE_BASE, WORD_BYTES, Accesses, Array
 from amdgpu_emulator.operands import ACC, VGPR, operand_reader
 from amdgpu_emulator.publication import INVALIDATES, WRITES_BACK
-from amdgpu_emulator.vector_operations import bf16
+from amdgpu_emulator.scalar_instructions import scalar_write
+from amdgpu_emulator.vector_operations import bf16, of_bf16
 from amdgpu_emulator.wave import (
     LANES,
     M0,
@@ -84,7 +85,7 @@ ATOMICS: dict[str, Atomic] = {
         for size in (4, 8)
     },
     "PK_ADD_F16": (1, 1, lambda old, add: (old.view(np.float16) + add.view(np.float16)).view(np.uint32)),
-    "PK_ADD_BF16": (1, 1, lambda old, add: _add_packed_bf16(old, add)),
+    "PK_ADD_BF16": (1, 1, lambda old, add: bf16(of_bf16(old) + of_bf16(add)).astype(np.uint16).view(np.uint32)),
     "CMPSWAP": (1, 2, lambda old, data: np.where(old == data[1:], data[:1], old)),
     "CMPSWAP_X2": (2, 4, lambda old, data: np.where((old == data[2:]).all(axis=0), data[:2], old)),
 }
@@ -127,12 +128,8 @@ def translate_scalar_load(inst: Instruction) -> Step:
 
 def _clock(inst: Instruction) -> Step:
     """Translate ``s_memtime``: there is no time, so it counts how often it was read."""
-    target = inst.sdata // 2
-
-    def step(w: Waves) -> None:
-        w.s64[target::SGPR_PAIRS] = [next(w.memory.clock) for _ in range(w.count)]
-
-    return step
+    put = scalar_write(inst.sdata, 64)
+    return lambda w: put(w, [next(w.memory.clock) for _ in range(w.count)])
 
 
 def translate_global(inst: Instruction) -> Step:
@@ -192,26 +189,24 @@ def _in_scratch(w: Waves, lanes: Array, at: Array) -> Accesses:
 
 
 def _with_registers(inst: Instruction, locate: Locate) -> Step:
-    data, back = ([vector_row(register, inst.acc)] for register in (inst.data, inst.vdst))
+    registers = (inst.vdata, inst.vdata) if inst.form == "MUBUF" else (inst.data, inst.vdst)
+    data, back = (vector_row(register, inst.acc) for register in registers)
     gives_back = "LOAD" in inst.name or inst.sc0
-    return access_step(inst.name, data, back[0] if gives_back else None, [locate], _vm, inst.sc0 | inst.sc1 << 1)
+    return access_step(inst.name, [data], back if gives_back else None, [locate], _vm, inst.sc0 | inst.sc1 << 1)
 
 
 def translate_buffer(inst: Instruction) -> Step:
     """Translate ``buffer_...``: through a descriptor, which bounds the access."""
-    name, scope = inst.name, inst.sc0 | inst.sc1 << 1
     if inst.idxen:
-        raise UnsupportedInstruction(f"{name} with an index")
-    if name in ("BUFFER_WBL2", "BUFFER_INV"):
-        return _cache_step(inst, scope)
-    locate, row = _locate_in_buffer(inst), vector_row(inst.vdata, inst.acc)
-    if inst.lds:
-        size, how = LOADS.get(name.removeprefix("BUFFER_LOAD_"), (0, ""))
-        if how != "words":
-            raise UnsupportedInstruction(f"{name} with LDS")
-        return _load_to_lds(size, inst.offset, locate)
-    gives_back = "LOAD" in name or inst.sc0
-    return access_step(name, [row], row if gives_back else None, [locate], _vm, scope)
+        raise UnsupportedInstruction(f"{inst.name} with an index")
+    if inst.name in ("BUFFER_WBL2", "BUFFER_INV"):
+        return _cache_step(inst)
+    if not inst.lds:
+        return _with_registers(inst, _locate_in_buffer(inst))
+    size, how = LOADS.get(inst.name.removeprefix("BUFFER_LOAD_"), (0, ""))
+    if how != "words":
+        raise UnsupportedInstruction(f"{inst.name} with LDS")
+    return _load_to_lds(size, inst.offset, _locate_in_buffer(inst))
 
 
 def _locate_in_buffer(inst: Instruction) -> Locate:
@@ -331,10 +326,10 @@ def _store_step(size: int, high: bool, rows: Sequence[int], places: Sequence[Loc
     return step
 
 
-def _cache_step(inst: Instruction, scope: int) -> Step:
+def _cache_step(inst: Instruction) -> Step:
     """Write back or invalidate caches. Memory here is coherent: it only orders accesses for the check of races."""
     writes_back = inst.name == "BUFFER_WBL2"
-    what = WRITES_BACK if writes_back else INVALIDATES
+    what, scope = WRITES_BACK if writes_back else INVALIDATES, inst.sc0 | inst.sc1 << 1
 
     def step(w: Waves) -> None:
         # As an access of no lane; waits wait for what writes back.
@@ -386,11 +381,3 @@ def _write_loaded(w: Waves, row: int, how: str, size: int, values: Array, lanes:
     elif how == "low":
         values = w.v[row, lanes] & np.uint32(0xFFFF0000) | values
     w.write(row, values, lanes)
-
-
-def _add_packed_bf16(old: Array, add: Array) -> Array:
-    def float_of(word: Array, high: bool) -> Array:
-        return (word & np.uint32(0xFFFF0000) if high else word << np.uint32(16)).view(np.float32)
-
-    low, high = (bf16(float_of(old, half) + float_of(add, half)) for half in (False, True))
-    return low | high << np.uint32(16)

@@ -31,9 +31,12 @@ def _row(types: str, compute: Callable[..., int], flag: Flag | None = None) -> S
         return ScalarOperation(result, tuple(operands), lambda *values: (0, int(compute(*values))))
     mask = (1 << int(result[1:])) - 1
 
+    if flag is None:
+        return ScalarOperation(result, tuple(operands), lambda *values: (compute(*values) & mask, None))
+
     def run(*values: int) -> Outcome:
         whole = compute(*values)
-        return whole & mask, None if flag is None else int(flag(whole, *values))
+        return whole & mask, int(flag(whole, *values))
 
     return ScalarOperation(result, tuple(operands), run)
 

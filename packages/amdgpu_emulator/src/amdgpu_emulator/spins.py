@@ -24,8 +24,8 @@ def waiting_accesses(image: bytes, begin: int, end: int, arch: str) -> set[int]:
         return set()
     written = set().union(*(_written(inst) for _, inst in loop))
     return {
-        at for place, (at, inst) in enumerate(loop)
-        if _reads_memory(inst) and getattr(inst, "addr", getattr(inst, "vaddr", None)) not in written and _decides(loop, place)
+        at for place, (at, inst) in enumerate(loop) if _reads_memory(inst)
+        and (inst.vaddr if inst.form == "MUBUF" else inst.addr) not in written and _decides(loop, place)
     }  # fmt: skip
 
 
@@ -38,14 +38,14 @@ def _reads_memory(inst: Instruction) -> bool:
 
 def _registers(inst: Instruction, fields: tuple[str, ...]) -> set[int]:
     """Return the registers of some operands; each may have two words."""
-    first = {int(getattr(inst, field)) for field in fields if hasattr(inst, field)}
+    first = {getattr(inst, field) for field in fields if hasattr(inst, field)}
     return first | {register + 1 for register in first}
 
 
 def _written(inst: Instruction) -> set[int]:
     name, form = inst.name, inst.form
     if form in ("DS", "GLOBAL", "FLAT", "MUBUF"):
-        return {int(inst.vdst if hasattr(inst, "vdst") else inst.vdata)} if _reads_memory(inst) else set()
+        return {inst.vdata if form == "MUBUF" else inst.vdst} if _reads_memory(inst) else set()
     results = _registers(inst, _RESULTS)
     if name.startswith("V_CMP") and form.startswith("VOPC"):
         results |= {VCC, VCC + 1}

@@ -72,7 +72,8 @@ def perm(a: Array, b: Array, selectors: Array) -> Array:
         return b & U32(0xFFFF) | a << U32(16)
     if selectors.size == 1 and selectors[0] == 0x07060302:
         return b >> U32(16) | a & U32(0xFFFF0000)
-    bytes_ = np.stack(np.broadcast_arrays(b, a, selectors)[:2], axis=1).view(np.uint8)
+    operands = (b, a) if selectors.size == 1 else (b, a, selectors)
+    bytes_ = np.stack(np.broadcast_arrays(*operands)[:2], axis=1).view(np.uint8)
     if selectors.size == 1 and not selectors[0] & U32(0xF8F8F8F8):
         # Most kernels have selectors in a scalar register, and these bytes alone.
         return np.take(bytes_, selectors.view(np.uint8), axis=1).view(U32)[:, 0]
@@ -81,6 +82,11 @@ def perm(a: Array, b: Array, selectors: Array) -> Array:
     choices = np.concatenate([bytes_, signs, ends], axis=1).astype(np.uint8)
     wanted = np.broadcast_to(selectors, len(bytes_)).copy().view(np.uint8).reshape(-1, 4)
     return np.take_along_axis(choices, np.minimum(wanted, 13), axis=1).view(U32)[:, 0]
+
+
+def of_bf16(words: Array) -> Array:
+    """Return the two numbers of bf16 in each word as floats."""
+    return (np.ascontiguousarray(words).view(np.uint16).astype(U32) << 16).view(np.float32)
 
 
 def bf16(value: Array) -> Array:
