@@ -69,17 +69,14 @@ def _rounded_to_odd(a: Array, b: Array) -> Array:
     return odd
 
 
-def _quiet(value: Array) -> Array:
-    """Return not a number as one that does not signal."""
-    bits = bits_of(value)
-    quiet: Array = (bits | bits.dtype.type(1 << _FRACTION_BITS[value.dtype] - 1)).view(value.dtype)
-    return quiet
+def _quiet_bit(value: Array) -> Any:
+    """Return the bit that tells a NaN which does not signal."""
+    return bits_of(value).dtype.type(1 << _FRACTION_BITS[value.dtype] - 1)
 
 
 def is_signalling(value: Array) -> Array:
     """Return whether a float is a signalling NaN."""
-    quiet_bit = bits_of(value).dtype.type(1 << _FRACTION_BITS[value.dtype] - 1)
-    return np.isnan(value) & (bits_of(value) & quiet_bit == 0)
+    return np.isnan(value) & (bits_of(value) & _quiet_bit(value) == 0)
 
 
 def _chosen(a: Array, b: Array, first: Array) -> Array:
@@ -88,8 +85,9 @@ def _chosen(a: Array, b: Array, first: Array) -> Array:
     missing = np.isnan(a) | np.isnan(b)
     if missing.any():
         result = np.where(np.isnan(a), b, np.where(np.isnan(b), a, result))
-        result = np.where(is_signalling(b), _quiet(b), result)
-        result = np.where(is_signalling(a), _quiet(a), result)
+        for value in (b, a):
+            quiet = (bits_of(value) | _quiet_bit(value)).view(value.dtype)
+            result = np.where(is_signalling(value), quiet, result)
     return result
 
 
@@ -172,11 +170,13 @@ def div_scale(operand: Array, denominator: Array, numerator: Array) -> tuple[Arr
     of_denominator = operand == denominator
     up, down = ldexp(operand, scale), ldexp(operand, -scale)
     far = exponent(numerator) - exponent(denominator) >= distant
-    steep, small = _is_denormal(1 / denominator), _is_denormal(numerator / denominator)
+    steep, small, tiny = (
+        (exponent(value) == 0) & (value != 0) for value in (1 / denominator, numerator / denominator, denominator)
+    )
     cases: list[tuple[Array, Any, bool]] = [
         ((numerator == 0) | (denominator == 0), operand.dtype.type(np.nan), False),
         (far, np.where(of_denominator, up, operand), True),
-        (_is_denormal(denominator), up, False),
+        (tiny, up, False),
         (steep & small, np.where(of_denominator, up, operand), True),
         (steep, down, False),
         (small, np.where(operand == numerator, up, operand), True),
@@ -201,10 +201,6 @@ def div_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
     special = (plain == 0) | ~np.isfinite(plain)
     sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), -1, 1).astype(plain.dtype)
     return np.where(special, plain, np.copysign(quotient, sign))
-
-
-def _is_denormal(value: Array) -> Array:
-    return (exponent(value) == 0) & (value != 0)
 
 
 @cache

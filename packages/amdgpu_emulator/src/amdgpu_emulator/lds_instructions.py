@@ -67,19 +67,18 @@ def translate_lds(inst: Instruction) -> Step:
 
 def _atomic_name(match: re.Match[str]) -> str:
     """Return what an atomic access is called in other memory."""
-    name, kind, bits = _ATOMIC_NAMES.get(match[1], match[1]), match[3], match[4]
-    if "F" in kind:
-        return f"{name}_{kind}{bits}"
-    sign = {"U": "U", "I": "S"}[kind] if name in ("MIN", "MAX") else ""
-    return f"{sign}{name}{'_X2' if bits == '64' else ''}"
+    name, _, kind, bits = match.groups()
+    sign = {"U": "U", "I": "S"}.get(kind, "") if name in ("MIN", "MAX") else ""
+    ending = f"_{kind}{bits}" if "F" in kind else "_X2" if bits == "64" else ""
+    return sign + _ATOMIC_NAMES.get(name, name) + ending
 
 
 def _swizzled(pattern: int) -> Array:
     """Return the lane that each lane takes from, by the offset of ``ds_swizzle``."""
     lane = np.arange(LANES, dtype=np.uint32)
     if pattern >= _FIRST_OF_ROTATIONS:
-        count = (pattern >> 5 & 31) * (-1 if pattern >> 10 & 1 else 1)
-        return lane & 32 | (lane + count) & 31
+        count = pattern >> 5 & 31
+        return lane & 32 | lane + np.uint32(32 - count if pattern >> 10 & 1 else count) & 31
     if pattern >> 15:
         return lane & ~np.uint32(3) | pattern >> 2 * (lane & 3) & 3
     return lane & 32 | (lane & pattern & 31 | pattern >> 5 & 31) ^ pattern >> 10 & 31

@@ -21,7 +21,7 @@ _HIDDEN_STRIDE = 1 << 32
 Touch = tuple["Allocation", Array, Array, int, str]
 """Allocation, numbers of lanes, offset of each, bytes of each, and ``load``, ``store``, or ``unwritten``: a load of
 bytes that nothing has written."""
-_WORD_OFFSETS = {count: np.arange(count)[:, None] for count in range(1, 17)}
+_OFFSETS = {count: np.arange(count)[:, None] for count in range(1, 65)}
 _ALL_WRITTEN = {size: np.iinfo(f"u{size}").max for size in (1, 2, 4)}
 
 
@@ -47,19 +47,20 @@ class Allocation:
 
     def load(self, at: Array, size: int, lanes: Array) -> Array:
         """Read ``size`` bytes per lane: uint32 [words, lanes]; less than a word becomes one with zeros above."""
-        bits = self._within(at, size, lanes)
-        unit, count = min(size, WORD_BYTES), max(1, size // WORD_BYTES)
-        is_aligned = not bits & unit - 1
+        unit, places = self._units(at, size, lanes)
         if self.touched is not None:
             self.touched.append((self, lanes, at, size, "load"))
             if self._written is not None:
-                self._look_for_unwritten(at, size, lanes, is_aligned)
-        if not is_aligned:
-            values = np.zeros((len(at), count * WORD_BYTES), np.uint8)
-            values[:, :size] = self.u8[at[:, None] + np.arange(size)]
-            return values.view(np.uint32).T
-        values = self._views[unit][at // unit + _WORD_OFFSETS[count]]
-        return values if unit == WORD_BYTES else values.astype(np.uint32)
+                is_written = self._written[unit][places] == _ALL_WRITTEN[unit]
+                if not is_written.all():
+                    missing = ~is_written.all(axis=0)
+                    self.touched.append((self, lanes[missing], at[missing], size, "unwritten"))
+        values = self._views[unit][places]
+        if unit == WORD_BYTES or len(values) == 1:
+            return values.astype(np.uint32, copy=False)
+        bytes_ = np.zeros((len(at), -(-size // WORD_BYTES) * WORD_BYTES), np.uint8)
+        bytes_[:, :size] = values.T
+        return bytes_.view(np.uint32).T
 
     def store(self, at: Array, size: int, values: Array, lanes: Array) -> None:
         """Write the lowest ``size`` bytes of words [words, lanes]; of lanes at the same place the last one stays."""
@@ -67,43 +68,30 @@ class Allocation:
             raise MemoryFault(
                 f"a store of {size} bytes at offset {at[0]} of {self.name}, which is read-only", int(lanes[0])
             )
-        bits, unit = self._within(at, size, lanes), min(size, WORD_BYTES)
+        unit, places = self._units(at, size, lanes)
         if self.touched is not None:
             self.touched.append((self, lanes, at, size, "store"))
-        if bits & unit - 1:
-            places, bytes_ = at[:, None] + np.arange(size), np.ascontiguousarray(values.T).view(np.uint8)
-            self.u8[places] = bytes_[:, :size]
-            if self._written is not None:
-                self._written[1][places] = 255
-        else:
-            view, places = self._views[unit], at // unit + _WORD_OFFSETS[len(values)]
-            view[places] = values.astype(view.dtype, copy=False)
-            if self._written is not None:
-                self._written[unit][places] = _ALL_WRITTEN[unit]
+        if len(places) > len(values):
+            values = np.ascontiguousarray(values.T).view(np.uint8)[:, :size].T
+        self._views[unit][places] = values.astype(f"u{unit}", copy=False)
+        if self._written is not None:
+            self._written[unit][places] = _ALL_WRITTEN[unit]
 
     def mark_written(self, begin: int, size: int) -> None:
         """Take bytes as written by the host."""
         if self._written is not None:
             self._written[1][begin : begin + size] = 255
 
-    def _look_for_unwritten(self, at: Array, size: int, lanes: Array, is_aligned: bool) -> None:
-        assert self._written is not None
-        unit, count = min(size, WORD_BYTES), max(1, size // WORD_BYTES)
-        if is_aligned and (self._written[unit][at // unit + _WORD_OFFSETS[count]] == _ALL_WRITTEN[unit]).all():
-            return
-        missing = ~self._written[1][at[:, None] + np.arange(size)].all(axis=1)
-        if missing.any() and self.touched is not None:
-            self.touched.append((self, lanes[missing], at[missing], size, "unwritten"))
-
-    def _within(self, at: Array, size: int, lanes: Array) -> int:
-        """Return all bits of the offsets; ``MemoryFault`` if one is outside."""
-        bits = int(np.bitwise_or.reduce(at))
+    def _units(self, at: Array, size: int, lanes: Array) -> tuple[int, Array]:
+        """Return the bytes of a unit, and the units [units of a lane, lanes]; ``MemoryFault`` if one is outside."""
+        bits, unit = int(np.bitwise_or.reduce(at)), min(size, WORD_BYTES)
         # No offset is larger than all bits together.
         if not 0 <= bits <= len(self.u8) - size and len(at) and not (bits >= 0 and at.max() + size <= len(self.u8)):
             place = int(np.flatnonzero((at < 0) | (at + size > len(self.u8)))[0])
             what = f"{size} bytes at {int(at[place])} are outside of {self.name}, which has {len(self.u8)} bytes"
             raise MemoryFault(what, int(lanes[place]))
-        return bits
+        unit = unit if not bits & unit - 1 else 1
+        return unit, at // unit + _OFFSETS[size // unit]
 
 
 class GlobalMemory:
