@@ -6,6 +6,7 @@ import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +29,7 @@ UNWRITTEN_WORDS: Array = np.full((4, 1), UNWRITTEN_WORD, np.uint32)
 _NO_DATA: Array = np.empty((0, 0), np.uint32)
 
 
-@dataclass(slots=True)
-class Issue:
+class Issue(NamedTuple):
     """When an instruction of some waves issues an access to memory."""
 
     address: int = 0
@@ -57,7 +57,7 @@ class Transfer:
     """What an atomic access does, such as ``ADD``, or one to the cache."""
     scope: int = 0
     """Bits ``sc0`` and ``sc1`` of a load or store."""
-    issue: Issue = field(default_factory=Issue)
+    issue: Issue = Issue()
 
     def of_waves(self, which: Sequence[int]) -> Transfer:
         """Return the part of some waves, by their place among those that issued it."""
