@@ -57,7 +57,7 @@ class Transfer:
     """What an atomic access does, such as ``ADD``, or one to the cache."""
     scope: int = 0
     """Bits ``sc0`` and ``sc1`` of a load or store."""
-    issue: Issue = Issue()
+    issue: Issue = field(default_factory=Issue)
 
     def of_waves(self, which: Sequence[int]) -> Transfer:
         """Return the part of some waves, by their place among those that issued it."""
