@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tileseer.cli import main
-from tileseer.cli.run import USUAL
+from tileseer.cli.run_words import USUAL
 
 ROOT = Path(__file__).parents[2]
 CALL = re.compile(r"\btileseer ([a-z]+)((?: [^ ;,)`'\"]+)*)")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import snakemake_logger_plugin_tileseer as plugin
-from tileseer.cli import main, run, run_summary
+from tileseer.cli import main, run, run_summary, targets
 from tileseer.core.errors import UserError
 from tileseer.facts.config import check
 
@@ -196,7 +196,7 @@ def test_a_wrong_word_for_snakemake_is_one_line(words, says, monkeypatch, capsys
 @pytest.mark.parametrize("file", ["hip", "cuda"])
 def test_a_run_that_would_find_no_gpu_after_its_compiling_does_not_begin(file, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(run, "missing_driver", lambda device: "there is no /dev/kfd")
+    monkeypatch.setattr(targets, "missing_driver", lambda device: "there is no /dev/kfd")
     monkeypatch.setattr(run.os, "execve", lambda *_: pytest.fail("began"))
     assert main.main(["run", "--configfile", f"config/{file}.yaml"]) == 2
     assert f"benchmark.device is {file}, but this machine shows no GPU: there is no /dev/kfd" in capsys.readouterr().err

@@ -5,11 +5,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from tileseer.cli.run_words import ELSEWHERE, TAKE_RULES, with_options
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import workflow_folder
 from tileseer.core.reading import read_utf8
+from tileseer.data.recordings import refusal, way_to_models
 from tileseer.facts.config import Config
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
+from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 
 _RULE = re.compile(r"^ *rule (\w+):\n(.*?)(?=^ *rule \w+:\n|\Z)", re.MULTILINE | re.DOTALL)
 _FOLDER = re.compile(r"results/(\w+)")
@@ -23,19 +26,46 @@ def relative(word: str) -> str:
     return os.path.relpath(word) if inside else word
 
 
-def refuse_mistakes(targets: Sequence[str], named: Sequence[str], settings: Config) -> None:
-    """Raise a ``UserError`` for a word by which another one was meant.
+def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config) -> None:
+    """Raise a ``UserError`` for what cannot be made, or not on this machine.
 
     Args:
-        targets: What the call is to make: files, or rules without wildcards.
-        named: Rules and files that its options name.
+        words: Those of the call.
+        archs: Whose models are asked for.
         settings: The configuration of the call.
+    """
+    given = list(with_options(words))
+    asked = [word for option, word in given if not option]
+    named = [word for option, word in given if option in TAKE_RULES and word]
+    _refuse_names(asked, named, settings)
+    known = (*settings.replays, *settings.benchmark.products)
+    for arch in archs:
+        if arch not in known and (reason := refusal(settings, arch)):
+            raise UserError(f"{arch}: {reason}; {way_to_models(arch, settings)}")
+        if arch in settings.replays and settings.benchmark.device in DRIVERS:
+            raise UserError(
+                f"benchmark.device is {settings.benchmark.device}, but the times of {arch} are replayed from "
+                f"{settings.replays[arch]}; leave the device out, or write replays: {{}} to measure them"
+            )
+    device, measures = settings.benchmark.device, {*archs, *([] if asked else [settings.arch])} - {*settings.replays}
+    here = device in DRIVERS and measures and not {option for option, _ in given} & ELSEWHERE
+    if here and (missing := missing_driver(device)):
+        raise UserError(
+            f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with "
+            "--until libraries, measure on a cluster (--workflow-profile profiles/slurm), or leave --configfile out"
+        )
+
+
+def _refuse_names(asked: Sequence[str], named: Sequence[str], settings: Config) -> None:
+    """Raise a ``UserError`` for a word by which another one was meant.
+
+    ``asked``: what the call is to make, files or rules without wildcards; ``named``: rules and files of its options.
     """
     files = [*Path().glob("*nakefile"), *sorted(workflow_folder().glob("workflow/rules/*.smk"))]
     text = "\n".join(map(read_utf8, files))
     folders = _FOLDER.findall(text)
     rules = {name: "arch}" in body for name, body in _RULE.findall(text)}
-    for word in (*targets, *named):
+    for word in (*asked, *named):
         if "\\" in word:
             raise UserError(f"{shown(word)}: write / between folders")
         _, in_results, path = word.partition("results/")
@@ -49,7 +79,7 @@ def refuse_mistakes(targets: Sequence[str], named: Sequence[str], settings: Conf
         # Rules of a module have other names.
         if word in named and not re.search(r"^module \w+:", text, re.MULTILINE):
             raise UserError(f"there is no rule {shown(word)}; there are {', '.join(sorted(rules))}")
-    for word in targets:
+    for word in asked:
         files = [path for path in (Path(word), Path("config", word)) if path.suffix == ".yaml" and path.is_file()]
         if files:
             raise UserError(f"nothing makes {word}; if it is the configuration, write --configfile {files[0]}")

@@ -1,0 +1,165 @@
+"""The words of a run, which are Snakemake's: what they mean, and mistakes that it answers with nothing that helps."""
+
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tileseer.core import places
+from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.reruns import NOT_WRITABLE
+from tileseer.core.yaml_files import parse_yaml
+from tileseer.facts.config import Config, check, read_config_file
+from tileseer.facts.names import ARCH_PATTERN, arch_hint, arch_meant
+from tileseer.libraries.registry import installed_words
+
+SNAKEMAKE = sys.executable, "-m", "snakemake"
+CONFIG_FILE, PROFILES = Path("config/config.yaml"), Path("profiles")
+COUNTS = {"--cores": "all", "-c": "all", "--jobs": "unlimited", "-j": "unlimited"}
+"""Options of Snakemake that take a number, and the word instead; it waits without end for no core."""
+EXECUTOR = "snakemake_executor_plugin_"
+"""How the modules of Snakemake's executors begin."""
+USUAL = {
+    "--cores", "--config", "--configfile", "--configfiles", "--dry-run", "--directory", "--forceall", "--forcerun",
+    "--jobs", "--keep-going", "--profile", "--quiet", "--rerun-incomplete", "--unlock", "--workflow-profile",
+}  # fmt: skip
+"""Options of Snakemake that are known without asking it."""
+CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
+TAKE_RULES = ("--until", "-U", "--omit-from", "-O", "--forcerun", "-R", "--allowed-rules")
+"""Options that take names of rules, or files."""
+ELSEWHERE = {
+    "-n", "--dry-run", "--unlock", "--lint", "--executor", "-e", "--profile", "--workflow-profile", *TAKE_RULES
+}  # fmt: skip
+"""Options with which a run measures nothing, or not on this machine."""
+TAKE_VALUES = {
+    **dict.fromkeys(CONFIG_FILES, "FILE"),
+    **dict.fromkeys(CONFIG_VALUES, "SECTION='{FIELD: VALUE}'"),
+    **dict.fromkeys(TAKE_RULES, "STAGE"),
+    **dict.fromkeys(("--profile", "--workflow-profile", "--directory", "-d"), "FOLDER"),
+}
+"""Options that Snakemake answers with its whole usage, or with nothing, where their value is missing."""
+SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
+
+
+def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the option that each word stands behind, and the word; of an option itself what ``=`` gives it, or ""."""
+    option = ""
+    for word in words:
+        if word.startswith("-") and not word[1:].isdigit():
+            option, _, word = word.partition("=")
+        yield option, word
+        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES):
+            option = ""
+
+
+def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
+    """Raise a ``UserError`` for words that Snakemake answers with a traceback, or with nothing that helps."""
+    if arch is not None and arch not in installed_words() and not re.fullmatch(ARCH_PATTERN, arch):
+        if re.search("[/,]", arch):
+            raise UserError(f"--arch: {shown(arch)}: give one arch; files of several are words without --arch")
+        near = is_it(arch, (*installed_words(), *Config().replays), 0.6 if arch_meant(arch) is None else 0.75)
+        raise UserError(f"--arch: {shown(arch)} is no arch{near or f'; {arch_hint(arch)}'}")
+    named = any(word.startswith(("-s", "--snakefile")) for word in words)
+    if not os.access(".", os.W_OK):
+        raise UserError(f"{Path.cwd()}: cannot be written; {NOT_WRITABLE}")
+    if not named and not any(Path(name).exists() for name in SNAKEFILES):
+        raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")
+    if short := next((word for word in words if f"-{word}" in {"--arch", "--gpu", *USUAL}), None):
+        raise UserError(f"unknown argument '{short}'; is it -{short}?")
+    for option, following in pairwise([*words, "-"]):
+        if option in TAKE_VALUES and following.startswith("-"):
+            raise UserError(f"{option}: what it takes is missing; write {option} {TAKE_VALUES[option]}")
+    if sum(word.partition("=")[0] in CONFIG_FILES for word in words) > 1:
+        raise UserError("--configfile is given twice, and the last would count alone; write --configfile FILE FILE")
+    for option, word in with_options(words):
+        if word:
+            _refuse_value(option, word)
+        if option.startswith("--") and option not in USUAL:
+            _refuse_unknown_option(option)
+
+
+def _refuse_value(option: str, word: str) -> None:
+    """Raise a ``UserError`` for a value that an option does not take."""
+    if option in CONFIG_FILES:
+        if Path(word).is_dir():
+            raise UserError(f"{option}: {shown(word)} is a folder; name a file of it")
+        if not places.find_file(Path(word)).is_file():
+            meant = is_it(word, Path(word).parent.glob("*"), 0.8) or "; put what to make before --configfile"
+            raise UserError(f"--configfile: {shown(word)}: there is no such file{meant}")
+        read_config_file(places.find_file(Path(word)))
+    if option in CONFIG_VALUES:
+        _refuse_setting(option, word)
+    if option in COUNTS and word != COUNTS[option] and not re.fullmatch("[1-9][0-9]*", word):
+        raise UserError(f"{option}: {shown(word)}: give a whole number from 1, or {COUNTS[option]}")
+    if option in ("--executor", "-e") and word not in (known := _executors()):
+        raise UserError(f"{option}: {shown(word)} is not installed; there are {', '.join(known)}{is_it(word, known)}")
+    if option in ("--directory", "-d") and not Path(word).is_dir():
+        absent = f"there is no such folder; make one: tileseer init {word}"
+        way = "is a file; name a folder" if Path(word).exists() else absent
+        raise UserError(f"{option}: {shown(word)}: {way}")
+    # Elsewhere a profile may be a name that Snakemake looks for.
+    path = option == "--workflow-profile" or (option == "--profile" and "/" in word)
+    if path and word != "none" and not Path(word).is_dir():
+        advice = is_it(word, sorted(PROFILES.glob("*/")), 0.4) or f"; those of this folder are in {PROFILES}"
+        raise UserError(f"{option}: {shown(word)}: there is no such folder{advice}")
+
+
+def _refuse_setting(option: str, word: str) -> None:
+    """Raise a ``UserError`` for a word of ``--config`` that is no NAME=VALUE, or whose value is no YAML."""
+    name, given, text = word.partition("=")
+    if not given:
+        meant = f"--configfile {word}" if Path(word).is_file() else "--config SECTION='{FIELD: VALUE}'"
+        raise UserError(f"{option}: {shown(word)} is no setting; write {meant}")
+    if text.count("{") != text.count("}"):
+        raise UserError(f"{option}: {name}: the braces do not match; put quotes around them: {name}='{{...}}'")
+    parse_yaml(text, f"--config: {name}")
+    if "." in name:
+        section, _, field = name.partition(".")
+        raise UserError(f"--config: {shown(word)}: write --config {section}='{{{field}: {text}}}'")
+
+
+def _executors() -> list[str]:
+    """Return what Snakemake can run jobs by."""
+    plugins = (each.name.partition(EXECUTOR)[2] for each in pkgutil.iter_modules() if each.name.startswith(EXECUTOR))
+    return ["local", "dryrun", "touch", *(name.replace("_", "-") for name in plugins)]
+
+
+def _refuse_unknown_option(option: str) -> None:
+    """Raise a ``UserError`` for an option that Snakemake answers with its whole usage."""
+    usage = subprocess.run([*SNAKEMAKE, "--help"], capture_output=True, text=True, check=False).stdout
+    own, known = ("--arch", "--gpu"), re.findall(r"--[a-z][a-z-]*", usage)
+    # Snakemake takes a beginning for its option, and not for ours.
+    if any(name.startswith(option) for name in known) and not any(name.startswith(option) for name in own):
+        return
+    section, _, field = option.removeprefix("--").replace("-", "_").partition("_")
+    if section in Config.model_fields:
+        setting = f"{section}='{{{field or 'FIELD'}: VALUE}}'"
+        raise UserError(f"{option}: there is no such option; for a setting write --config {setting}")
+    raise UserError(f"{option}: there is no such option{is_it(option, [*own, *sorted(known)])}")
+
+
+def settings_of(words: Sequence[str]) -> Config:
+    """Return the configuration of a call of Snakemake: the folder's, over it files, over these ``--config``."""
+    layers = [(str(CONFIG_FILE), read_config_file(path)) for path in [places.find_file(CONFIG_FILE)] if path.is_file()]
+    values = []
+    for option, word in with_options(words):
+        if word and option in CONFIG_FILES:
+            layers.append((word, read_config_file(places.find_file(Path(word)))))
+            check(layers[-1][1], word)
+        elif word and option in CONFIG_VALUES:
+            name, _, text = word.partition("=")
+            values.append((option, {name: parse_yaml(text, option)}))
+    content: dict[str, Any] = {}
+    settings = Config()
+    for where, more in (*layers, *values):
+        for name, value in more.items():
+            both = isinstance(value, dict) and isinstance(content.get(name), dict)
+            content[name] = content[name] | value if both else value
+        # After each, so that a mistake has the name of its file.
+        settings = check(content, where)
+    return settings
