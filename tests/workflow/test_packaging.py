@@ -123,5 +123,5 @@ def test_a_study_runs_the_workflow_of_the_package(installed, made, tmp_path):
 
 def test_a_study_is_not_written_over_another(installed, tmp_path):
     installed(tmp_path, "tileseer", "init", "my-study")
-    with pytest.raises(AssertionError, match="my-study/Snakefile: exists already"):
+    with pytest.raises(AssertionError, match="my-study: exists already and is no empty folder"):
         installed(tmp_path, "tileseer", "init", "my-study")

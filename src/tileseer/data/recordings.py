@@ -38,8 +38,10 @@ def operations_of(settings: Config, arch: str) -> Sequence[str]:
     """
     if arch not in settings.replays:
         if reason := refusal(settings, arch):
-            usual = settings.configs.rule_set == Config().configs.rule_set
-            raise UserError(f"arch: {arch}: {reason}{f'; {way_to_models(arch, settings)}' if usual else ''}")
+            # Where the usual rules have kernels, rules of the user's own are the mistake.
+            usual = settings.model_copy(update={"configs": Config().located(str(workflow_folder())).configs})
+            way = f"; {way_to_models(arch, settings)}" if refusal(usual, arch) else ""
+            raise UserError(f"arch: {arch}: {reason}{way}")
         return settings.operations or OPERATIONS
     recorded = recorded_operations(settings.replays, arch)
     own = [each for each in settings.operations or recorded if each in recorded]
@@ -104,11 +106,14 @@ def way_to_models(arch: str, settings: Config | None = None) -> str:
     known = [
         one for one in dict.fromkeys([*settings.replays, *settings.benchmark.products]) if not refusal(settings, one)
     ]
-    gpu = target(arch)
-    if own := [one for one in known if target(one) == gpu]:
-        return is_it(arch, own, 0.9).removeprefix("; ") or f"of this GPU there are {', '.join(own)}"
-    # A letter too few, too many or another one, and no other GPU that exists: sm_80 is none for sm_90.
-    near = is_it(arch, known, 0.81).removeprefix("; ")
+    gpu, library_of_it = target(arch), library_of_arch(arch)
+    own = [one for one in known if target(one) == gpu]
+    if near := is_it(arch, own, 0.9):
+        return near.removeprefix("; ")
+    if own and library_of_it not in installed_words().values():
+        return f"of this GPU there are {', '.join(own)}"
+    # Another letter is a mistake, unless there is such a GPU: sm_80 is none for sm_90.
+    near = "" if own else is_it(gpu, [one for one in known if one.startswith("gfx")], 0.81).removeprefix("; ")
     for word, library in installed_words().items():
         if fnmatchcase(gpu, library.installed_gpus):
             times = f"models of the times of the {library.title} that is installed"

@@ -72,25 +72,20 @@ def run(args: argparse.Namespace) -> int:
         "refused": database.reasons(),
     }
     most = int(database.problems[recording.OPERATION_COLUMNS].value_counts().max())
+    few = f"few to train: {most} problems of one operation, where {recording.FEWEST_PROBLEMS} make figures say anything"
     lines = [
         f"{args.output}: {len(database.times):,} times of {content['problems']:,} problems, "
         f"{len(written.operations)} models, on {product.name} ({product.compute_units} compute units)",
         *options.taken_lines(taken),
         *(f"refused {count:,}: {reason}" for reason, count in database.reasons().items()),
-        f"every refused entry is in {args.output / recording.REFUSED}",
+        *([few] if most < recording.FEWEST_PROBLEMS else []),
+        f"every refused entry is in {args.output / recording.REFUSED}; to train, write into the config:",
+        f"  arch: {arch}",
+        f"  replays: {{{arch}: {folder}}}",
+        f"  benchmark: {{products: {{{arch}: {product.name}}}}}",
+        *([f"  hardware: {folder}/{TABLE}  # with {product.name}, whose figures are assumed"] if is_new else []),
+        f"and run: snakemake --cores all results/models/{arch}",
     ]
-    if most < recording.FEWEST_PROBLEMS:
-        lines.append(f"too few to train: {most} of one operation, where {recording.FEWEST_PROBLEMS} are needed")
-    else:
-        hardware_line = f"  hardware: {folder}/{TABLE}  # with {product.name}, whose figures are assumed"
-        lines += [
-            "to train, write into the config:",
-            f"  arch: {arch}",
-            f"  replays: {{{arch}: {folder}}}",
-            f"  benchmark: {{products: {{{arch}: {product.name}}}}}",
-            *([hardware_line] if is_new else []),
-            f"and run: snakemake --cores all results/models/{arch}",
-        ]
     return options.answer(args, content, lines)
 
 
