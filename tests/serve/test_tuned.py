@@ -12,7 +12,7 @@ from published_models import LAYER, TEMPLATE, WORD
 
 from tileseer.cli import main
 from tileseer.core.errors import UserError
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, Problem, problems_of_rows
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.serve.tuned import TUNED_HEADER, Choice, is_device, read_choices, remember, tuned_path
 
@@ -236,3 +236,15 @@ def test_the_command_says_what_was_tuned_and_where(models, selector, capsys):
         assert "tuned" not in capsys.readouterr().out
     finally:
         path.unlink()
+
+
+def test_picks_for_another_device_are_those_of_a_sibling(models, capsys):
+    selector = Selector.read(models, "forward_bf16", device="AMD Instinct MI300X")
+    own = Selector.read(models, "forward_bf16")
+    measured = problems_of_rows("forward", "bf16", own.known_dims)
+    assert {one.evidence for one in own.outlooks(measured)} == {"inside"}
+    assert {(one.evidence, one.gains) for one in selector.outlooks(measured)} == {("outside", False)}
+    assert (selector.sibling, own.sibling) == ("AMD Instinct MI300X", "")
+    assert selector.select(selector.dims_of(PROBLEM)).candidate == own.select(own.dims_of(PROBLEM)).candidate
+    call = ["select", str(models), "--problem", WORD, "--device", "AMD Instinct MI300X"]
+    assert main.main(call) == 0 and "a sibling's answer: the times are of" in capsys.readouterr().out

@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_problem(parser)
     options.add_layout(parser)
     parser.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
-    meaning = "use what tileseer tune chose on this device (default: on the model's product)"
+    meaning = "for this device (default: the model's product): what tileseer tune chose on it, or a sibling's picks"
     parser.add_argument("--device", metavar="NAME", help=meaning)
 
 
@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     content = {
         **origin,
         "problem": dims,
+        "sibling": selector.sibling or None,
         "evidence": found.outlook.evidence,
         "outlook": asdict(found.outlook),
         "fastest_measured": found.fastest_measured,
@@ -61,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
     lines += options.taken_lines(selector.spec.taken)
+    if selector.sibling:
+        lines.append(f"a sibling's answer: the times are of {origin['device']}, not of {selector.sibling}")
     if found.tuned is not None:
         lines.append("tuned on {device} ({device_kind}), best of {timed}: {candidate}".format(**content["tuned"]))
     if found.fastest_measured is not None:

@@ -111,18 +111,23 @@ class Selector:
         dims = zip(*(known[name].to_pylist() for name in model.columns), strict=True)
         self._measured = dict(zip(dims, known["row"].to_pylist(), strict=True))
         self._tuned: dict[tuple[int, ...], Choice] = {}
+        self.sibling = ""
+        """The device that is asked for, where it is another one than that of the times: its picks are guesses."""
 
     @classmethod
     def read(cls, models: Path | str, operation: str, arch: str | None = None, device: str | None = None) -> Self:
         """Read one operation of a model directory; ``UserError`` unless every file has the hash of the index.
 
         ``arch``: the arch that the models have to be for; None: any. Choices that were tuned (``serve.tuned``) are
-        read with it: those of ``device``, by the name that its driver reports, or of the model's own product.
+        read with it: those of ``device``, by the name that its driver reports, or of the model's own product. Picks
+        for another device than that of the times are those of a sibling, and count as outside of what was measured.
         """
         models = folder_of("models", models)
         selector = model_files.of_one_version(
             models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
         )
+        if device and not tuned_choices.is_device(device, selector.spec.device):
+            selector.sibling = device
         for layout in ("", *LAYOUTS):
             path = tuned_choices.tuned_path(models, operation, layout)
             selector.use_tuned(tuned_choices.usable_choices(path), device, layout)
@@ -183,8 +188,8 @@ class Selector:
         found = self.expected(problems)
         return [
             Outlook(
-                evidence=EVIDENCE_CLASSES[found.classes[at]],
-                gains=bool(found.gains[at]),
+                evidence="outside" if self.sibling else EVIDENCE_CLASSES[found.classes[at]],
+                gains=bool(found.gains[at]) and not self.sibling,
                 kind=str(found.kind[at]),
                 cases=int(found.cases[at]),
                 loss=float(found.loss[at]),
