@@ -64,8 +64,8 @@ class Parser(argparse.ArgumentParser):
         if rest and not self.takes_more:
             forgotten = "; write --configfile before it" if "--configfile" in own and ".yaml" in rest[0] else ""
             if "--problem" in own and "=" in rest[0]:
-                given = next((word for word in args or () if word.startswith("--problem")), "")
-                forgotten = "; join dimensions by commas" if given else "; write --problem before it"
+                is_given = any(word.startswith("--problem") for word in args or ())
+                forgotten = "; join dimensions by commas" if is_given else "; write --problem before it"
             self.error(f"unknown argument {shown(rest[0])}{forgotten}")
         return found, rest
 

@@ -156,10 +156,7 @@ def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
 def _check_recording(settings: Config, gpu: Hardware | None) -> None:
     device, recording = settings.benchmark.device, settings.replays[settings.arch]
     if device in TOOLCHAIN_OF_DEVICE:
-        raise UserError(
-            f"benchmark.device is {device}, but the times of {settings.arch} are replayed from {recording}; to measure "
-            "them, write replays: {}"
-        )
+        raise recordings.replayed(settings, settings.arch)
     operations = recordings.operations_of(settings, settings.arch)
     if gpu is not None:
         for operation in operations:

@@ -91,7 +91,6 @@ def _refuse_value(option: str, word: str) -> None:
         if not places.find_file(Path(word)).is_file():
             meant = is_it(word, Path(word).parent.glob("*"), 0.8) or "; put what to make before --configfile"
             raise UserError(f"--configfile: {shown(word)}: there is no such file{meant}")
-        read_config_file(places.find_file(Path(word)))
     if option in CONFIG_VALUES:
         _refuse_setting(option, word)
     if option in COUNTS and word != COUNTS[option] and not re.fullmatch("[1-9][0-9]*", word):
@@ -110,14 +109,13 @@ def _refuse_value(option: str, word: str) -> None:
 
 
 def _refuse_setting(option: str, word: str) -> None:
-    """Raise a ``UserError`` for a word of ``--config`` that is no NAME=VALUE, or whose value is no YAML."""
+    """Raise a ``UserError`` for a word of ``--config`` that is no NAME=VALUE of a section."""
     name, given, text = word.partition("=")
     if not given:
         meant = f"--configfile {word}" if Path(word).is_file() else "--config SECTION='{FIELD: VALUE}'"
         raise UserError(f"{option}: {shown(word)} is no setting; write {meant}")
     if text.count("{") != text.count("}"):
         raise UserError(f"{option}: {name}: the braces do not match; put quotes around them: {name}='{{...}}'")
-    parse_yaml(text, f"--config: {name}")
     if "." in name:
         section, _, field = name.partition(".")
         raise UserError(f"--config: {shown(word)}: write --config {section}='{{{field}: {text}}}'")
@@ -145,15 +143,16 @@ def _refuse_unknown_option(option: str) -> None:
 
 def settings_of(words: Sequence[str]) -> Config:
     """Return the configuration of a call of Snakemake: the folder's, over it files, over these ``--config``."""
-    layers = [(str(CONFIG_FILE), read_config_file(path)) for path in [places.find_file(CONFIG_FILE)] if path.is_file()]
-    values = []
+    layers, values = [], []
+    if (path := places.find_file(CONFIG_FILE)).is_file():
+        layers.append((str(CONFIG_FILE), read_config_file(path)))
     for option, word in with_options(words):
         if word and option in CONFIG_FILES:
             layers.append((word, read_config_file(places.find_file(Path(word)))))
             check(layers[-1][1], word)
         elif word and option in CONFIG_VALUES:
             name, _, text = word.partition("=")
-            values.append((option, {name: parse_yaml(text, option)}))
+            values.append((option, {name: parse_yaml(text, f"{option}: {name}")}))
     content: dict[str, Any] = {}
     settings = Config()
     for where, more in (*layers, *values):

@@ -9,7 +9,7 @@ from tileseer.cli.run_words import ELSEWHERE, TAKE_RULES, with_options
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import workflow_folder
 from tileseer.core.reading import read_utf8
-from tileseer.data.recordings import refusal, way_to_models
+from tileseer.data.recordings import refusal, replayed, way_to_models
 from tileseer.facts.config import Config
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
@@ -35,41 +35,39 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
         settings: The configuration of the call.
     """
     given = list(with_options(words))
-    asked = [word for option, word in given if not option]
-    named = [word for option, word in given if option in TAKE_RULES and word]
-    _refuse_names(asked, named, settings)
+    files = [word for option, word in given if not option]
+    rules = [word for option, word in given if option in TAKE_RULES and word]
+    _refuse_names(files, rules, settings)
     known = (*settings.replays, *settings.benchmark.products)
     for arch in archs:
         if arch not in known and (reason := refusal(settings, arch)):
             raise UserError(f"{arch}: {reason}; {way_to_models(arch, settings)}")
         if arch in settings.replays and settings.benchmark.device in DRIVERS:
-            raise UserError(
-                f"benchmark.device is {settings.benchmark.device}, but the times of {arch} are replayed from "
-                f"{settings.replays[arch]}; leave the device out, or write replays: {{}} to measure them"
-            )
-    device, measures = settings.benchmark.device, {*archs, *([] if asked else [settings.arch])} - {*settings.replays}
-    here = device in DRIVERS and measures and not {option for option, _ in given} & ELSEWHERE
-    if here and (missing := missing_driver(device)):
+            raise replayed(settings, arch)
+    device, made = settings.benchmark.device, archs if files or archs else [settings.arch]
+    measured = [arch for arch in made if arch not in settings.replays]
+    measures_here = device in DRIVERS and measured and not {option for option, _ in given} & ELSEWHERE
+    if measures_here and (missing := missing_driver(device)):
         raise UserError(
             f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with "
             "--until libraries, measure on a cluster (--workflow-profile profiles/slurm), or leave --configfile out"
         )
 
 
-def _refuse_names(asked: Sequence[str], named: Sequence[str], settings: Config) -> None:
+def _refuse_names(to_make: Sequence[str], of_options: Sequence[str], settings: Config) -> None:
     """Raise a ``UserError`` for a word by which another one was meant.
 
-    ``asked``: what the call is to make, files or rules without wildcards; ``named``: rules and files of its options.
+    Both are files or rules: those that the call is to make, and those that its options name.
     """
-    files = [*Path().glob("*nakefile"), *sorted(workflow_folder().glob("workflow/rules/*.smk"))]
-    text = "\n".join(map(read_utf8, files))
+    sources = [*Path().glob("*nakefile"), *sorted(workflow_folder().glob("workflow/rules/*.smk"))]
+    text = "\n".join(map(read_utf8, sources))
     folders = _FOLDER.findall(text)
     rules = {name: "arch}" in body for name, body in _RULE.findall(text)}
-    for word in (*asked, *named):
+    for word in (*to_make, *of_options):
         if "\\" in word:
             raise UserError(f"{shown(word)}: write / between folders")
-        _, in_results, path = word.partition("results/")
-        folder = path.partition("/")[0]
+        _, in_results, rest = word.partition("results/")
+        folder = rest.partition("/")[0]
         if in_results and folder not in folders and (near := is_it(folder, folders)):
             raise UserError(f"nothing makes {word}; of results/{folder}{near}")
         if "/" in word or word in rules or Path(word).exists():
@@ -77,12 +75,12 @@ def _refuse_names(asked: Sequence[str], named: Sequence[str], settings: Config) 
         if near := is_it(word, rules):
             raise UserError(f"there is no rule {shown(word)}{near}")
         # Rules of a module have other names.
-        if word in named and not re.search(r"^module \w+:", text, re.MULTILINE):
+        if word in of_options and not re.search(r"^module \w+:", text, re.MULTILINE):
             raise UserError(f"there is no rule {shown(word)}; there are {', '.join(sorted(rules))}")
-    for word in asked:
-        files = [path for path in (Path(word), Path("config", word)) if path.suffix == ".yaml" and path.is_file()]
-        if files:
-            raise UserError(f"nothing makes {word}; if it is the configuration, write --configfile {files[0]}")
+    for word in to_make:
+        for path in (Path(word), Path("config", word)):
+            if path.suffix == ".yaml" and path.is_file():
+                raise UserError(f"nothing makes {word}; if it is the configuration, write --configfile {path}")
         if (match := _OF_MODELS.fullmatch(word)) and not re.match(ARCH_PATTERN, match[1]):
             raise UserError(f"{word}: {match[1]} is no arch; {arch_hint(match[1])}")
         if rules.get(word):

@@ -51,6 +51,14 @@ def operations_of(settings: Config, arch: str) -> Sequence[str]:
     return own
 
 
+def replayed(settings: Config, arch: str) -> UserError:
+    """Return the error of a GPU that is to measure an arch whose times are replayed."""
+    return UserError(
+        f"benchmark.device is {settings.benchmark.device}, but the times of {arch} are replayed from "
+        f"{settings.replays[arch]}; to measure them, write replays: {{}}"
+    )
+
+
 def refusal(settings: Config, arch: str) -> str:
     """Return why ``tileseer run --arch`` cannot make models of an arch; empty where it can."""
     try:
@@ -106,11 +114,11 @@ def way_to_models(arch: str, settings: Config | None = None) -> str:
     known = [
         one for one in dict.fromkeys([*settings.replays, *settings.benchmark.products]) if not refusal(settings, one)
     ]
-    gpu, library_of_it = target(arch), library_of_arch(arch)
+    gpu, kernels_of = target(arch), library_of_arch(arch)
     own = [one for one in known if target(one) == gpu]
     if near := is_it(arch, own, 0.9):
         return near.removeprefix("; ")
-    if own and library_of_it not in installed_words().values():
+    if own and kernels_of not in installed_words().values():
         return f"of this GPU there are {', '.join(own)}"
     # Another letter is a mistake, unless there is such a GPU: sm_80 is none for sm_90.
     near = "" if own else is_it(gpu, [one for one in known if one.startswith("gfx")], 0.81).removeprefix("; ")
