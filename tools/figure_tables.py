@@ -30,6 +30,7 @@ CANDIDATES = {
 STEADY_US = 20.0
 """From so long on two timings of one layer agree (``benchmarks/gpu/torch_layers.py``)."""
 NETWORKS = {
+    "convnext_tiny": "ConvNeXt-T, batch 64",
     "densenet121": "DenseNet-121, batch 64",
     "efficientnet_v2_s": "EfficientNetV2-S, batch 64",
     "inception_v3": "Inception v3, batch 64",
@@ -38,8 +39,11 @@ NETWORKS = {
     "mobilenet_v3_large": "MobileNetV3-L, batch 128",
     "r2plus1d_18": "R(2+1)D-18, batch 8",
     "r3d_18": "R3D-18, batch 16",
+    "regnet_y_3_2gf": "RegNetY-3.2GF, batch 64",
     "resnet50": "ResNet-50, batch 64",
+    "resnext101_32x8d": "ResNeXt-101 32x8d, batch 32",
     "resnext50_32x4d": "ResNeXt-50 32x4d, batch 64",
+    "shufflenet_v2_x1_0": "ShuffleNetV2 x1.0, batch 128",
     "unet_2d": "2D U-Net, batch 8",
     "unet_3d": "3D U-Net, batch 2",
     "diffusion_unet": "latent-diffusion U-Net, group norm, batch 8",
