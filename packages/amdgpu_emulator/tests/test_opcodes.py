@@ -24,6 +24,7 @@ FORMULAS = (
     "V_FMAMK_F32", "V_FMAAK_F32", "V_PERM_B32", "V_SAD_U32", "V_CVT_PKRTZ_F16_F32", "V_TRIG_PREOP_F64", "V_PK_FMAC_F16",
     *(f"V_{name}_F{bits}" for name in ("LDEXP", "RNDNE", "SIN", "COS", "DIV_SCALE", "DIV_FMAS", "DIV_FIXUP")
       for bits in (16, 32, 64)), "V_DOT2C_F32_F16",
+    *(f"V_CVT_{form.format(kind)}" for form in ("F32_{}", "PK_F32_{}", "PK_{}_F32") for kind in ("FP8", "BF8")),
 )  # fmt: skip
 """Opcodes whose pseudocode is not run here: each has a test of its own below."""
 VECTOR = sorted(

@@ -24,21 +24,38 @@ _OLD_NAMES = {
 """What opcodes of later GPUs mean on gfx90a: a product and a sum, each rounded, or a matrix product."""
 _OLD_MAD, _UNUSED_THREE = b"\xc1\xd1", b"\xa8\xd2"
 """``v_mad_f32`` of gfx90a, and an opcode of three floats that it lacks, ``v_minimum3_f32``."""
+_SMALL_FLOAT = re.compile("FP8|BF8")
+"""Floats of eight bits: before gfx950 they are other numbers."""
+_ONE_NAME = {
+    "vsrc0": ("src0", 0), "vsrc1": ("src1", 0), "src0_neg": ("neg", 0), "src1_neg": ("neg", 1), "src0_abs": ("abs", 0),
+    "src1_abs": ("abs", 1), "opsel_hi2": ("opsel_hi", 2),
+}  # fmt: skip
+"""What an encoding calls otherwise than that of three operands (VOP3), and from which bit on it lies there."""
+_SIGNED = ("GLOBAL.offset", "SCRATCH.offset", "SMEM.offset", "SOPK.simm16", "SOPP.simm16")
 
 
 class Instruction:
-    """A decoded instruction: its fields by their names in AMD's manuals, those of registers as operands' codes."""
+    """A decoded instruction: its fields by their names in AMD's manuals, those of registers as operands' codes.
+
+    Operands and their modifiers have the names of VOP3 in every encoding. A modifier that it lacks is 0.
+    """
+
+    neg = neg_hi = abs = opsel = opsel_hi = omod = clmp = sd = 0
+    literal: Any = None
 
     def __init__(self, decoded: Any, arch: str) -> None:
         encoding: Any = type(decoded)
-        self.arch, self.form, self.opcode, self.size = arch, encoding.__name__, decoded.op.name, decoded.size()
+        self.form, self.opcode, self.size = encoding.__name__, decoded.op.name, decoded.size()
         """Encoding, opcode as tinygrad calls it, and bytes."""
         name = _ENCODING.sub("", self.opcode)
         self.name = _OLD_NAMES.get(name, name) if arch == "gfx90a" else name
         """The opcode as it is meant on the arch, without the suffix of its encoding."""
+        if arch != "gfx950":
+            self.name = _SMALL_FLOAT.sub(r"\g<0>_FNUZ", self.name)
         raw = decoded._raw
-        for field, at, mask, unit, first in _layout(encoding):
-            setattr(self, field, (raw >> at & mask) * unit + first)
+        for field, shift, at, mask, sign, unit, first in _layout(encoding):
+            value = ((raw >> at & mask ^ sign) - sign) * unit + first
+            setattr(self, field, value << shift | getattr(self, field) if shift else value)
 
     if TYPE_CHECKING:
 
@@ -46,13 +63,15 @@ class Instruction:
 
 
 @cache
-def _layout(encoding: Any) -> list[tuple[str, int, int, int, int]]:
-    """Return the fields of an encoding: lowest bit, mask, and the code of a register by its number."""
-    return [
-        (name, place.lo, place.mask, getattr(place, "_align", 1), getattr(place, "_valid_range", (0,))[0])
-        for name, place in encoding._fields
-        if name not in ("op", "encoding")
-    ]
+def _layout(encoding: Any) -> list[tuple[str, int, int, int, int, int, int]]:
+    """Return the fields of an encoding: where their bits go and lie, their sign, a register's code by its number."""
+    found = []
+    for name, place in encoding._fields:
+        if name not in ("op", "encoding"):
+            sign = (place.mask + 1) // 2 if f"{encoding.__name__}.{name}" in _SIGNED else 0
+            unit, first = getattr(place, "_align", 1), getattr(place, "_valid_range", (0,))[0]
+            found.append((*_ONE_NAME.get(name, (name, 0)), place.lo, place.mask, sign, unit, first))
+    return found
 
 
 def decode(code: bytes, at: int, arch: str) -> Instruction:

@@ -204,12 +204,12 @@ def div_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
 
 
 @cache
-def small_floats(kind: str, arch: str) -> Array:
+def small_floats(kind: str) -> Array:
     """Return the 256 numbers of eight bits of ``FP8`` (E4M3) or ``BF8`` (E5M2), by their bits.
 
-    gfx950 has the formats of OCP; those of gfx942 have a larger bias, no infinity, and NaN in place of -0.
+    These are the formats of OCP; ``..._FNUZ`` have a larger bias, no infinity, and NaN in place of -0.
     """
-    (digits, bias), is_ocp = (3, 7) if kind == "FP8" else (2, 15), arch == "gfx950"
+    (digits, bias), is_ocp = (3, 7) if kind.startswith("FP8") else (2, 15), not kind.endswith("FNUZ")
     numbers = np.empty(256, np.float32)
     for bits in range(256):
         field, rest = bits >> digits & (1 << 7 - digits) - 1, bits & (1 << digits) - 1
@@ -225,9 +225,9 @@ def small_floats(kind: str, arch: str) -> Array:
     return numbers
 
 
-def to_small(value: Array, kind: str, arch: str) -> Array:
+def to_small(value: Array, kind: str) -> Array:
     """Return floats as numbers of eight bits, to the nearest, ties to even; what is too large is infinity or NaN."""
-    is_ocp, sizes = arch == "gfx950", small_floats(kind, arch)[:128].astype(np.float64)
+    is_ocp, sizes = not kind.endswith("FNUZ"), small_floats(kind)[:128].astype(np.float64)
     sizes = sizes[np.isfinite(sizes)]
     last = len(sizes) - 1
     sizes = np.append(sizes, 2 * sizes[last] - sizes[last - 1])

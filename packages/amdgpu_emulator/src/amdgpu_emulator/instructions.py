@@ -60,7 +60,7 @@ def translate(inst: Instruction) -> Step:
         return scalar_instructions.translate_scalar(inst)
     if inst.form == "VOP3P_MFMA" and name.startswith("V_MFMA"):
         return matrix_instructions.translate_mfma(inst)
-    if name in lane_instructions.LANE_INSTRUCTIONS:
+    if name in lane_instructions.LANE_INSTRUCTIONS and not inst.form.endswith(("_SDWA", "_DPP16")):
         return lane_instructions.LANE_INSTRUCTIONS[name](inst)
     if name.startswith("V_"):
         return vector_instructions.translate_vector(inst)
@@ -74,15 +74,12 @@ def moved(inst: Instruction) -> Step:
     fields = [(bit, field) for bit, field in ((12, "src0"), (15, "vdst")) if getattr(inst, field) >= VGPR]
 
     def step(w: Waves) -> None:
-        mask, whole, modes = w.m, w.whole, w.s[M0::SGPRS]
+        modes = w.s[M0::SGPRS]
         for mode in dict.fromkeys(modes.tolist()):
             other = copy.copy(inst)
             for bit, field in fields:
                 setattr(other, field, getattr(inst, field) + (mode & 0xFF if mode >> bit & 1 else 0))
-            w.m = mask & np.repeat(modes == mode, LANES)
-            w.whole = bool(w.m.all())
-            translate(other)(w)
-        w.m, w.whole = mask, whole
+            w.do_in(w.m & np.repeat(modes == mode, LANES), translate(other))
 
     return step
 

@@ -9,7 +9,7 @@ from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.memory import Array
 from amdgpu_emulator.operands import VGPR, Read, operand_reader, result_writer
 from amdgpu_emulator.scalar_instructions import scalar_read, scalar_write
-from amdgpu_emulator.wave import LANES, Step, Waves
+from amdgpu_emulator.wave import EXEC, LANES, Step, Waves
 
 
 def _by_wave(w: Waves, values: Array) -> Array:
@@ -114,34 +114,23 @@ def _dpp_sources(control: int) -> Array:
     return found
 
 
-class LanesOf:
-    """What DPP does: the first operand comes from other lanes, and lanes without such a one may be left alone."""
+def of_other_lanes(inst: Instruction, source: Read) -> Read:
+    """Return the operand with the values of the lanes that DPP names, 0 where there is none that is enabled."""
+    of_wave = _dpp_sources(inst.dpp)
 
-    def __init__(self, inst: Instruction) -> None:
-        of_wave, lane = _dpp_sources(inst.dpp), np.arange(LANES)
-        self._inst, self._distance, self._is_there = inst, lane - of_wave, of_wave >= 0
-        self._allowed = inst.row_mask >> (lane >> 4) & 1 & inst.bank_mask >> ((lane & 15) >> 2) & 1 == 1
+    def read(w: Waves) -> Array:
+        values = source(w).reshape(w.count, LANES)[:, of_wave].ravel()
+        return np.where(_has_source(w, of_wave), values, values.dtype.type(0))
 
-    def step(self, compute: Step) -> Step:
-        """Return the step with the mask of the lanes that it writes."""
-        writes_anyway = bool(self._inst.bc)
+    return read
 
-        def run(w: Waves) -> None:
-            mask, whole = w.m, w.whole
-            self._sources = w.every - np.tile(self._distance, w.count)
-            self._reads = np.tile(self._is_there, w.count) & mask[self._sources]
-            w.m = mask & np.tile(self._allowed, w.count) & (self._reads | writes_anyway)
-            w.whole = bool(w.m.all())
-            compute(w)
-            w.m, w.whole = mask, whole
 
-        return run
+def in_rows(inst: Instruction, step: Step) -> Step:
+    """Return a step that writes the rows and banks of lanes that DPP names, and there what has a source, or all."""
+    of_wave, lane, writes_anyway = _dpp_sources(inst.dpp), np.arange(LANES), bool(inst.bc)
+    allowed = inst.row_mask >> (lane >> 4) & 1 & inst.bank_mask >> ((lane & 15) >> 2) & 1 == 1
+    return lambda w: w.do_in(w.m & np.tile(allowed, w.count) & (_has_source(w, of_wave) | writes_anyway), step)
 
-    def reader(self, source: Read) -> Read:
-        """Return the operand with the values of other lanes, 0 where there is none."""
 
-        def read(w: Waves) -> Array:
-            values = source(w)
-            return np.where(self._reads, values[self._sources], values.dtype.type(0))
-
-        return read
+def _has_source(w: Waves, of_wave: Array) -> Array:
+    return (w.mask(EXEC).reshape(w.count, LANES)[:, of_wave] & (of_wave >= 0)).ravel()

@@ -17,7 +17,6 @@ from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import EmulationFault, EmulationHang, MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.operands import LITERAL
 from amdgpu_emulator.scalar_instructions import scalar_read
-from amdgpu_emulator.scalar_operations import s16
 from amdgpu_emulator.wave import EXEC, LANES, LOOK_AFTER, M0, SGPR_PAIRS, SGPRS, VCC, Step, Waves
 
 BARRIER, WAIT, END, PART = "barrier", "wait", "end", "part"
@@ -190,8 +189,8 @@ class MachineCode:
             jump = _jump(inst, after)
             if jump is not None:
                 block.jump = jump
-                if inst.name in _BRANCHES and inst.simm16 >> 15:
-                    target = after + 4 * s16(inst.simm16) - self.base
+                if inst.name in _BRANCHES and inst.simm16 < 0:
+                    target = after + 4 * inst.simm16 - self.base
                     self.spins |= spins.waiting_accesses(self._image, target, after - self.base, self._arch)
                 return block
             if instructions.polls_memory(inst):
@@ -223,7 +222,7 @@ def missing(image: bytes, entry: int, text: tuple[int, int], arch: str) -> dict[
                 break
             after = address + inst.size
             if inst.name in _BRANCHES or inst.name == "S_CALL_B64":
-                todo.append(after + 4 * s16(inst.simm16))
+                todo.append(after + 4 * inst.simm16)
             elif inst.name == "S_GETPC_B64":
                 todo += _behind(image, after, inst.sdst, arch)
             elif _jump(inst, after) is None and isinstance(what := _translated(inst), str):
@@ -270,10 +269,10 @@ def _jump(inst: Instruction, after: int) -> Jump | None:
     """Return how an instruction ends a block; ``None`` if it does not."""
     name = inst.name
     if name in _BRANCHES:
-        taken, target = _BRANCHES[name], after + 4 * s16(inst.simm16)
+        taken, target = _BRANCHES[name], after + 4 * inst.simm16
         return lambda w: _go_on(w, [target if way else after for way in taken(w)])
     if name == "S_WAITCNT":
-        vm = inst.simm16 & 15 | inst.simm16 >> 14 << 4
+        vm = inst.simm16 & 15 | inst.simm16 >> 10 & 48
         lgkm = inst.simm16 >> 8 & 15
         # A counter that is full waits for nothing.
         return _stop(WAIT, after, vm if vm < 63 else _EVERYTHING, lgkm if lgkm < 15 else _EVERYTHING)
@@ -322,7 +321,7 @@ def _index_mode(inst: Instruction, after: int) -> Jump:
 
 def _far_jump(inst: Instruction, after: int) -> Jump:
     def jump(w: Waves) -> str | None:
-        targets = [after + 4 * s16(inst.simm16)] * w.count if inst.name == "S_CALL_B64" else [after] * w.count
+        targets = [after + 4 * inst.simm16] * w.count if inst.name == "S_CALL_B64" else [after] * w.count
         if inst.name in ("S_SETPC_B64", "S_SWAPPC_B64"):
             targets = w.s64[inst.ssrc0 // 2 :: SGPR_PAIRS].tolist()
         if inst.name != "S_SETPC_B64":

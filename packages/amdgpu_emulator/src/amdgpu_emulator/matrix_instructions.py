@@ -16,16 +16,16 @@ from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.floats import small_floats
 from amdgpu_emulator.memory import Array
-from amdgpu_emulator.operands import ACC, VGPR, Read, constant, operand_reader
+from amdgpu_emulator.operands import ACC, VGPR, Read, constant, joined, operand_reader, split
 from amdgpu_emulator.vector_operations import of_bf16
 from amdgpu_emulator.wave import LANES, Step, Waves
 
 _MFMA_NAME = re.compile(
-    r"V_MFMA_(F32|I32|F64)_(\d+)X(\d+)X(\d+)_?(?:(\d+)B_)?(BF16|F16|F32|F64|I8|FP8|BF8)(?:_(FP8|BF8))?(?:_1K)?"
+    r"V_MFMA_(F32|I32|F64)_(\d+)X(\d+)X(\d+)_?(?:(\d+)B_)?"
+    r"(BF16|F16|F32|F64|I8|(?:FP8|BF8)(?:_FNUZ)?)(?:_((?:FP8|BF8)(?:_FNUZ)?))?(?:_1K)?"
 )
-_BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I8": 8, "FP8": 8, "BF8": 8}
-
-
+_BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16}
+"""Of an element of A and B; eight of the others."""
 _TYPES = {"F64": np.float64, "F32": np.float32, "I32": np.int32}
 """Of C and D."""
 
@@ -50,7 +50,7 @@ class MfmaShape:
     @property
     def source_rows(self) -> int:
         """Registers of A, and of B."""
-        return self.lane_k * _BITS[self.a] // 32
+        return self.lane_k * _BITS.get(self.a, 8) // 32
 
     @property
     def results(self) -> int:
@@ -95,7 +95,7 @@ def translate_mfma(inst: Instruction) -> Step:
         raise UnsupportedInstruction(f"{inst.opcode} with C in a scalar register")
     else:
         addend = operand_reader(code, shape.c.lower())
-    left, right = _operand(shape, shape.a, a, inst.arch), _operand(shape, shape.b, b, inst.arch)
+    left, right = _operand(shape, shape.a, a), _operand(shape, shape.b, b)
     places, results, target = _result_places(shape), shape.results, slice(d, d + shape.result_rows)
     kind, type_ = shape.c, _TYPES[shape.c]
 
@@ -105,7 +105,7 @@ def translate_mfma(inst: Instruction) -> Step:
         if kind == "F32":
             w.vf[target] = (values + addend(w)).astype(type_)
         elif kind == "F64":
-            w.v[target] = _words(values + addend(w))
+            w.v[target][::2], w.v[target][1::2] = split(values + addend(w))
         else:
             # Sums of whole numbers are exact, and are cut to their type.
             w.vi[target] = values.astype(np.int64).astype(type_) + addend(w)
@@ -117,22 +117,15 @@ def _elements(words: Array, kind: str) -> Array:
     """Return registers [rows, lanes] as elements of C."""
     if kind != "F64":
         return words.view(_TYPES[kind])
-    return (words[::2] | words[1::2].astype(np.uint64) << np.uint64(32)).view(np.float64)
+    return joined(words[::2], words[1::2]).view(np.float64)
 
 
-def _words(elements: Array) -> Array:
-    bits = elements.view(np.uint64)
-    return np.stack([bits.astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)], axis=1).reshape(
-        -1, bits.shape[1]
-    )
-
-
-def _operand(shape: MfmaShape, kind: str, first: int, arch: str) -> Read:
+def _operand(shape: MfmaShape, kind: str, first: int) -> Read:
     """Return the function that gives A as [waves, blocks, rows, k], or B as [waves, blocks, columns, k]."""
     values_of: Callable[[Array], Array] = {
         "F64": lambda words: _elements(words, kind), "F32": lambda words: words.view(np.float32),
         "F16": lambda words: words.view(np.float16), "BF16": of_bf16, "I8": lambda words: words.view(np.int8),
-    }.get(kind, lambda words: small_floats(kind, arch)[words.view(np.uint8)])  # fmt: skip
+    }.get(kind, lambda words: small_floats(kind)[words.view(np.uint8)])  # fmt: skip
     source, rows = slice(first, first + shape.source_rows), shape.source_rows // (2 if kind == "F64" else 1)
     groups, order = LANES // shape.m, (1, 2, 3, 0, 4) if shape.blocks > 1 else (1, 3, 2, 0, 4)
     sizes = shape.blocks, shape.m, shape.k

@@ -14,7 +14,7 @@ from amdgpu_emulator import floats
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import MemoryFault, UnsupportedInstruction
 from amdgpu_emulator.memory import PRIVATE_BASE, WORD_BYTES, Accesses, Array
-from amdgpu_emulator.operands import ACC, VGPR, operand_reader
+from amdgpu_emulator.operands import ACC, VGPR, joined, operand_reader, split
 from amdgpu_emulator.publication import INVALIDATES, WRITES_BACK
 from amdgpu_emulator.scalar_instructions import scalar_write
 from amdgpu_emulator.vector_operations import bf16, of_bf16
@@ -58,9 +58,8 @@ def _of_type(kind: str, compute: Callable[[Array, Array], Array]) -> Atomic:
     def run(old: Array, data: Array) -> Array:
         if words == 1:
             return compute(old.view(kind), data.view(kind)).view(np.uint32)
-        before, operand = (part[0] | part[1].astype(np.uint64) << np.uint64(32) for part in (old, data))
-        result = compute(before.view(kind), operand.view(kind)).view(np.uint64)
-        return np.stack([result.astype(np.uint32), (result >> np.uint64(32)).astype(np.uint32)])
+        before, operand = (joined(*part).view(kind) for part in (old, data))
+        return np.stack(split(compute(before, operand)))
 
     return words, words, run
 
@@ -107,7 +106,6 @@ def translate_scalar_load(inst: Instruction) -> Step:
         raise UnsupportedInstruction(inst.name)
     count, target, base = int(match[1] or 1), inst.sdata, inst.sbase
     offset = inst.offset if inst.imm else 0
-    offset -= (offset & 1 << 20) << 1
     index = inst.soffset if inst.soffset_en else None
     if not inst.imm:
         index = inst.offset & 0x7F
@@ -135,8 +133,6 @@ def _clock(inst: Instruction) -> Step:
 def translate_global(inst: Instruction) -> Step:
     """Translate ``global_...``, and ``flat_...`` of global memory."""
     scalar, offset = inst.saddr, inst.offset
-    if inst.form == "GLOBAL":
-        offset -= (offset & 1 << 12) << 1
     wide, narrow = operand_reader(inst.addr, "u64"), operand_reader(inst.addr, "u32")
     is_flat = inst.form == "FLAT"
     has_scalar = scalar not in _NO_SCALAR and not is_flat
@@ -162,8 +158,7 @@ def translate_global(inst: Instruction) -> Step:
 
 def translate_scratch(inst: Instruction) -> Step:
     """Translate ``scratch_...``: private memory of each lane."""
-    offset = inst.offset - ((inst.offset & 1 << 12) << 1)
-    base = inst.saddr
+    offset, base = inst.offset, inst.saddr
     by_lane = operand_reader(inst.addr, "u32") if inst.sve else None
 
     def locate(w: Waves, size: int) -> Accesses:

@@ -1,6 +1,6 @@
 """Operands of vector instructions: functions that read one for all lanes, and functions that write a result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 import numpy as np
@@ -13,7 +13,7 @@ Read = Callable[[Waves], Array]
 Write = Callable[[Waves, Array], None]
 
 VGPR, ACC = 256, 256
-"""First code of a vector register; what an accumulation register's row adds to its number."""
+"""First code of a vector register; what an accumulation register's code is more than that."""
 LITERAL, SCC, VCCZ, EXECZ = 255, 253, 251, 252
 _INLINE_FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0, 248: 0.15915494}
 _APERTURES = {235: SHARED_BASE, 236: SHARED_BASE + 0xFFFFFFFF, 237: PRIVATE_BASE, 238: PRIVATE_BASE + 0xFFFFFFFF}
@@ -27,6 +27,17 @@ _VIEWS = {"u32": "v", "i32": "vi", "f32": "vf"}
 _SCALAR_VIEWS = {"u32": "s", "i32": "si", "f32": "sf", "u64": "s64", "i64": "si64", "f64": "sf64"}
 WORD = 0, 32
 """A part of a register, by its lowest bit and the number of its bits: all of it."""
+
+
+def joined(low: Array, high: Array) -> Array:
+    """Return numbers of 64 bits of two words each."""
+    return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+
+
+def split(values: Array) -> tuple[Array, Array]:
+    """Return the lower and the upper words of numbers of 64 bits."""
+    bits = values.view(np.uint64)
+    return bits.astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)
 
 
 def half_of(high: bool) -> tuple[int, int]:
@@ -53,18 +64,18 @@ def constant(code: int, kind: str, literal: int | None = None, high: bool = Fals
     return np.array([(value >> 16 * high) & (1 << bits) - 1], f"u{bits // 8}").view(OPERAND_TYPES[kind])
 
 
-def operand_reader(code: int, kind: str, literal: int | None = None, high: bool = False, acc: bool = False) -> Read:
+def operand_reader(code: int, kind: str, literal: int | None = None, high: bool = False) -> Read:
     """Return the function that gives an operand: one value a lane, or one for all lanes of all waves."""
     if kind == "mask":
         return lambda w: w.mask(code)
     fixed = constant(code, kind, literal, high)
     if fixed is not None:
         return lambda w: fixed
-    row, type_, bits = code - VGPR + (ACC if acc else 0), OPERAND_TYPES[kind], int(kind[1:])
+    row, type_, bits = code - VGPR, OPERAND_TYPES[kind], int(kind[1:])
     if bits == 16:
-        return part_reader(operand_reader(code, "u32", literal, acc=acc), kind, half_of(high))
+        return part_reader(operand_reader(code, "u32", literal), kind, half_of(high))
     if code >= VGPR and bits == 64:
-        return lambda w: (w.v[row].astype(np.uint64) | w.v[row + 1].astype(np.uint64) << np.uint64(32)).view(type_)
+        return lambda w: joined(w.v[row], w.v[row + 1]).view(type_)
     if code >= VGPR and kind == "u32":
         return lambda w: w.v[row]
     if code >= VGPR:
@@ -105,6 +116,8 @@ def sdwa_part(selection: int) -> tuple[int, int]:
 
 def part_reader(source: Read, kind: str, part: tuple[int, int], extend: bool = False) -> Read:
     """Return the function that gives a part of a word; ``extend``: with its sign."""
+    if kind.endswith("64"):
+        raise UnsupportedInstruction("a part of a word as an operand of 64 bits")
     (first, bits), type_ = part, OPERAND_TYPES[kind]
     narrow = np.uint32 if kind in _VIEWS else np.uint16
     left, right = np.uint32(32 - bits - first), np.uint32(32 - bits)
@@ -122,26 +135,30 @@ def part_reader(source: Read, kind: str, part: tuple[int, int], extend: bool = F
     return read
 
 
-def result_writer(code: int, kind: str, acc: bool = False) -> Write:
+def result_writer(code: int, kind: str) -> Write:
     """Return the function that writes a result to the enabled lanes."""
     if kind == "mask":
         return lambda w, value: w.set_mask(code, value & w.m)
-    row = code - VGPR + (ACC if acc else 0)
+    row = code - VGPR
     if code < VGPR:
         raise UnsupportedInstruction(f"a vector result in the scalar register {code}")
     if kind in _VIEWS:
         return _write_word(row, _VIEWS[kind])
     if kind in ("u64", "i64", "f64"):
-        low, top = _write_word(row, "v"), _write_word(row + 1, "v")
-
-        def write_wide(w: Waves, value: Array) -> None:
-            bits = value.view(np.uint64)
-            low(w, bits.astype(np.uint32))
-            top(w, (bits >> np.uint64(32)).astype(np.uint32))
-
-        return write_wide
+        both = several(_write_word(row, "v"), _write_word(row + 1, "v"))
+        return lambda w, value: both(w, split(value))
     # On these GPUs the upper half becomes zero.
     return part_writer(code, kind, half_of(False), keeps=False)
+
+
+def several(*puts: Write) -> Callable[[Waves, Sequence[Array]], None]:
+    """Return the function that writes several results, each to a place of its own."""
+
+    def put(w: Waves, values: Sequence[Array]) -> None:
+        for one, value in zip(puts, values, strict=True):
+            one(w, value)
+
+    return put
 
 
 def part_writer(code: int, kind: str, part: tuple[int, int], keeps: bool = True) -> Write:

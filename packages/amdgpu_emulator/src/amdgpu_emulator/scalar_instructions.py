@@ -6,7 +6,7 @@ from operator import attrgetter
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
 from amdgpu_emulator.operands import constant, scalar_reader
-from amdgpu_emulator.scalar_operations import SCALAR_OPERATIONS, ScalarOperation, s16
+from amdgpu_emulator.scalar_operations import SCALAR_OPERATIONS, ScalarOperation
 from amdgpu_emulator.wave import EXEC, SGPR_PAIRS, SGPRS, Step, Waves
 
 _MODE, _OF_PLACE = 1, (4, 20)
@@ -42,7 +42,7 @@ def scalar_write(code: int, bits: int) -> ScalarWrite:
 
 def translate_scalar(inst: Instruction) -> Step:
     """Translate ``s_...``, but for branches, waits and loads."""
-    name, literal = inst.name, getattr(inst, "literal", None)
+    name, literal = inst.name, inst.literal
     if name.endswith(("_SAVEEXEC_B64", "_WREXEC_B64")):
         return _save_exec(inst, literal)
     if name in ("S_GETREG_B32", "S_SETREG_B32", "S_SETREG_IMM32_B32"):
@@ -56,7 +56,7 @@ def translate_scalar(inst: Instruction) -> Step:
     kinds = [kind for kind in operation.operands if kind != "scc"]
     reads = [scalar_read(code, kind, literal) for code, kind in zip(codes, kinds, strict=False)]
     if inst.form.startswith("SOPK"):
-        value = inst.simm16 if kinds[1] == "u32" else s16(inst.simm16)
+        value = inst.simm16 & 0xFFFF if kinds[1] == "u32" else inst.simm16
         reads.append(lambda w: [value] * w.count)
     if len(kinds) < len(operation.operands):
         reads.append(lambda w: w.scc)

@@ -1,17 +1,18 @@
 """Vector instructions: operands and results of the operations in ``vector_operations``, in each encoding."""
 
-import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from amdgpu_emulator.decoder import Instruction
 from amdgpu_emulator.faults import UnsupportedInstruction
-from amdgpu_emulator.floats import fma, small_floats, to_small
-from amdgpu_emulator.lane_instructions import LanesOf
+from amdgpu_emulator.floats import fma
+from amdgpu_emulator.lane_instructions import in_rows, of_other_lanes
 from amdgpu_emulator.memory import Array
 from amdgpu_emulator.operands import (
+    ACC,
     LITERAL,
     OPERAND_TYPES,
     VGPR,
@@ -25,16 +26,18 @@ from amdgpu_emulator.operands import (
     part_writer,
     result_writer,
     sdwa_part,
+    several,
     with_sign,
 )
 from amdgpu_emulator.vector_operations import VECTOR_OPERATIONS, VectorOperation
-from amdgpu_emulator.wave import SGPR_PAIRS, VCC, Step, Waves
+from amdgpu_emulator.wave import EXEC, VCC, Step, Waves
 
 _FLOAT_TYPES = ("f16", "f32", "f64")
 _TYPES_OF_16_BITS = ("u16", "i16", "f16")
 _SATURATE = ("V_ADD_", "V_SUB_", "V_SUBREV_", "V_MAD_")
 """Sums of whole numbers that can be held within their type."""
-_SMALL_FLOATS = re.compile(r"V_CVT_(PK_)?(?:F32_(FP8|BF8)|(FP8|BF8)_F32)")
+_KEEP_HALF = ("V_MAD_MIX", "V_CVT_PK_FP8_", "V_CVT_PK_BF8_")
+"""Results of 16 bits that leave the other half of the register as it is."""
 PACKED = {
     **dict.fromkeys(("V_PK_FMA_F32", "V_PK_MUL_F32", "V_PK_ADD_F32", "V_PK_MOV_B32"), 64),
     **{f"V_PK_{name}_F16": 32 for name in ("ADD", "MUL", "FMA", "MAX", "MIN")},
@@ -47,23 +50,28 @@ PACKED = {
 def translate_vector(inst: Instruction) -> Step:
     """Translate ``v_...``, but for matrix products and instructions across lanes."""
     name = inst.name
-    if inst.form == "VOP3P" and name in PACKED:
-        return _packed(inst)
-    if name.startswith("V_MAD_MIX"):
-        return _mix(inst)
-    if inst.form == "VOP3P":
-        # Whose lower half each operand's is, and its upper half: as assemblers write it where nothing is chosen.
-        is_plain = inst.opsel_hi & 3 == 3 or name.startswith("V_ACCVGPR_")
-        if not is_plain or inst.opsel or inst.neg or inst.neg_hi or inst.clmp:
-            raise UnsupportedInstruction(f"{inst.opcode} with a modifier")
     if name.startswith("V_BITOP3_"):
         return _bitop3(inst, name.lower()[-3:].replace("b", "u"))
-    if small := _SMALL_FLOATS.fullmatch(name):
-        return _small_floats(inst, small)
+    if name.startswith("V_MAD_MIX"):
+        return _mix(inst)
+    if name in PACKED:
+        return _packed(inst, VECTOR_OPERATIONS[name.replace("V_PK_", "V_")])
+    # Whose lower half each operand's is, and its upper half: as assemblers write it where nothing is chosen.
+    is_plain = inst.opsel_hi & 3 == 3 or name.startswith("V_ACCVGPR_")
+    if inst.form == "VOP3P" and (not is_plain or inst.opsel or inst.neg or inst.neg_hi or inst.clmp):
+        raise UnsupportedInstruction(f"{inst.opcode} with a modifier")
     operation = VECTOR_OPERATIONS.get(name.replace("V_CMPX_", "V_CMP_"))
     if operation is None:
         raise UnsupportedInstruction(inst.opcode)
-    return _compare_to_mask(inst, operation) if name.startswith("V_CMPX_") else _vector(inst, operation)
+    return _vector(inst, operation)
+
+
+def _vector(inst: Instruction, operation: VectorOperation) -> Step:
+    put: Callable[[Waves, Any], None] = _result(inst, operation)
+    if operation.carries:
+        put = several(put, result_writer(_mask_register(inst), "mask"))
+    step = _step(operation.compute, _sources(inst, operation), put)
+    return in_rows(inst, step) if inst.form.endswith("_DPP16") else step
 
 
 def _step(compute: Callable[..., Any], sources: Sequence[Read], put: Write) -> Step:
@@ -80,193 +88,116 @@ def _step(compute: Callable[..., Any], sources: Sequence[Read], put: Write) -> S
     return lambda w: put(w, compute(*[source(w) for source in sources]))
 
 
-def _vector(inst: Instruction, operation: VectorOperation) -> Step:
-    sources = _sources(inst, operation)
-    put = _result(inst, operation)
+def _mask_register(inst: Instruction) -> int:
+    """Return the first of the two scalar registers to which a comparison or a carry goes."""
+    if inst.form == "VOP3SD" or inst.sd:
+        return int(inst.sdst)
+    return int(inst.vdst) if inst.form in ("VOP3", "VOP3_SDST") else VCC
+
+
+def _sources(inst: Instruction, operation: VectorOperation, top: bool = False) -> list[Read]:
+    """Return the operands; ``top``: those of the upper half of a packed instruction."""
+    sources = []
+    for index, kind in enumerate(operation.operands):
+        if kind == "old":
+            sources.append(operand_reader(inst.vdst, operation.result))
+        else:
+            code = getattr(inst, f"src{index}", VCC if kind == "mask" else LITERAL)
+            sources.append(_source(inst, index, code, kind, (inst.opsel_hi if top else inst.opsel) >> index & 1, top))
     if inst.form == "VOP3" and inst.clmp and operation.result not in (*_FLOAT_TYPES, "mask"):
-        sources = [_in_64_bits(source) for source in sources]
-    if operation.carries:
-        put_value, put_carry = put, result_writer(inst.sdst if inst.form == "VOP3SD" else VCC, "mask")
-
-        def put(w: Waves, both: Any) -> None:
-            put_value(w, both[0])
-            put_carry(w, both[1])
-
-    if inst.form.endswith("_DPP16"):
-        lanes = LanesOf(inst)
-        return lanes.step(_step(operation.compute, [lanes.reader(sources[0]), *sources[1:]], put))
-    return _step(operation.compute, sources, put)
+        # What is held within its type has more bits before.
+        return [_in_64_bits(source) for source in sources]
+    return sources
 
 
 def _in_64_bits(source: Read) -> Read:
     return lambda w: source(w).astype(np.int64)
 
 
-def _compare_to_mask(inst: Instruction, operation: VectorOperation) -> Step:
-    """Translate a comparison whose result also becomes the mask of enabled lanes."""
-    if "_SDWA" in inst.form:
-        raise UnsupportedInstruction(inst.opcode)
-    compare = _vector(inst, operation)
-    result = inst.vdst if hasattr(inst, "vdst") else VCC
-
-    def step(w: Waves) -> None:
-        compare(w)
-        w.set_exec(w.s64[result // 2 :: SGPR_PAIRS])
-
-    return step
-
-
-def _sources(inst: Instruction, operation: VectorOperation) -> list[Read]:
-    kinds = [kind for kind in operation.operands if kind != "old"]
-    fields = ["vsrc0" if hasattr(inst, "vsrc0") else "src0", "src1", "vsrc1", "src2"]
-    codes = [getattr(inst, field) for field in fields if hasattr(inst, field)][: len(kinds)]
-    if len(codes) < len(kinds):
-        codes.append(VCC if kinds[-1] == "mask" else LITERAL)
-    pairs = enumerate(zip(codes, kinds, strict=True))
-    sources = [_source(inst, index, code, kind) for index, (code, kind) in pairs]
-    if "old" in operation.operands:
-        sources.append(operand_reader(inst.vdst, operation.result))
-    return sources
-
-
-def _source(inst: Instruction, index: int, code: int, kind: str) -> Read:
+def _source(inst: Instruction, index: int, code: int, kind: str, half: int, top: bool) -> Read:
+    """Return an operand as its modifiers want it: a part of a register, its sign, and of other lanes."""
     if "_SDWA" in inst.form and index < 2:
         word = operand_reader(code - VGPR if getattr(inst, f"s{index}") else code, "u32")
         part, extends = sdwa_part(getattr(inst, f"src{index}_sel")), bool(getattr(inst, f"src{index}_sext"))
         source = part_reader(word, kind, part, extends)
     else:
-        high = inst.form in ("VOP3", "VOP3_SDST") and bool(inst.opsel >> index & 1)
-        if high and kind not in _TYPES_OF_16_BITS:
+        if PACKED.get(inst.name) == 64:
+            code, half = code + (half if constant(code, "u32") is None else 0), 0
+        if half and kind not in _TYPES_OF_16_BITS:
             raise UnsupportedInstruction(f"{inst.opcode} with half of an operand")
-        is_accumulator = inst.name in ("V_ACCVGPR_READ", "V_ACCVGPR_MOV_B32")
-        source = operand_reader(code, kind, getattr(inst, "literal", None), high, is_accumulator)
-    negate = absolute = 0
-    if inst.form.startswith("VOP3") and inst.form != "VOP3P":
-        negate, absolute = inst.neg >> index & 1, getattr(inst, "abs", 0) >> index & 1
-    elif index < 2 and hasattr(inst, "src0_neg"):
-        negate, absolute = getattr(inst, f"src{index}_neg"), getattr(inst, f"src{index}_abs")
+        is_accumulator = code >= VGPR and inst.name in ("V_ACCVGPR_READ", "V_ACCVGPR_MOV_B32")
+        source = operand_reader(code + ACC * is_accumulator, kind, inst.literal, bool(half))
+    negate, absolute = (bits >> index & 1 for bits in (inst.neg_hi if top else inst.neg, inst.abs))
     if (negate or absolute) and kind not in _FLOAT_TYPES:
         raise UnsupportedInstruction(f"{inst.opcode} with the sign of a whole number changed")
-    return with_sign(source, bool(negate), bool(absolute))
+    source = with_sign(source, bool(negate), bool(absolute))
+    return of_other_lanes(inst, source) if inst.form.endswith("_DPP16") and index == 0 else source
 
 
-def _result(inst: Instruction, operation: VectorOperation) -> Write:
-    kind, omod, clamp = operation.result, getattr(inst, "omod", 0), getattr(inst, "clmp", 0)
+def _result(inst: Instruction, operation: VectorOperation, top: bool = False) -> Write:
+    """Return what writes a result as its modifiers want it; ``top``: that of a packed instruction's upper half."""
+    kind, name = operation.result, inst.name
     if kind == "mask":
-        if inst.form in ("VOP3_SDST", "VOP3"):
-            return result_writer(inst.vdst, kind)
-        return result_writer(inst.sdst if getattr(inst, "sd", 0) else VCC, kind)
+        put, to_exec = (result_writer(register, kind) for register in (_mask_register(inst), EXEC))
+        both = several(put, to_exec)
+        return (lambda w, value: both(w, (value, value))) if name.startswith("V_CMPX_") else put
+    high = top or name.startswith("V_MAD_MIXHI") or (inst.form == "VOP3" and bool(inst.opsel >> 3))
     if hasattr(inst, "dst_sel"):
         part, is_wide = sdwa_part(inst.dst_sel), kind.endswith("64")
-        if omod or clamp or (part != WORD and (is_wide or inst.dst_unused == 1)):
+        if inst.omod or inst.clmp or (part != WORD and (is_wide or inst.dst_unused == 1)):
             raise UnsupportedInstruction(f"{inst.opcode} in this form")
-        if is_wide:
-            return result_writer(inst.vdst, kind)
-        return part_writer(inst.vdst, kind, part, keeps=inst.dst_unused == 2)
-    put = result_writer(inst.vdst, kind, inst.name in ("V_ACCVGPR_WRITE", "V_ACCVGPR_MOV_B32"))
-    if inst.form == "VOP3" and kind in _TYPES_OF_16_BITS and inst.opsel >> 3 & 1:
-        put = part_writer(inst.vdst, kind, half_of(True))
-    if not (omod or clamp):
+        put = (
+            part_writer(inst.vdst, kind, part, inst.dst_unused == 2) if not is_wide else result_writer(inst.vdst, kind)
+        )
+    elif kind in _TYPES_OF_16_BITS and (high or name.startswith(_KEEP_HALF)):
+        put = part_writer(inst.vdst, kind, half_of(high))
+    else:
+        is_accumulator = name in ("V_ACCVGPR_WRITE", "V_ACCVGPR_MOV_B32")
+        put = result_writer(inst.vdst + top + ACC * is_accumulator, kind)
+    if not (inst.omod or inst.clmp):
         return put
     if kind not in _FLOAT_TYPES:
-        # What is held within its type has more bits before.
-        if omod or not inst.name.startswith(_SATURATE) or operation.carries:
+        if inst.omod or not name.startswith(_SATURATE) or operation.carries:
             raise UnsupportedInstruction(f"{inst.opcode} with clamp")
         type_: Any = OPERAND_TYPES[kind]
         limits = np.iinfo(type_)
         return lambda w, value: put(w, np.clip(value, limits.min, limits.max).astype(type_))
-    factor = (1.0, 2.0, 4.0, 0.5)[omod]
+    factor, is_clamped = (1.0, 2.0, 4.0, 0.5)[inst.omod], bool(inst.clmp)
 
     def scaled(w: Waves, value: Array) -> None:
+        # The last sum makes a zero positive.
         result = value * value.dtype.type(factor)
-        put(w, _between_0_and_1(result) if clamp else result)
+        put(w, np.fmin(np.fmax(result, 0), 1) + 0 if is_clamped else result)
 
     return scaled
 
 
-def _between_0_and_1(value: Array) -> Array:
-    return np.fmin(np.fmax(value, 0), 1).astype(value.dtype)
-
-
-def _packed(inst: Instruction) -> Step:
-    name, wide = inst.name, PACKED[inst.name] == 64
-    operation = VECTOR_OPERATIONS[name.replace("V_PK_", "V_")]
-    result, target = operation.result, inst.vdst
-    # What is only moved is read before any of it is written.
-    compute: Callable[..., Any] = np.copy if name == "V_PK_MOV_B32" else operation.compute
-    if (inst.neg or inst.neg_hi or inst.clmp) and operation.operands[0] not in _FLOAT_TYPES:
-        raise UnsupportedInstruction(f"{inst.opcode} with a modifier of floats")
-    chosen = inst.opsel, inst.opsel_hi | inst.opsel_hi2 << 2
-    codes = [inst.src0, inst.src1, inst.src2][: len(operation.operands)]
-
-    def source(top: bool, index: int, code: int) -> Read:
-        high, kind = bool(chosen[top] >> index & 1), operation.operands[index]
-        if wide:
-            code += high and constant(code, "u32") is None
-        read = operand_reader(code, kind, None, high and not wide)
-        return with_sign(read, bool((inst.neg_hi if top else inst.neg) >> index & 1), False)
-
-    halves = [[source(top, index, code) for index, code in enumerate(codes)] for top in (False, True)]
-    if name == "V_PK_MOV_B32":
-        # The lower result is the first operand's chosen half, the upper one the second's.
-        halves[1] = [operand_reader(inst.src1 + (inst.opsel >> 1 & 1), result)]
-    upper = result_writer(target + 1, result) if wide else part_writer(target, result, half_of(True))
-    puts, is_clamped = (result_writer(target, result), upper), bool(inst.clmp)
-
-    def step(w: Waves) -> None:
-        results = [compute(*[read(w) for read in half]) for half in halves]
-        for put, value in zip(puts, results, strict=True):
-            put(w, _between_0_and_1(value) if is_clamped else value)
-
-    return step
+def _packed(inst: Instruction, operation: VectorOperation) -> Step:
+    """Translate what does the same with both halves of words, or with both words of pairs."""
+    lower, upper = (_sources(inst, operation, top) for top in (False, True))
+    put, compute = several(*[_result(inst, operation, top) for top in (False, True)]), operation.compute
+    if inst.name == "V_PK_MOV_B32":
+        # The upper result is the second operand's chosen half. Both are read before one is written.
+        compute, upper = np.copy, [_source(inst, 1, inst.src1, "u32", inst.opsel >> 1 & 1, False)]
+    return lambda w: put(w, [compute(*[read(w) for read in sources]) for sources in (lower, upper)])
 
 
 def _mix(inst: Instruction) -> Step:
     """Translate ``v_fma_mix...`` of floats and halves: rounded to a float, then to a half if it is wanted."""
-    sources = []
-    for index, code in enumerate((inst.src0, inst.src1, inst.src2)):
-        is_half, high = (inst.opsel_hi | inst.opsel_hi2 << 2) >> index & 1, bool(inst.opsel >> index & 1)
-        read = operand_reader(code, "f16" if is_half else "f32", None, high)
-        sources.append(with_sign(read, bool(inst.neg >> index & 1), bool(inst.neg_hi >> index & 1)))
-    is_clamped, kind = bool(inst.clmp), "f32" if inst.name.endswith("F32") else "f16"
-    put = result_writer(inst.vdst, kind)
-    if kind == "f16":
-        # The other half of the register stays.
-        put = part_writer(inst.vdst, kind, half_of(inst.name.startswith("V_MAD_MIXHI")))
+    result, plain = "f32" if inst.name.endswith("F32") else "f16", copy(inst)
+    plain.abs, plain.opsel = inst.neg_hi, inst.opsel & inst.opsel_hi
 
     def compute(*operands: Array) -> Array:
-        result = fma(*[operand.astype(np.float32) for operand in operands])
-        return (_between_0_and_1(result) if is_clamped else result).astype(OPERAND_TYPES[kind])
+        return fma(*[operand.astype(np.float32) for operand in operands]).astype(OPERAND_TYPES[result])
 
-    return _step(compute, sources, put)
-
-
-def _small_floats(inst: Instruction, form: re.Match[str]) -> Step:
-    """Translate conversions between floats and numbers of eight bits."""
-    pair, of, to = form.groups()
-    if of:
-        table = small_floats(of, inst.arch)
-
-        def widened(a: Array) -> Array:
-            low, high = (table[a >> np.uint32(shift) & np.uint32(255)] for shift in (0, 8))
-            return low.view(np.uint32) | high.view(np.uint32).astype(np.uint64) << np.uint64(32) if pair else low
-
-        return _vector(inst, VectorOperation("u64" if pair else "f32", ("u32",), widened))
-    if not pair or inst.omod or inst.clmp:
-        raise UnsupportedInstruction(inst.opcode)
-
-    def narrowed(a: Array, b: Array) -> Array:
-        return (to_small(a, to, inst.arch) | to_small(b, to, inst.arch) << np.uint32(8)).astype(np.uint16)
-
-    sources = _sources(inst, VectorOperation("u16", ("f32", "f32"), narrowed))
-    return _step(narrowed, sources, part_writer(inst.vdst, "u16", half_of(bool(inst.opsel >> 3))))
+    kinds = tuple("f16" if inst.opsel_hi >> index & 1 else "f32" for index in range(3))
+    return _vector(plain, VectorOperation(result, kinds, compute))
 
 
 def _bitop3(inst: Instruction, kind: str) -> Step:
     """Translate ``v_bitop3``: any function of three bits, given by its table of eight."""
-    table = inst.omod << 6 | inst.abs << 3 | inst.neg
-    if inst.opsel or inst.clmp:
-        raise UnsupportedInstruction(f"{inst.opcode} in this form")
+    table, plain = inst.omod << 6 | inst.abs << 3 | inst.neg, copy(inst)
+    plain.omod = plain.abs = plain.neg = 0
 
     def compute(a: Array, b: Array, c: Array) -> Array:
         result = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), a.dtype)
@@ -275,5 +206,4 @@ def _bitop3(inst: Instruction, kind: str) -> Step:
                 result |= (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
         return result
 
-    sources = [operand_reader(code, kind) for code in (inst.src0, inst.src1, inst.src2)]
-    return _step(compute, sources, result_writer(inst.vdst, kind))
+    return _vector(plain, VectorOperation(kind, (kind, kind, kind), compute))

@@ -183,6 +183,20 @@ def _pair_of(half: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
     return lambda a, b: half(a).astype(U32) | half(b).astype(U32) << U32(16)
 
 
+def _of_small(kind: str) -> Callable[[Array], Array]:
+    return lambda a: floats.small_floats(kind)[a & U32(255)]
+
+
+def _of_two_small(kind: str) -> Callable[[Array], Array]:
+    return lambda a: floats.small_floats(kind)[np.stack([a & U32(255), a >> U32(8) & U32(255)], axis=-1)].view(U64)[
+        :, 0
+    ]
+
+
+def _two_small(kind: str) -> Callable[[Array, Array], Array]:
+    return lambda a, b: (floats.to_small(a, kind) | floats.to_small(b, kind) << U32(8)).astype(np.uint16)
+
+
 def _of_three(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array, Array], Array]:
     return lambda a, b, c: function(function(a, b), c)
 
@@ -332,6 +346,15 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     "V_CVT_PK_F16_F32": _row("u32 f32 f32", _pair_of(lambda a: a.astype(np.float16).view(np.uint16))),
     "V_CVT_PK_BF16_F32": _row("u32 f32 f32", _pair_of(bf16)),
     "V_PACK_B32_F16": _row("u32 u16 u16", _pair_of(lambda a: a)),
+    **{
+        name.format(kind): _row(types, compute(kind))
+        for kind in ("FP8", "BF8", "FP8_FNUZ", "BF8_FNUZ")
+        for name, types, compute in (
+            ("V_CVT_F32_{}", "f32 u32", _of_small),
+            ("V_CVT_PK_F32_{}", "u64 u32", _of_two_small),
+            ("V_CVT_PK_{}_F32", "u16 f32 f32", _two_small),
+        )
+    },
     **{
         f"V_CVT_F32_UBYTE{byte}": _row("f32 u32", lambda a, byte=byte: (a >> U32(8 * byte) & U32(255)).astype("f4"))
         for byte in range(4)

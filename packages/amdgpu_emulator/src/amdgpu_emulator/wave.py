@@ -178,6 +178,13 @@ class Waves:
         self.m: Array = self.mask(EXEC)
         self.whole = bool(self.m.all())
 
+    def do_in(self, lanes: Array, step: Step) -> None:
+        """Execute a step as if these lanes were enabled."""
+        mask, whole = self.m, self.whole
+        self.m, self.whole = lanes, bool(lanes.all())
+        step(self)
+        self.m, self.whole = mask, whole
+
     def active(self) -> Array:
         """Return the numbers of the lanes that are enabled."""
         return self.every if self.whole else np.flatnonzero(self.m)
