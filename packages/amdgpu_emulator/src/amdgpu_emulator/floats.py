@@ -13,8 +13,6 @@ import numpy as np
 
 from amdgpu_emulator.memory import Array
 
-_WORDS = {np.dtype(kind): np.dtype(f"u{np.dtype(kind).itemsize}") for kind in ("f2", "f4", "f8")}
-_FRACTION_BITS = {np.dtype("f2"): 10, np.dtype("f4"): 23, np.dtype("f8"): 52}
 _OF_C = ctypes.CFUNCTYPE(ctypes.c_double, *[ctypes.c_double] * 3)(("fma", ctypes.CDLL(find_library("m"))))
 _fma_of_doubles = np.frompyfunc(_OF_C, 3, 1)
 _END_OF_TIES = (1 << 28) - 1
@@ -27,14 +25,13 @@ _TWO_OVER_PI_BITS = 1201
 
 def bits_of(value: Array) -> Array:
     """Return the bits of floats as unsigned numbers of their size."""
-    return np.ascontiguousarray(value).view(_WORDS[value.dtype])
+    return np.ascontiguousarray(value).view(f"u{value.itemsize}")
 
 
 def exponent(value: Array) -> Array:
     """Return the field of the exponent: 0 for zeros and denormals."""
-    digits = _FRACTION_BITS[value.dtype]
-    mask = (1 << 8 * value.dtype.itemsize - 1 - digits) - 1
-    return (bits_of(value) >> bits_of(value).dtype.type(digits)).astype(np.int64) & mask
+    form, bits = np.finfo(value.dtype), bits_of(value)
+    return (bits >> bits.dtype.type(form.nmant)).astype(np.int64) & (1 << form.nexp) - 1
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:
@@ -71,7 +68,7 @@ def _rounded_to_odd(a: Array, b: Array) -> Array:
 
 def _quiet_bit(value: Array) -> Any:
     """Return the bit that tells a NaN which does not signal."""
-    return bits_of(value).dtype.type(1 << _FRACTION_BITS[value.dtype] - 1)
+    return bits_of(value).dtype.type(1 << np.finfo(value.dtype).nmant - 1)
 
 
 def is_signalling(value: Array) -> Array:
@@ -110,8 +107,7 @@ def median(a: Array, b: Array, c: Array) -> Array:
 
 def has_class(value: Array, wanted: Array) -> Array:
     """Return whether a float is of one of the ten classes whose bits are set in a word (``v_cmp_class``)."""
-    negative, field = np.signbit(value), exponent(value)
-    largest = (1 << 8 * value.dtype.itemsize - 1 - _FRACTION_BITS[value.dtype]) - 1
+    negative, field, largest = np.signbit(value), exponent(value), (1 << np.finfo(value.dtype).nexp) - 1
     # From infinite to zero: bits 2 to 5 of negative numbers, 9 to 6 of the others.
     kind = np.select([field == largest, field > 0, value != 0], [0, 1, 2], 3)
     number = np.where(np.isnan(value), np.where(is_signalling(value), 0, 1), np.where(negative, 2 + kind, 9 - kind))
@@ -189,9 +185,8 @@ def div_scale(operand: Array, denominator: Array, numerator: Array) -> tuple[Arr
 def div_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
     """Return the product and sum of a division's last step, back from the scale of the operands."""
     result = fma(a, b, c)
-    scale = _DIVISION_STEPS[result.dtype][0]
-    middle = 127 if result.dtype == np.float32 else 1023
-    back = np.where(exponent(np.broadcast_to(c, result.shape)) > middle, scale, -scale)
+    scale, end = _DIVISION_STEPS[result.dtype][0], np.finfo(result.dtype).maxexp
+    back = np.where(exponent(np.broadcast_to(c, result.shape)) >= end, scale, -scale)
     return np.where(scaled, ldexp(result, back), result)
 
 

@@ -17,20 +17,14 @@ def _by_wave(w: Waves, values: Array) -> Array:
     return np.broadcast_to(values, w.every.shape).reshape(w.count, LANES)
 
 
-def _first_lane(inst: Instruction) -> Step:
-    source, put = operand_reader(inst.src0, "u32"), scalar_write(inst.vdst & 0xFF, 32)
-
-    def step(w: Waves) -> None:
-        values, first = _by_wave(w, source(w)), _by_wave(w, w.m).argmax(axis=1)
-        put(w, values[range(w.count), first].tolist())
-
-    return step
-
-
 def _read_lane(inst: Instruction) -> Step:
-    source, lane = operand_reader(inst.src0, "u32"), scalar_read(inst.src1, "u32")
-    put = scalar_write(inst.vdst & 0xFF, 32)
-    return lambda w: put(w, _by_wave(w, source(w))[range(w.count), np.array(lane(w)) % LANES].tolist())
+    """Give a scalar register the value of a lane: that of a number, or the first one that is enabled."""
+    source, put = operand_reader(inst.src0, "u32"), scalar_write(inst.vdst & 0xFF, 32)
+    lane: Read = lambda w: _by_wave(w, w.m).argmax(axis=1)  # noqa: E731
+    if inst.name == "V_READLANE_B32":
+        number = scalar_read(inst.src1, "u32")
+        lane = lambda w: np.array(number(w)) % LANES  # noqa: E731
+    return lambda w: put(w, _by_wave(w, source(w))[range(w.count), lane(w)].tolist())
 
 
 def _write_lane(inst: Instruction) -> Step:
@@ -83,7 +77,7 @@ def _swap_rows(lanes: int) -> Callable[[Instruction], Step]:
 
 
 LANE_INSTRUCTIONS: dict[str, Callable[[Instruction], Step]] = {
-    "V_READFIRSTLANE_B32": _first_lane,
+    "V_READFIRSTLANE_B32": _read_lane,
     "V_READLANE_B32": _read_lane,
     "V_WRITELANE_B32": _write_lane,
     "V_MBCNT_LO_U32_B32": _count_below(False),

@@ -21,6 +21,7 @@ from amdgpu_emulator.vector_operations import bf16, of_bf16
 from amdgpu_emulator.wave import (
     LANES,
     M0,
+    NO_DATA,
     SGPR_PAIRS,
     SGPRS,
     UNWRITTEN_WORD,
@@ -280,45 +281,50 @@ def access_step(
     raise UnsupportedInstruction(name)
 
 
-def _taken(w: Waves, rows: slice | list[int], lanes: Array) -> Array:
-    """Return a copy of some registers of some lanes."""
-    return w.v[rows].copy() if lanes is w.every else w.v[rows][:, lanes]
+def issued(
+    places: Sequence[Locate], size: int, queue: Queue, complete: Callable[[Waves, Transfer], None],
+    rows: Sequence[int] = (), poisoned: range = range(0), atomic: str = "", scope: int = 0,
+) -> Step:  # fmt: skip
+    """Return the step that issues an access of ``size`` bytes per lane to each place, as the registers are now.
+
+    ``rows`` are the registers that are stored; those ``poisoned`` hold no data until the access is completed.
+    """
+    is_run = bool(rows) and [*rows] == [*range(rows[0], rows[-1] + 1)]
+    sources = slice(rows[0], rows[-1] + 1) if is_run else [*rows]
+
+    def step(w: Waves) -> None:
+        located = tuple([locate(w, size) for locate in places])
+        lanes = located[0].lanes
+        data = (w.v[sources].copy() if lanes is w.every else w.v[sources][:, lanes]) if rows else NO_DATA
+        if poisoned:
+            w.write(poisoned.start, UNWRITTEN_WORDS[: len(poisoned)], lanes)
+        w.issue(queue(w), Transfer(located, complete, data, atomic, scope))
+
+    return step
 
 
 def _load_step(size: int, how: str, row: int, places: Sequence[Locate], queue: Queue, scope: int) -> Step:
     """Load ``size`` bytes per lane and place to registers from ``row`` on; ``how`` as in ``LOADS``."""
     words = max(1, size // WORD_BYTES)
-    nothing = UNWRITTEN_WORDS[: 0 if how.endswith(("low", "high")) else words * len(places)]
+    poisoned = range(row, row + (0 if how.endswith(("low", "high")) else words * len(places)))
 
     def complete(w: Waves, transfer: Transfer) -> None:
         for number, accesses in enumerate(transfer.places):
             _write_loaded(w, row + words * number, how, size, accesses.load(size), accesses.lanes)
 
-    def step(w: Waves) -> None:
-        located = tuple([locate(w, size) for locate in places])
-        w.write(row, nothing, located[0].lanes)
-        w.issue(queue(w), Transfer(located, complete, scope=scope))
-
-    return step
+    return issued(places, size, queue, complete, poisoned=poisoned, scope=scope)
 
 
 def _store_step(size: int, high: bool, rows: Sequence[int], places: Sequence[Locate], queue: Queue, scope: int) -> Step:
     """Store ``size`` bytes per lane to each place, from registers from one of ``rows`` on; ``high``: its upper half."""
     words = max(1, size // WORD_BYTES)
-    one, several = slice(rows[0], rows[0] + words), [row + word for row in rows for word in range(words)]
 
     def complete(_: Waves, transfer: Transfer) -> None:
+        values = transfer.data >> np.uint32(16) if high else transfer.data
         for number, accesses in enumerate(transfer.places):
-            accesses.store(size, transfer.data[words * number : words * (number + 1)])
+            accesses.store(size, values[words * number : words * (number + 1)])
 
-    def step(w: Waves) -> None:
-        located = tuple([locate(w, size) for locate in places])
-        values = _taken(w, one if len(rows) == 1 else several, located[0].lanes)
-        if high:
-            values >>= np.uint32(16)
-        w.issue(queue(w), Transfer(located, complete, values, scope=scope))
-
-    return step
+    return issued(places, size, queue, complete, [row + word for row in rows for word in range(words)], scope=scope)
 
 
 def _cache_step(inst: Instruction) -> Step:
@@ -350,11 +356,7 @@ def _atomic_step(operation: str, rows: Sequence[int], back: int | None, locate: 
         if back is not None:
             w.write(back, before, accesses.lanes)
 
-    def step(w: Waves) -> None:
-        accesses = locate(w, size)
-        w.issue(queue(w), Transfer((accesses,), complete, _taken(w, sources, accesses.lanes), operation))
-
-    return step
+    return issued([locate], size, queue, complete, sources, atomic=operation)
 
 
 def _in_turn(accesses: Accesses, size: int) -> list[Array]:

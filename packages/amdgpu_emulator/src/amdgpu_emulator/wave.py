@@ -26,7 +26,7 @@ UNWRITTEN_WORD = 0xFFFFFFFF
 """What registers hold before they are written: not a number in every float type."""
 UNWRITTEN_WORDS: Array = np.full((4, 1), UNWRITTEN_WORD, np.uint32)
 """What a load leaves in its registers from its issue on, up to the wait for it."""
-_NO_DATA: Array = np.empty((0, 0), np.uint32)
+NO_DATA: Array = np.empty((0, 0), np.uint32)
 
 
 class Issue(NamedTuple):
@@ -51,7 +51,7 @@ class Transfer:
     places: tuple[Accesses, ...]
     complete: Callable[[Waves, Transfer], None]
     """Lets the access take place."""
-    data: Array = field(default_factory=lambda: _NO_DATA)
+    data: Array = field(default_factory=lambda: NO_DATA)
     """What is stored [rows, active lanes], read from registers at the issue."""
     atomic: str = ""
     """What an atomic access does, such as ``ADD``, or one to the cache."""
