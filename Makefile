@@ -9,6 +9,13 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
+# What is there keeps its Python.
+ifneq ($(shell test ! -e $(VENV)/bin/python || test $(VENV)/bin/python -ef "$$(command -v $(PYTHON))" || echo other),)
+ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
+$(error $(VENV) is of another Python than PYTHON=$(PYTHON); remove it first: rm -rf $(VENV))
+endif
+endif
+
 .PHONY: models test lint format-check types contracts rules-check environment-dev format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock schema problems crawltest clean figures \
     reproduce reproduce-update slurm-test container-test
 
@@ -17,6 +24,10 @@ models: $(READY)
 
 test: $(READY_DEV)
 	$(RUN) python -m pytest --numprocesses auto --dist worksteal
+
+.DEFAULT:
+	@echo "error: nothing makes $@; make models (ARCH=sm_90 for another arch), make test; others are in Makefile" >&2
+	@false
 
 # Beside each other with `make -j lint`; `make types` alone: 20 s the first time, 2 s after that.
 lint: format-check types contracts rules-check

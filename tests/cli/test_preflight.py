@@ -53,9 +53,14 @@ WRONG = {
         {"configs": {"rule_set": "profiler"}, "ck": {"root": "/nowhere", "api": "2026.06"}},
         "there is no folder /nowhere/experimental",
     ),
+    "file of another folder": (
+        {"configs": {"rule_set": "sweep.yaml"}},
+        "configs.rule_set: sweep.yaml: there is no such file; is it config/rule_sets/sweep.yaml?; sets with a name",
+    ),
+    "lost file": ({"problems": {"networks": "config/problems/x.csv"}}, "; bring it back: git checkout -- config/"),
     "flag": ({"configs": {"include_flagged": ["half"]}}, "configs.include_flagged: unknown flag 'half'"),
     "features": ({"model": {"features": "half"}}, "model.features: feature set 'half' is unknown; use one of"),
-    "prior": ({"model": {"prior": "config"}}, "model.prior: config/model_tflops.lgbm: there is no such file"),
+    "prior": ({"model": {"prior": "config"}}, "there is no such file; name the folder of an operation of models"),
     "problems.validation": (
         {"problems": {"validation": "config/problems/smok.csv"}},
         "problems.validation: config/problems/smok.csv: there is no such file; is it config/problems/smoke.csv?",

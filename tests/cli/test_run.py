@@ -135,6 +135,12 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
         (["--configfile", "tab.yaml", "--configfile", "tab.yaml"], "write --configfile FILE FILE"),
         (["results/models/sm90"], "sm90 is no arch; do you mean sm_90"),
         (["results/models/gfx942", "--arch", "gfx950"], "name two archs; leave one out"),
+        (["--configfile", "tab.yaml,none.yaml"], "there is no such file; separate files by blanks"),
+        (["--config", "arch=gfx942", "arch=gfx950"], "--config: arch is given twice"),
+        (["--config", "arch=gfx942", "--arch", "gfx950"], "arch=gfx942 and gfx950 are two archs; leave one out"),
+        (["--config", "arch", "=", "gfx942"], "'arch' is no setting; write arch=VALUE without blanks around ="),
+        (["--rerun-triggers", "none"], r"--rerun-triggers: invalid choice: 'none'"),
+        (["--workflow-profile", "site"], "no controller of SLURM answers here; call it on a login node"),
         (["-n"], "no Snakefile is here; go to the folder of the run, or make one: tileseer init FOLDER"),
     ],
 )
@@ -143,6 +149,10 @@ def test_a_mistake_in_the_words_of_a_run_is_one_line_before_snakemake_starts(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "latin.yaml").write_bytes(b"\xff\xfearch: gfx950")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/config.yaml").write_text("executor: slurm\n")
+    if "site" in words:
+        monkeypatch.setenv("PATH", "/nowhere")
     (tmp_path / "tab.yaml").write_text("arch: gfx950\n\tbad: tab\n")
     if words != ["-n"]:
         (tmp_path / "Snakefile").touch()
@@ -181,6 +191,9 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
         ("sm_90", "sm_90 is an arch: write --arch sm_90"),
         ("--arch gfx943", "is it gfx942? If not, models of the times of the MIOpen that is installed: tileseer run"),
         ("--arch gfx942_mi300x", "of this GPU there are gfx942_miopen, gfx942"),
+        ("--configfile smoke.yaml", "there is no such file; is it config/smoke.yaml?"),
+        ("results/reports/gfx950", "nothing makes results/reports/gfx950 alone; is it results/reports/gfx950.html?"),
+        ("results/models/gfx950/forward_bf16", "is it results/models/gfx950?"),
         ("results/model/gfx950", "nothing makes results/model/gfx950; of results/model; is it models?"),
         (r"results\models\gfx950", "write / between folders"),
         ("results/models/gfx950-smoke", "publishes as gfx950; add the --configfile of that trial"),
@@ -212,6 +225,8 @@ def test_numbers_in_braces_of_the_command_line_are_numbers():
     assert braces["model"]["seed"] == "3"
     with pytest.raises(UserError, match=r"model\.seed: .*'three'"):
         check({"model": {"seed": "three"}})
+    with pytest.raises(UserError, match=r"unknown field, of value 31; model has it: write model: {num_leaves: 31}"):
+        check({"num_leaves": 31})
 
 
 def test_a_run_until_a_stage_ends_without_figures_of_models_on_the_disk():

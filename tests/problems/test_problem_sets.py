@@ -157,6 +157,8 @@ def test_too_few_problems_to_judge_on_are_told_with_the_way_out(settings):
     with pytest.raises(UserError, match=r"fewer than the 300 that problems\.validation_problems: 800 needs; .* to 0"):
         chosen(settings)
     assert len(chosen(settings, validation_problems=0).validation) == 3
+    with pytest.raises(UserError, match=r"nothing is left to train forward_bf16 on; raise problems\.design"):
+        chosen(settings | {"training_layers": 0}, validation_problems=0)
 
 
 def test_a_run_with_a_layer_that_a_user_trains_on_is_no_whole_network(settings, tmp_path):

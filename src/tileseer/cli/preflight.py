@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from tileseer.build import registration, source_trees
 from tileseer.build.compiler import find_compiler
-from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.errors import UserError, is_it, nearest, shown
 from tileseer.data import recordings
 from tileseer.data.dataset_files import check_recording
 from tileseer.facts.arch import ArchSpecs
@@ -85,14 +85,12 @@ class _Faults:
         self.lines: dict[str, None] = {}
         self._missing: set[str] = set()
 
-    def missing(self, field: str, path: str, what: str = "") -> None:
-        """Note a file that is not there; what reading it says is no further fault."""
+    def missing(self, field: str, path: str, way: str = "") -> None:
+        """Note a file that is not there, and the ``way`` out; what reading it says is no further fault."""
         if Path(path).is_dir():
             self.lines[f"{field}: {path}: is a folder; name a file of it"] = None
         else:
-            near = [each.as_posix() for each in Path(path).parent.glob("*") if each.is_file()]
-            meant = is_it(Path(path).as_posix(), near, 0.9) or "; correct the path, or fetch the file again"
-            self.lines[f"{field}: {path}: there is no such file{meant}{what}"] = None
+            self.lines[f"{field}: {path}: there is no such file{way or _way_to(Path(path))}"] = None
         self._missing.add(path)
 
     def first(self, check: Callable[[], Result], field: str = "") -> Result | None:
@@ -109,6 +107,15 @@ class _Faults:
         return None
 
 
+def _way_to(path: Path) -> str:
+    """Return which file is meant by one that is not there, or how to get it."""
+    files = [each for each in (*sorted(Path("config").rglob(path.name)), *path.parent.glob("*")) if each.is_file()]
+    names = {each.name: each for each in files}
+    if near := nearest(path.name, names, 0.8):
+        return f"; is it {names[near]}?"
+    return f"; bring it back: git checkout -- {path}" if path.parts[0] == "config" else "; correct the path"
+
+
 def _with_field(line: str, field: str) -> str:
     """Return a line behind ``field``, unless it begins with a field of its own."""
     named = re.split(r"[.:]", line)[0] in Config.model_fields
@@ -120,12 +127,16 @@ def _check_files(faults: _Faults, settings: Config) -> None:
     named = [("arch_specs", settings.arch_specs), ("hardware", settings.hardware)]
     named += [(f"problems.{name}", getattr(problems, name)) for name in ("networks", "validation")]
     named += [("problems.training", path) for path in problems.training]
-    named += [("model.prior", path) for path in settings.model.prior_files[:1]]
+    for path in settings.model.prior_files[:1]:
+        if not Path(path).is_file():
+            way = "; name the folder of an operation of models, such as results/models/gfx950/forward_bf16"
+            faults.missing("model.prior", path, way)
     for field, path in named:
         if not Path(path).is_file():
             faults.missing(field, path)
     if rule_set not in RULE_SETS and not Path(rule_set).is_file():
-        faults.missing("configs.rule_set", rule_set, f"; sets with a name: {', '.join(RULE_SETS)}")
+        way = _way_to(Path(rule_set))
+        faults.missing("configs.rule_set", rule_set, f"{way}; sets with a name: {', '.join(RULE_SETS)}")
 
 
 def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, named_sets: Path) -> None:
@@ -149,7 +160,8 @@ def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, name
 def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
     archs = list(dict.fromkeys([*specs.archs, *settings.replays]))
     # A letter too many or too few: gfx1030 is no mistake for gfx1200.
-    meant = is_it(settings.arch, archs, 0.9) or f"; there are {', '.join(archs)}"
+    near = is_it(settings.arch, archs, 0.9)
+    meant = near or f"{is_it(settings.arch, archs, 0.81)}; there are {', '.join(archs)}"
     raise UserError(f"arch: {shown(settings.arch)} is neither in {settings.arch_specs} nor under replays{meant}")
 
 

@@ -61,7 +61,8 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
         raise UserError(f"the packages of the workflow are missing: {places.install('workflow')}")
     run_words.refuse_mistakes(args.arch, words)
     # A folder of `tileseer init` has not all tables of the workflow.
-    files = {word for option, word in run_words.with_options(words) if word and option in run_words.CONFIG_FILES}
+    given = list(run_words.with_options(words))
+    files = {word for option, word in given if word and option in run_words.CONFIG_FILES}
     words = [str(places.find_file(Path(word))) if word in files else targets.relative(word) for word in words]
     models = [match[1] for word in words if (match := _MODELS.fullmatch(word))]
     own = [args.arch] if args.arch else []
@@ -75,6 +76,9 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
         raise UserError(f"--arch {args.arch} and results/models/{models[0]} name two archs; leave one out")
     archs = dict.fromkeys([*own, *models])
     settings = run_words.settings_of(words)
+    configured = any(option in run_words.CONFIG_VALUES and word.startswith("arch=") for option, word in given)
+    if configured and archs and settings.arch not in archs:
+        raise UserError(f"--config arch={settings.arch} and {next(iter(archs))} are two archs; leave one out")
     targets.refuse_mistakes(words, list(archs), settings)
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(settings.published_as, archs)) if archs else []

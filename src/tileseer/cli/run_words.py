@@ -13,12 +13,17 @@ from typing import Any
 from tileseer.core import places
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.reruns import NOT_WRITABLE
-from tileseer.core.yaml_files import parse_yaml
+from tileseer.core.yaml_files import parse_yaml, read_yaml
 from tileseer.facts.config import Config, check, read_config_file
 from tileseer.facts.names import ARCH_PATTERN, arch_hint, arch_meant
 from tileseer.libraries.registry import installed_words
 
 SNAKEMAKE = sys.executable, "-m", "snakemake"
+PARSE = (
+    "import sys; from snakemake.cli import get_argument_parser; parser = get_argument_parser(); "
+    "print(parser.format_help()); parser.parse_args(sys.argv[1:])"
+)
+"""What has Snakemake's parser say what it thinks of words, without all of its usage before."""
 CONFIG_FILE, PROFILES = Path("config/config.yaml"), Path("profiles")
 COUNTS = {"--cores": "all", "-c": "all", "--jobs": "unlimited", "-j": "unlimited"}
 """Options of Snakemake that take a number, and the word instead; it waits without end for no core."""
@@ -26,7 +31,8 @@ EXECUTOR = "snakemake_executor_plugin_"
 """How the modules of Snakemake's executors begin."""
 USUAL = {
     "--cores", "--config", "--configfile", "--configfiles", "--dry-run", "--directory", "--forceall", "--forcerun",
-    "--jobs", "--keep-going", "--profile", "--quiet", "--rerun-incomplete", "--unlock", "--workflow-profile",
+    "--jobs", "--keep-going", "--profile", "--quiet", "--rerun-incomplete", "--unlock", "--until", "--workflow-profile",
+    "-F", "-R", "-U", "-c", "-j", "-k", "-n", "-p",
 }  # fmt: skip
 """Options of Snakemake that are known without asking it."""
 CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
@@ -79,8 +85,11 @@ def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     for option, word in with_options(words):
         if word:
             _refuse_value(option, word)
-        if option.startswith("--") and option not in USUAL:
-            _refuse_unknown_option(option)
+    dry = {"-n", "--dry-run"} & set(words)
+    for profile in (word for option, word in with_options(words) if option == "--workflow-profile" and not dry):
+        _refuse_absent_slurm(Path(profile, "config.yaml"))
+    if unusual := [option for option, _ in with_options(words) if option not in {"", *USUAL}]:
+        _refuse_unknown_options(unusual, words)
 
 
 def _refuse_value(option: str, word: str) -> None:
@@ -89,8 +98,12 @@ def _refuse_value(option: str, word: str) -> None:
         if Path(word).is_dir():
             raise UserError(f"{option}: {shown(word)} is a folder; name a file of it")
         if not places.find_file(Path(word)).is_file():
-            meant = is_it(word, Path(word).parent.glob("*"), 0.8) or "; put what to make before --configfile"
-            raise UserError(f"--configfile: {shown(word)}: there is no such file{meant}")
+            files = [*Path(word).parent.glob("*.y*ml"), *CONFIG_FILE.parent.glob("*.yaml")]
+            same = f"; is it {CONFIG_FILE.parent / word}?" if (CONFIG_FILE.parent / word).is_file() else ""
+            way = "separate files by blanks" if "," in word else "put what to make before --configfile"
+            raise UserError(
+                f"--configfile: {shown(word)}: there is no such file{same or is_it(word, files, 0.8) or f'; {way}'}"
+            )
     if option in CONFIG_VALUES:
         _refuse_setting(option, word)
     if option in COUNTS and word != COUNTS[option] and not re.fullmatch("[1-9][0-9]*", word):
@@ -108,11 +121,25 @@ def _refuse_value(option: str, word: str) -> None:
         raise UserError(f"{option}: {shown(word)}: there is no such folder{advice}")
 
 
+def _refuse_absent_slurm(profile: Path) -> None:
+    """Raise a ``UserError`` for a profile of SLURM where no controller answers: Snakemake asks again for a minute."""
+    if profile.is_file() and (read_yaml(profile) or {}).get("executor") == "slurm":
+        where = f"{profile}: no controller of SLURM answers here; call it on a login node of the cluster"
+        try:
+            said = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise UserError(f"{where}: scontrol: {error.strerror}") from error
+        if "is UP" not in said.stdout:
+            raise UserError(f"{where}, or list the jobs with -n")
+
+
 def _refuse_setting(option: str, word: str) -> None:
     """Raise a ``UserError`` for a word of ``--config`` that is no NAME=VALUE of a section."""
     name, given, text = word.partition("=")
-    if not given:
+    if not given or not name:
         meant = f"--configfile {word}" if Path(word).is_file() else "--config SECTION='{FIELD: VALUE}'"
+        if word in Config.model_fields or not name:
+            meant = f"{name or 'NAME'}=VALUE without blanks around ="
         raise UserError(f"{option}: {shown(word)} is no setting; write {meant}")
     if text.count("{") != text.count("}"):
         raise UserError(f"{option}: {name}: the braces do not match; put quotes around them: {name}='{{...}}'")
@@ -127,18 +154,21 @@ def _executors() -> list[str]:
     return ["local", "dryrun", "touch", *(name.replace("_", "-") for name in plugins)]
 
 
-def _refuse_unknown_option(option: str) -> None:
-    """Raise a ``UserError`` for an option that Snakemake answers with its whole usage."""
-    usage = subprocess.run([*SNAKEMAKE, "--help"], capture_output=True, text=True, check=False).stdout
-    own, known = ("--arch", "--gpu"), re.findall(r"--[a-z][a-z-]*", usage)
-    # Snakemake takes a beginning for its option, and not for ours.
-    if any(name.startswith(option) for name in known) and not any(name.startswith(option) for name in own):
-        return
-    section, _, field = option.removeprefix("--").replace("-", "_").partition("_")
-    if section in Config.model_fields:
-        setting = f"{section}='{{{field or 'FIELD'}: VALUE}}'"
-        raise UserError(f"{option}: there is no such option; for a setting write --config {setting}")
-    raise UserError(f"{option}: there is no such option{is_it(option, [*own, *sorted(known)])}")
+def _refuse_unknown_options(unusual: Sequence[str], words: Sequence[str]) -> None:
+    """Raise a ``UserError`` for ``unusual`` options of ``words`` that Snakemake answers with its whole usage."""
+    said = subprocess.run([sys.executable, "-c", PARSE, *words], capture_output=True, text=True, check=False)
+    own, known = ("--arch", "--gpu"), re.findall(r"--[a-z][a-z-]*", said.stdout)
+    for option in (each for each in unusual if each.startswith("--")):
+        # Snakemake takes a beginning for its option, and not for ours.
+        if any(name.startswith(option) for name in known) and not any(name.startswith(option) for name in own):
+            continue
+        section, _, field = option.removeprefix("--").replace("-", "_").partition("_")
+        if section in Config.model_fields:
+            setting = f"{section}='{{{field or 'FIELD'}: VALUE}}'"
+            raise UserError(f"{option}: there is no such option; for a setting write --config {setting}")
+        raise UserError(f"{option}: there is no such option{is_it(option, [*own, *sorted(known)])}")
+    if said.returncode:
+        raise UserError(said.stderr.splitlines()[-1].partition("error: ")[2].removeprefix("argument "))
 
 
 def settings_of(words: Sequence[str]) -> Config:
@@ -153,6 +183,9 @@ def settings_of(words: Sequence[str]) -> Config:
         elif word and option in CONFIG_VALUES:
             name, _, text = word.partition("=")
             values.append((option, {name: parse_yaml(text, f"{option}: {name}")}))
+    given = [name for _, value in values for name in value]
+    if twice := next((name for name in given if given.count(name) > 1), None):
+        raise UserError(f"--config: {twice} is given twice, and the last would count alone; leave one out")
     content: dict[str, Any] = {}
     settings = Config()
     for where, more in (*layers, *values):

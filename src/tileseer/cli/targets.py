@@ -17,6 +17,8 @@ from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 _RULE = re.compile(r"^ *rule (\w+):\n(.*?)(?=^ *rule \w+:\n|\Z)", re.MULTILINE | re.DOTALL)
 _FOLDER = re.compile(r"results/(\w+)")
 _OF_MODELS = re.compile(r"results/(?:models|reports)/([^/]+?)(?:\.html|/)?")
+_PART = re.compile(r"(?P<whole>results/(?:models/[^/]+(?=/.+)|(?P<report>reports/[^/.]+)))(?:/.*)?")
+"""A file of models, which are made together, or a report without its ending."""
 _OF_A_TRIAL = re.compile(rf"results/(?:models|reports)/(?P<name>(?P<arch>{ARCH_PATTERN})-(?P<trial>\w+))(?:\.html|/)?")
 
 
@@ -83,6 +85,8 @@ def _refuse_names(to_make: Sequence[str], of_options: Sequence[str], settings: C
                 raise UserError(f"nothing makes {word}; if it is the configuration, write --configfile {path}")
         if (match := _OF_MODELS.fullmatch(word)) and not re.match(ARCH_PATTERN, match[1]):
             raise UserError(f"{word}: {match[1]} is no arch; {arch_hint(match[1])}")
+        if match := _PART.fullmatch(word):
+            raise UserError(f"nothing makes {word} alone; is it {match['whole']}{'.html' if match['report'] else ''}?")
         if rules.get(word):
             raise UserError(f"{word} is a stage of each arch: write --until {word}, or a file of it")
         if re.fullmatch(ARCH_PATTERN, word):

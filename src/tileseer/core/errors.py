@@ -71,14 +71,20 @@ def require(name: str, value: object, kind: type, such: str) -> None:
         raise UserError(f"{name} is {shown(value)}; give {such}")
 
 
-def is_it(word: object, known: Iterable[object], nearest: float = 0.6) -> str:
-    """Return "; is it X?" with what is meant by a misspelt word, whatever the case of its letters; "" if none is near.
+def nearest(word: object, known: Iterable[object], share: float = 0.6) -> str:
+    """Return which of ``known`` is meant by a misspelt word, whatever the case of its letters; "" if none is near.
 
-    ``nearest``: the share of letters that must agree (``difflib``).
+    ``share``: that of the letters that must agree (``difflib``).
     """
     words = {str(each).lower(): str(each) for each in known}
-    near = get_close_matches(str(word).lower(), words, 1, nearest)
-    return f"; is it {words[near[0]]}?" if near else ""
+    near = get_close_matches(str(word).lower(), words, 1, share)
+    return words[near[0]] if near else ""
+
+
+def is_it(word: object, known: Iterable[object], share: float = 0.6) -> str:
+    """Return "; is it X?" with what ``nearest`` finds; "" if none is near."""
+    near = nearest(word, known, share)
+    return f"; is it {near}?" if near else ""
 
 
 _ODD = re.compile(r"[^ -~\n\t]")

@@ -102,6 +102,9 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
     if fault["type"] == "extra_forbidden":
         known = _fields(model, place)
         others = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
+        sections = [name for name in known if place[-1] in _fields(model, [*place[:-1], name, ""])]
+        if sections:
+            others = f"{sections[0]} has it: write {sections[0]}: {{{place[-1]}: {fault['input']}}}"
         advice = is_it(place[-1], known) or f"; {others}"
         return f"{field}: unknown field, of value {shown(fault['input'])}{advice}"
     said = re.sub("^(Value error, |Input |String |List )", "", fault["msg"])

@@ -102,7 +102,10 @@ def draw_design(
         if len(dims) >= LEAST_LAYERS and (3 if kind.deep else 2) in ndims
     }
     if size and not spaces:
-        raise UserError("problems.design: no kind of convolution has enough layers in the train split to span a space")
+        raise UserError(
+            f"problems.design: no kind of convolution has {LEAST_LAYERS} layers in the train split of "
+            "problems.networks, which a space of them needs; add layers, or set it to 0 and name problems.training"
+        )
     batches = np.array(sorted({layer.dims[0] for layer in layers}))
     problems: dict[str, Problem] = {}
     counts = _shares({kind: kind.weight * math.sqrt(len(dims)) for kind, dims in spaces.items()}, size)

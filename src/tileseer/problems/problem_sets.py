@@ -68,11 +68,7 @@ def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Seq
     judged = problems_of_layers([layer for run in runs for layer in run.layers], operation, ndims)
     validation = [e for e in judged if e.problem.layer_family not in taken]
     if len(validation) < settings.min_validation:
-        raise UserError(
-            f"{settings.validation}: {len(validation)} problems for {operation}, fewer than the "
-            f"{settings.min_validation} that problems.validation_problems: {settings.validation_problems} needs; add "
-            "layers, lower it, or set it to 0 for all"
-        )
+        raise UserError(f"{settings.validation}: {_too_few(settings, operation, len(judged), len(validation))}")
     kept = {entry.problem.key for entry in validation}
     train = [layer for layer in tables[settings.networks] if layer.split == "train"]
     filling = design.draw_design(train, operation, ndims, settings.design, settings.seed)
@@ -81,11 +77,28 @@ def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Seq
     drawn += problems_of_layers(some, operation, ndims)
     training = {entry.problem.key: entry for entry in (*own, *generated, *drawn)}
     rest = hold_out(list(training.values()), validation)
+    if not rest:
+        raise UserError(
+            f"problems: nothing is left to train {operation} on; raise problems.design or problems.training_layers, or "
+            f"name problems.training, with layers that are not in {settings.validation}"
+        )
     return ProblemSplit(
         rest,
         validation,
         [run for run in runs if all(layer.problem_for(operation).key in kept for layer in run.layers)],
         len(training) - len(rest),
+    )
+
+
+def _too_few(settings: ProblemsSettings, operation: Operation, judged: int, left: int) -> str:
+    """Say what brings more problems to validate on: ``judged`` in the table, ``left`` that are not trained on."""
+    if not judged:
+        return f"no whole run of its test split has problems of {operation} alone; add some, or leave the operation out"
+    if not left:
+        return f"all its {judged} problems for {operation} are in problems.training, which takes them; leave one out"
+    return (
+        f"{left} problems for {operation}, fewer than the {settings.min_validation} that problems.validation_problems: "
+        f"{settings.validation_problems} needs; add layers, lower it, or set it to 0 for all"
     )
 
 
@@ -151,6 +164,10 @@ def _draw(section: GeneratorSection, operation: Operation, seed: int, where: str
     possible = (_problem(_combination(axes, number), section, operation) for number in numbers)
     valid = (problem for problem in possible if problem is not None)
     drawn = list(itertools.islice(valid, section.count))
+    if not drawn:
+        raise UserError(
+            f"{where}: none of its combinations ({size}) is a convolution that can be measured; correct choices or pad"
+        )
     if section.count is not None and len(drawn) < section.count:
         raise UserError(f"{where}: count is {section.count}, but only {len(drawn)} combinations are valid")
     yield from drawn
