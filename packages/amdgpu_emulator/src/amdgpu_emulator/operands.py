@@ -145,18 +145,18 @@ def result_writer(code: int, kind: str) -> Write:
     if kind in _VIEWS:
         return _write_word(row, _VIEWS[kind])
     if kind in ("u64", "i64", "f64"):
-        both = several(_write_word(row, "v"), _write_word(row + 1, "v"))
+        both = two_results(_write_word(row, "v"), _write_word(row + 1, "v"))
         return lambda w, value: both(w, split(value))
     # On these GPUs the upper half becomes zero.
     return part_writer(code, kind, half_of(False), keeps=False)
 
 
-def several(*puts: Write) -> Callable[[Waves, Sequence[Array]], None]:
-    """Return the function that writes several results, each to a place of its own."""
+def two_results(first: Write, second: Write) -> Callable[[Waves, Sequence[Array]], None]:
+    """Return the function that writes two results, each to a place of its own."""
 
     def put(w: Waves, values: Sequence[Array]) -> None:
-        for one, value in zip(puts, values, strict=True):
-            one(w, value)
+        first(w, values[0])
+        second(w, values[1])
 
     return put
 

@@ -26,7 +26,7 @@ from amdgpu_emulator.operands import (
     part_writer,
     result_writer,
     sdwa_part,
-    several,
+    two_results,
     with_sign,
 )
 from amdgpu_emulator.vector_operations import VECTOR_OPERATIONS, VectorOperation
@@ -69,7 +69,7 @@ def translate_vector(inst: Instruction) -> Step:
 def _vector(inst: Instruction, operation: VectorOperation) -> Step:
     put: Callable[[Waves, Any], None] = _result(inst, operation)
     if operation.carries:
-        put = several(put, result_writer(_mask_register(inst), "mask"))
+        put = two_results(put, result_writer(_mask_register(inst), "mask"))
     step = _step(operation.compute, _sources(inst, operation), put)
     return in_rows(inst, step) if inst.form.endswith("_DPP16") else step
 
@@ -139,7 +139,7 @@ def _result(inst: Instruction, operation: VectorOperation, top: bool = False) ->
     kind, name = operation.result, inst.name
     if kind == "mask":
         put, to_exec = (result_writer(register, kind) for register in (_mask_register(inst), EXEC))
-        both = several(put, to_exec)
+        both = two_results(put, to_exec)
         return (lambda w, value: both(w, (value, value))) if name.startswith("V_CMPX_") else put
     high = top or name.startswith("V_MAD_MIXHI") or (inst.form == "VOP3" and bool(inst.opsel >> 3))
     if hasattr(inst, "dst_sel"):
@@ -175,7 +175,7 @@ def _result(inst: Instruction, operation: VectorOperation, top: bool = False) ->
 def _packed(inst: Instruction, operation: VectorOperation) -> Step:
     """Translate what does the same with both halves of words, or with both words of pairs."""
     lower, upper = (_sources(inst, operation, top) for top in (False, True))
-    put, compute = several(*[_result(inst, operation, top) for top in (False, True)]), operation.compute
+    put, compute = two_results(*[_result(inst, operation, top) for top in (False, True)]), operation.compute
     if inst.name == "V_PK_MOV_B32":
         # The upper result is the second operand's chosen half. Both are read before one is written.
         compute, upper = np.copy, [_source(inst, 1, inst.src1, "u32", inst.opsel >> 1 & 1, False)]

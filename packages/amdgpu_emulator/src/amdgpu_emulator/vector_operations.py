@@ -72,7 +72,11 @@ def perm(a: Array, b: Array, selectors: Array) -> Array:
         return b & U32(0xFFFF) | a << U32(16)
     if selectors.size == 1 and selectors[0] == 0x07060302:
         return b >> U32(16) | a & U32(0xFFFF0000)
-    bytes_ = np.stack(np.broadcast_arrays(b, a, selectors)[:2], axis=1).view(np.uint8)
+    operands = (b, a) if selectors.size == 1 else (b, a, selectors)
+    bytes_ = np.stack(np.broadcast_arrays(*operands)[:2], axis=1).view(np.uint8)
+    if selectors.size == 1 and not selectors[0] & U32(0xF8F8F8F8):
+        # Most kernels have selectors in a scalar register, and these bytes alone.
+        return np.take(bytes_, selectors.view(np.uint8), axis=1).view(U32)[:, 0]
     # From 8 on the signs of the halves, then 0, then all ones.
     signs, ends = np.where(bytes_[:, 1::2] >> 7, 0xFF, 0), np.broadcast_to(np.array([0, 0xFF]), (len(bytes_), 2))
     choices = np.concatenate([bytes_, signs, ends], axis=1).astype(np.uint8)
