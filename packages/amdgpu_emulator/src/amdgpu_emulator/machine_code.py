@@ -6,7 +6,7 @@ decides which waves go on. Waves that take different ways at a branch part.
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import length_hint
 
@@ -50,8 +50,6 @@ class BasicBlock:
     opcodes: list[str]
     jump: Jump
     """Sets the next address of the waves; says why they stop, if they do."""
-    polls: list[int]
-    """Addresses of the instructions that read what other workgroups may write."""
 
 
 class MachineCode:
@@ -143,17 +141,14 @@ class MachineCode:
         recent[w.pc + w.is_indexing] += 1
         if w.group.left < 0:
             loop = [start for start, times in recent.items() if times > 1]
-            blocks = loop or [w.pc + w.is_indexing]
-            begin, end = (
-                self._blocks[min(blocks)].addresses[0] - self.base,
-                self._blocks[max(blocks)].addresses[-1] - self.base,
-            )
-            source = self._source(begin)
-            where = f"the {'loop' if loop else 'code'} from {begin:#x} to {end:#x}" + (f" ({source})" if source else "")
-            polls = [address - self.base for start in loop for address in self._blocks[start].polls]
+            places = sorted(self.addresses(loop or [w.pc + w.is_indexing]))
+            source = f" ({self._source(places[0])})" if self._source(places[0]) else ""
+            where = f"the {'loop' if loop else 'code'} from {places[0]:#x} to {places[-1]:#x}{source}"
+            code = ((at, decoder.decode(self._image, at, self._arch)) for at in places if loop)
+            polls = [at for at, inst in code if instructions.polls_memory(inst)]
             if polls and w.group.not_run:
                 raise UnsupportedInstruction(
-                    f"wave {wave} of workgroup {w.group.number} waits in {where}, by what it reads at {min(polls):#x}, "
+                    f"wave {wave} of workgroup {w.group.number} waits in {where}, by what it reads at {polls[0]:#x}, "
                     f"for one of the {w.group.not_run} workgroups that have not run: they run one after the other"
                 )
             raise EmulationHang(
@@ -169,12 +164,12 @@ class MachineCode:
                 counts[name.lower()] += times
         return counts
 
-    def addresses(self, runs: Counter[int]) -> set[int]:
-        """Return the addresses in the code object of all instructions that were executed."""
-        return {address - self.base for start in runs for address in self._blocks[start].addresses}
+    def addresses(self, starts: Iterable[int]) -> set[int]:
+        """Return the addresses in the code object of all instructions of some basic blocks."""
+        return {address - self.base for start in starts for address in self._blocks[start].addresses}
 
     def _translate(self, start: int, is_indexing: bool) -> BasicBlock:
-        block = BasicBlock([], [], [], lambda w: END, [])
+        block = BasicBlock([], [], [], lambda w: END)
         address = start
         while len(block.addresses) < _LONGEST_BLOCK:
             if not self._text[0] <= address - self.base < self._text[1] or address % 4:
@@ -193,8 +188,6 @@ class MachineCode:
                     target = after + 4 * inst.simm16 - self.base
                     self.spins |= spins.waiting_accesses(self._image, target, after - self.base, self._arch)
                 return block
-            if instructions.polls_memory(inst):
-                block.polls.append(address)
             step = _translated(inst, is_indexing)
             if isinstance(step, str) or instructions.accesses_memory(inst):
                 step = _placed(step, address - self.base)

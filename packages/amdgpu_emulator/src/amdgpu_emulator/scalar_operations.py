@@ -7,6 +7,7 @@ An operand that an instruction does not have is what the register of the result 
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 Outcome = tuple[int, int | None]
 Flag = Callable[..., bool]
@@ -68,7 +69,7 @@ def _signed_field(value: int, control: int, last: int) -> int:
     return field - (1 << width) if width and field >> width - 1 else field
 
 
-_LOGIC: dict[str, Callable[[int, int], int]] = {
+LOGIC: dict[str, Callable[[Any, Any], Any]] = {
     "AND": operator.and_, "OR": operator.or_, "XOR": operator.xor, "ANDN2": lambda a, b: a & ~b,
     "ORN2": lambda a, b: a | ~b, "NAND": lambda a, b: ~(a & b), "NOR": lambda a, b: ~(a | b),
     "XNOR": lambda a, b: ~(a ^ b),
@@ -82,7 +83,7 @@ def _of_bits(bits: int) -> dict[str, ScalarOperation]:
     """Return what one word and two of them have alike."""
     u, i, last, is_set = f"u{bits}", f"i{bits}", bits - 1, _is_set(bits)
     return {
-        **{f"S_{name}_B{bits}": _row(f"{u} {u} {u}", compute, is_set) for name, compute in _LOGIC.items()},
+        **{f"S_{name}_B{bits}": _row(f"{u} {u} {u}", compute, is_set) for name, compute in LOGIC.items()},
         f"S_MOV_B{bits}": _row(f"{u} {u}", operator.pos),
         f"S_CMOV_B{bits}": _row(f"{u} {u} {u} scc", lambda a, old, scc: a if scc else old),
         f"S_CSELECT_B{bits}": _row(f"{u} {u} {u} scc", lambda a, b, scc: a if scc else b),

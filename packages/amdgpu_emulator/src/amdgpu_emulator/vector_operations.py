@@ -13,7 +13,7 @@ import numpy as np
 
 from amdgpu_emulator import floats
 from amdgpu_emulator.memory import Array
-from amdgpu_emulator.scalar_operations import SCALAR_OPERATIONS
+from amdgpu_emulator.scalar_operations import LOGIC, SCALAR_OPERATIONS
 
 U32, U64 = np.uint32, np.uint64
 
@@ -263,10 +263,7 @@ _COMPUTATIONS: dict[str, VectorOperation] = {
     "V_CNDMASK_B32": _row("f32 f32 f32 mask", lambda a, b, m: np.where(m, b, a)),
     # Bits
     "V_NOT_B32": _row("u32 u32", np.invert),
-    "V_AND_B32": _row("u32 u32 u32", np.bitwise_and),
-    "V_OR_B32": _row("u32 u32 u32", np.bitwise_or),
-    "V_XOR_B32": _row("u32 u32 u32", np.bitwise_xor),
-    "V_XNOR_B32": _row("u32 u32 u32", lambda a, b: ~(a ^ b)),
+    **{f"V_{name}_B32": _row("u32 u32 u32", LOGIC[name]) for name in ("AND", "OR", "XOR", "XNOR")},
     "V_AND_OR_B32": _row("u32 u32 u32 u32", lambda a, b, c: a & b | c),
     "V_OR3_B32": _row("u32 u32 u32 u32", lambda a, b, c: a | b | c),
     "V_BFI_B32": _row("u32 u32 u32 u32", lambda a, b, c: a & b | ~a & c),

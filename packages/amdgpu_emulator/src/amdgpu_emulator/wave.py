@@ -123,11 +123,10 @@ class Waves:
         """Where each wave goes on, after a branch that not all of them take."""
         self.look_at = max(self.group.left - LOOK_AFTER, LOOK_AFTER)
         """Instructions left to the workgroup when the waves are looked at: whether they do the same again and again."""
-        self.seen: tuple[int, int, bytes] | None = None
-        """Where they were looked at, instructions that were left, and scalar registers."""
-        self.seen_vectors: Array = self.v[:0]
-        self.repeated, self.is_stuck_at = -1, -1
-        """Stores of the workgroup when they were looked at, and when they were found to repeat what they do."""
+        self.seen: tuple[int, int, int, bytes, Array] | None = None
+        """When they were looked at: instructions left, stores of the workgroup, address, scalar and other registers."""
+        self.is_stuck_at = -1
+        """Stores of the workgroup when they were found to repeat what they do."""
         self.eager = eager
         """Whether accesses to memory happen at once; else as late as the waits of the kernel allow."""
         self.vm: Pending = deque()
@@ -156,14 +155,15 @@ class Waves:
 
     def repeats(self) -> bool:
         """Return whether the waves are in the state in which they were last looked at, and note it where it is due."""
-        left = self.group.left
-        if self.seen is None or self.seen[1] - left > LOOK_AFTER:
-            self.seen = None if self.seen else (self.pc, left, self._state())
-            self.seen_vectors, self.look_at = self.v.copy(), left if self.seen else left - LOOK_AFTER
-            self.look_at, self.repeated = max(self.look_at, LOOK_AFTER), self.group.stores
+        left, stores = self.group.left, self.group.stores
+        if self.seen is None or self.seen[0] - left > LOOK_AFTER:
+            is_due = self.seen is None
+            self.seen = (left, stores, self.pc, self._state(), self.v.copy()) if is_due else None
+            self.look_at = max(left if is_due else left - LOOK_AFTER, LOOK_AFTER)
             return False
-        is_same = self.pc == self.seen[0] and self._state() == self.seen[2] and not (self.vm or self.lgkm)
-        return is_same and self.repeated == self.group.stores and bool((self.v == self.seen_vectors).all())
+        _, stores_then, pc, state, vectors = self.seen
+        is_same = self.pc == pc and self._state() == state and not (self.vm or self.lgkm)
+        return is_same and stores == stores_then and bool((self.v == vectors).all())
 
     def _state(self) -> bytes:
         return self.s.tobytes() + bytes(self.scc)
