@@ -70,7 +70,7 @@ def test_a_tuned_choice_is_the_fastest_of_its_list_and_what_select_gives(call, o
     status, printed = tune(capsys, *call[0])
     assert status == 0, printed
     assert printed["tuned"] + len(printed["left_out"]) == 12 and printed["device_kind"] == "simulated"
-    untuned = Selector.read(own, OPERATION, device="another")
+    untuned = Selector.read(own, OPERATION, device="another", is_here=True)
     tuned = Selector.read(own, OPERATION)
     dims = np.array([problem.dims for problem in call[1]])
     picks = tuned.select(dims, use_known=True)

@@ -29,11 +29,28 @@ def test_a_table_is_read_by_the_names_of_its_columns(selector):
         assert np.array_equal(picked.candidate, own.candidate) and np.array_equal(picked.score, own.score)
 
 
+def _read(selector, device):
+    return Selector.read(selector.folder.parent, "forward_bf16", device=device)
+
+
 WRONG_CALLS = {
-    "no column": (lambda s: s.select(problem_frame([FORWARD]).rename(columns={"Hi": "Hin"})), "'Hi'; is it Hin"),
+    "no column": (lambda s: s.select(problem_frame([FORWARD]).rename(columns={"Hi": "Hin"})), "is it Hin. Rename"),
     "another direction": (lambda s: s.select(problem_frame([OTHER])), "column variant has others than forward"),
-    "text in a table": (lambda s: s.select(problem_frame([FORWARD]).astype({"C": str})), "give integers"),
-    "an empty cell": (lambda s: s.select(problem_frame([FORWARD]).assign(C=np.nan)), "give integers"),
+    "text in a table": (lambda s: s.select(problem_frame([FORWARD]).astype({"C": str})), "row 0, C is '64'"),
+    "an empty cell": (lambda s: s.select(problem_frame([FORWARD] * 2).assign(C=[64, np.nan])), "row 1, C is nan"),
+    "half a size": (lambda s: s.select(problem_frame([FORWARD]).assign(pad_h=0.5)), "row 0, pad_h is 0.5"),
+    "a name of others": (lambda s: s.select(problem_frame([FORWARD]).rename(columns={"Y": "R"})), "is it R. Rename"),
+    "a problem": (lambda s: s.select(FORWARD), "such as dims_of.problem"),
+    "a flag": (lambda s: s.select(s.dims_of(FORWARD), pruned_only="no"), "pruned_only is 'no'; give True or False"),
+    "scores, one problem": (lambda s: s.scores(FORWARD), "give a list of problems"),
+    "outlooks, one problem": (lambda s: s.outlooks(FORWARD), "give a list of problems"),
+    "outlooks, none": (lambda s: s.outlooks([]), r"problems is \[\]; give a list"),
+    "predicted_times, words": (lambda s: s.predicted_times(["a"]), "give a row of what scores returns"),
+    "use_tuned, a folder": (lambda s: s.use_tuned("x.tuned"), "choices is 'x.tuned'; give"),
+    "choose, none": (lambda s: s.choose(FORWARD, [], "cudnn 9"), "no library; use select"),
+    "choose, turned round": (lambda s: s.choose(["a"], FORWARD, "cudnn 9"), r"the problem is \['a'\]; make one"),
+    "read, a kind of device": (lambda s: _read(s, "gpu"), "none of gfx950_mi355x"),
+    "read, another vendor": (lambda s: _read(s, "NVIDIA H200"), "none of gfx950_mi355x"),
     "too few columns": (lambda s: s.select(np.ones((1, 3), int)), "of shape"),
     "floats": (lambda s: s.select(np.ones((1, len(DIMS)))), "give integers"),
     "no convolution": (lambda s: s.select(np.zeros((1, len(DIMS)), int)), "row 0.*N is 0"),
@@ -72,6 +89,14 @@ def test_a_wrong_argument_is_named(selector, name):
     call, says = WRONG_CALLS[name]
     with pytest.raises(UserError, match=says):
         call(selector)
+
+
+def test_whole_numbers_are_sizes_whatever_their_type(selector):
+    own = selector.dims_of(FORWARD)
+    table = problem_frame([FORWARD]).astype(dict.fromkeys(DIMS, float)).astype({"K": "Int64"})
+    assert selector.select(table).candidate == selector.select(own).candidate
+    assert Problem.from_dims("forward", "bf16", **dict(zip(DIMS, own[0], strict=True))) == FORWARD
+    np.testing.assert_array_equal(selector.predicted_times([1.0, 1.0]), [100, 100])
 
 
 def test_a_table_without_layouts_and_other_columns_is_enough(selector):

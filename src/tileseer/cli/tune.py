@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     with Progress("tune", sum(map(len, problems.values())), "problems") as progress:
         for operation, own in problems.items():
             with tuning.claimed(Selector.read(args.models, operation), where, args.models) as timer:
-                selector = Selector.read(args.models, operation, device=timer.name)
+                selector = Selector.read(args.models, operation, device=timer.name, is_here=True)
                 results = []
                 for result in tuning.tune(selector, args.models, own, timer, args.top, until):
                     results.append(result)

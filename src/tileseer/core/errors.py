@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TextIO, cast
+from types import UnionType
+from typing import Any, TextIO, TypeVar, cast
+
+Item = TypeVar("Item")
 
 
 class UserError(Exception):
@@ -65,10 +68,18 @@ def shown(value: object) -> str:
     return text if len(text) <= MOST_CHARACTERS_SHOWN else f"{text[:MOST_CHARACTERS_SHOWN]}..."
 
 
-def require(name: str, value: object, kind: type, such: str) -> None:
+def require(name: str, value: object, kind: type | UnionType, such: str) -> None:
     """Raise a ``UserError`` for an argument ``name`` of a public call of another type; ``such`` says what to give."""
     if not isinstance(value, kind):
         raise UserError(f"{name} is {shown(value)}; give {such}")
+
+
+def listed(name: str, values: Iterable[Item], kind: type, such: str) -> list[Item]:
+    """Return the elements of an argument ``name``; a ``UserError`` as of ``require`` unless all are of a type."""
+    found = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else None
+    if found is None or not all(isinstance(each, kind) for each in found):
+        raise UserError(f"{name} is {shown(values)}; give {such}")
+    return found
 
 
 def nearest(word: object, known: Iterable[object], share: float = 0.6) -> str:

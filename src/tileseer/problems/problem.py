@@ -147,6 +147,8 @@ class Problem:
             advice = meant(unknown[0], 0.6) or f"; the fields are {', '.join(DIMS)}"
             raise UserError(f"problem: unknown field {unknown[0]!r}{advice}")
         full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
+        # A value of an array or a table.
+        full |= {name: int(value) for name, value in dims.items() if isinstance(value, np.integer)}
         return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), layout="", **full)
 
     def with_layout(self, layout: str) -> Self:

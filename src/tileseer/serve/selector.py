@@ -18,20 +18,21 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.documents import read_json
-from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.errors import UserError, listed, require, shown
 from tileseer.core.reading import folder_of
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import EVIDENCE_CLASSES, TIMED, Evidence, EvidenceClass, Expected
 from tileseer.learn.model import Model
 from tileseer.libraries import candidates
 from tileseer.measure.device import DEVICE_KINDS
-from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem, wrong_rows
+from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, LAYOUTS, Problem, meant, wrong_rows
 from tileseer.serve import tuned as tuned_choices
 from tileseer.serve.serving_files import KNOWN_PROBLEMS, Kernels
 from tileseer.serve.tuned import Choice
 
 NO_CANDIDATE = -1
 SIMULATED = "simulated"
+PROBLEM = "Problem.from_dims('forward', 'bf16', N=8, C=64)"
 PAIRS_AT_A_TIME = 1 << 16
 """What a large batch costs in memory."""
 Ranked = dict[str, Any]
@@ -115,22 +116,38 @@ class Selector:
         """The device that is asked for, where it is another one than that of the times: its picks are guesses."""
 
     @classmethod
-    def read(cls, models: Path | str, operation: str, arch: str | None = None, device: str | None = None) -> Self:
+    def read(
+        cls,
+        models: Path | str,
+        operation: str,
+        arch: str | None = None,
+        device: str | None = None,
+        *,
+        is_here: bool = False,
+    ) -> Self:
         """Read one operation of a model directory; ``UserError`` unless every file has the hash of the index.
 
         ``arch``: the arch that the models have to be for; None: any. Choices that were tuned (``serve.tuned``) are
         read with it: those of ``device``, by the name that its driver reports, or of the model's own product. Picks
         for another device than that of the times are those of a sibling, and count as outside of what was measured.
+        ``UserError`` for a device that has no choices and is in no table of products, unless it ``is_here``.
         """
         models = folder_of("models", models)
         selector = model_files.of_one_version(
             models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
         )
-        if device and not tuned_choices.is_device(device, selector.spec.device):
+        if device is not None:
+            require("device", device, str, f"its name, such as {selector.spec.device}")
+        found = {
+            layout: tuned_choices.usable_choices(tuned_choices.tuned_path(models, operation, layout))
+            for layout in ("", *LAYOUTS)
+        }
+        if device is not None and not tuned_choices.is_device(device, selector.spec.device):
+            if not is_here and device not in {choice.device for choices in found.values() for choice in choices}:
+                tuned_choices.refuse_unknown(device, selector.spec.device)
             selector.sibling = device
-        for layout in ("", *LAYOUTS):
-            path = tuned_choices.tuned_path(models, operation, layout)
-            selector.use_tuned(tuned_choices.usable_choices(path), device, layout)
+        for layout, choices in found.items():
+            selector.use_tuned(choices, device, layout)
         return selector
 
     @classmethod
@@ -152,6 +169,7 @@ class Selector:
         are for models of simulated times alone. What was measured goes first, then what was recorded.
         """
         simulated = self.spec.device_kind == SIMULATED
+        choices = listed("choices", choices, Choice, "a list of those that serve.tuned.read_choices reads of a file")
         for choice in sorted(choices, key=lambda choice: -DEVICE_KINDS.index(choice.device_kind)):
             own = choice.device == device if device else tuned_choices.is_device(choice.device, self.spec.device)
             if own and (choice.device_kind != SIMULATED or simulated) and choice.candidate in self._row:
@@ -197,7 +215,7 @@ class Selector:
                 below_half=float(found.below_half[at]),
                 timed=dict(zip(TIMED, found.timed[at].tolist(), strict=True)),
             )
-            for at in range(len(problems))
+            for at in range(len(found.gains))
         ]
 
     @cached_property
@@ -209,7 +227,15 @@ class Selector:
 
     def evidence_columns(self, problems: Sequence[Problem]) -> dict[str, np.ndarray]:
         """Return problems as the columns that evidence reads."""
-        return evidence_columns(np.concatenate([self.dims_of(problem) for problem in problems]))
+        return evidence_columns(self._rows_of(problems))
+
+    def _rows_of(self, problems: Sequence[Problem]) -> np.ndarray:
+        """Return problems as rows of ``Model.columns``, int64 [P, n]; ``UserError`` unless they are some."""
+        such = f"a list of problems; make each one: {PROBLEM}"
+        rows = [self.dims_of(problem) for problem in listed("problems", problems, object, such)]
+        if not rows:
+            raise UserError(f"problems is {shown(problems)}; give {such}")
+        return np.concatenate(rows)
 
     def fastest_measured(self, problem: Problem) -> str | None:
         """Return the candidate that was fastest when exactly this problem was measured."""
@@ -227,6 +253,8 @@ class Selector:
         ``pruned_only``: candidates of the pruned kernel set only. Of equal scores the earlier candidate goes first.
         ``UserError`` names the first row that is no convolution.
         """
+        for name, flag in (("use_known", use_known), ("pruned_only", pruned_only)):
+            require(name, flag, bool | np.bool_, "True or False")
         dims = self._with_layouts(self._dims_of_table(dims) if isinstance(dims, pd.DataFrame) else dims)
         picked, score = np.full(len(dims), NO_CANDIDATE), np.full(len(dims), -np.inf)
         for at, key in enumerate(map(tuple, dims.tolist())) if use_known else ():
@@ -271,7 +299,7 @@ class Selector:
 
         Of equal scores the earlier candidate goes first. ``UserError`` for a problem of another operation or layout.
         """
-        table = self.frame(np.concatenate([self.dims_of(problem) for problem in problems]))
+        table = self.frame(self._rows_of(problems))
         return self.model.scorer.score(table, self.model.pool, self.model.supported(table))
 
     def shortlist(
@@ -305,9 +333,7 @@ class Selector:
 
     def _check_operation(self, problem: Problem) -> None:
         if not isinstance(problem, Problem):
-            raise UserError(
-                f"the problem is {shown(problem)}; make one: Problem.from_dims('forward', 'bf16', N=8, C=64)"
-            )
+            raise UserError(f"the problem is {shown(problem)}; make one: {PROBLEM}")
         operation = f"{problem.variant}_{problem.dtype}"
         if operation != self.spec.operation:
             raise UserError(f"the problem is {operation}, but the model is for {self.spec.operation}")
@@ -318,6 +344,9 @@ class Selector:
 
     def predicted_times(self, scores: np.ndarray) -> np.ndarray:
         """Return the times that scores on one problem predict, percent of that of the best score, float64 [n]."""
+        scores = np.asarray(scores)
+        if scores.dtype.kind not in "iuf":
+            raise UserError(f"scores is {shown(scores)}; give a row of what scores returns")
         log = self.model.scorer.log_efficiency(scores)
         return np.asarray(100 * np.exp(log.max(initial=-np.inf) - log))
 
@@ -347,16 +376,17 @@ class Selector:
 
         None where the library is not the model's; without 0 the model does not know the own choice.
         """
-        if isinstance(offered, str) or not all(isinstance(name, str) for name in offered):
-            raise UserError(
-                f"offered is {shown(offered)}; give a list of names, as {library or 'the library'} has them"
-            )
+        self._check_operation(problem)
+        names = listed("offered", offered, str, f"a list of names, as {library or 'the library'} has them")
         offers: dict[int, int] = {}
         if self._is_of(library):
             prefix = self._prefix(problem.ndim)
-            for place, name in enumerate(offered):
+            for place, name in enumerate(names):
                 if (row := self._row.get(f"{prefix}{name}")) is not None:
                     offers.setdefault(row, place)
+            if not offers and (own := next((name for name in names if name in self._row), None)):
+                short = own.partition(f"_{problem.ndim}d_")[2]
+                raise UserError(f"offered has {own}, a name of the model; give the library's own, as in {short}")
         return offers
 
     def choose(self, problem: Problem, offered: Sequence[str], library: str) -> int:
@@ -367,7 +397,7 @@ class Selector:
         ``library`` is what offers them, with its version (``NAME VERSION``); another than was measured keeps its own
         choice, with a warning. A tuned choice that is offered goes first. The header's ``choose`` gives the same.
         """
-        offers = self._offers(problem, offered, library) if len(offered) else {}
+        offers = self._offers(problem, offered, library)
         tuned = self.tuned(problem)
         if tuned and self._row[tuned.candidate] in offers:
             return self._row[tuned.candidate]
@@ -389,7 +419,7 @@ class Selector:
         if measured is None:
             raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
         if library != measured:
-            message = f"{self.folder}: measured with {measured}, not with {library}: its own choice is kept"
+            message = f"{self.folder}: measured with {measured!r}, not with {library!r}: its own choice is kept"
             warnings.warn(message, stacklevel=4)
         return library == measured
 
@@ -436,14 +466,27 @@ class Selector:
         """Return a table's columns of dimensions, and its layouts, as ``select`` takes them."""
         for name in DIMS:
             if name not in table:
-                advice = is_it(name, table) or f"; a table of problems has {', '.join(DIMS)}"
-                raise UserError(f"problems: there is no column {name!r}{advice}")
+                near = next((each for each in table if each not in DIMS and meant(str(each), 0.6, [name])), None)
+                advice = f"a table of problems has {', '.join(DIMS)}" if near is None else f"is it {near}? Rename that"
+                raise UserError(f"problems: there is no column {name!r}; {advice}")
         for name, own in (("variant", self.spec.variant), ("dtype", self.spec.dtype)):
             if name in table and not (table[name] == own).all():
                 raise UserError(
                     f"problems: column {name} has others than {own}; the model is for {self.spec.operation}"
                 )
         dims = table[[*DIMS]].to_numpy()
+        if dims.dtype.kind not in "iu":
+            for name in DIMS:
+                # Other tools make floats of whole numbers; no size is as large as 2**53.
+                values = table[name].tolist()
+                whole = [
+                    isinstance(each, int | float) and not isinstance(each, bool) and abs(each) < 2**53 and each % 1 == 0
+                    for each in values
+                ]
+                if False in whole:
+                    row = whole.index(False)
+                    raise UserError(f"problems: row {row}, {name} is {shown(values[row])}; give a whole number")
+            dims = table[[*DIMS]].astype(np.int64).to_numpy()
         if "layout" not in table or len(self.model.columns) == len(DIMS):
             return dims
         codes = table["layout"].map({name: code for code, name in enumerate(LAYOUTS)} | {"": self._default_layout})
@@ -496,9 +539,10 @@ def checked_dims(dims: np.ndarray) -> np.ndarray:
     """Return ``dims`` as int64 [n, 19] after making sure that each row is a convolution; see ``Problem``."""
     values = np.asarray(dims)
     if values.ndim != 2 or values.shape[1] != len(DIMS) or values.dtype.kind not in "iu":
+        given = f"an array of {values.dtype} with shape {values.shape}" if values.ndim else shown(dims)
         raise UserError(
-            f"problems: an array of {values.dtype} with shape {values.shape}; give integers of shape (n, {len(DIMS)}): "
-            f"{', '.join(DIMS)}"
+            f"problems: {given}; give integers of shape (n, {len(DIMS)}), such as dims_of(problem), or a table with "
+            f"the columns {', '.join(DIMS)}"
         )
     wrong = wrong_rows(values)
     if wrong.any():

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tileseer.core import atomic, locks
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
+from tileseer.core.places import find_file
 from tileseer.core.reading import LARGEST_TABLE, read_bytes
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.problem import DIMS, INT32_MAX
@@ -67,6 +68,20 @@ def is_device(device: str, product: str) -> bool:
     words = device.lower().split()
     names = {*words, *map("".join, pairwise(words))}
     return device == product or not names.isdisjoint(product.split("_")[1:])
+
+
+def refuse_unknown(device: str, product: str) -> None:
+    """Raise a ``UserError`` for a device that is no product of the vendor of ``product``."""
+    # Imported here: a pick for the model's own device needs no table.
+    from tileseer.facts.hardware import read_products
+
+    table = find_file(Path("config/hardware.yaml"))
+    own = [name for name in read_products(table) if name.startswith("sm_") == product.startswith("sm_")]
+    if not any(is_device(device, name) for name in own):
+        raise UserError(
+            f"device {shown(device)} was not tuned for, and is none of {', '.join(own)} ({table}); give one of these, "
+            "or leave it out"
+        )
 
 
 def read_choices(path: Path) -> list[Choice]:

@@ -238,7 +238,7 @@ def test_a_program_gets_the_plan_that_python_gets(measured, trained, published, 
 def test_python_warns_of_another_version(trained, published):
     problem = Problem.from_dims("bwd_weight", "bf16", N=32, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
     plans = [Plan.parse(name).plan for name in trained.model.pool["kernel"] if "_2d_" in name]
-    with pytest.warns(UserWarning, match="measured with cudnn 91900, not with cudnn 92000"):
+    with pytest.warns(UserWarning, match="measured with 'cudnn 91900', not with 'cudnn 92000'"):
         assert published[1].choose(problem, plans, "cudnn 92000") == NO_CANDIDATE
         (row,) = published[1].shortlist(problem, 3, plans, "cudnn 92000")
         assert row["offered"] == 0 and row["kernel"].endswith(plans[0])
