@@ -43,6 +43,26 @@ def recorded(tmp_path):
     return shutil.copytree(RECORDED, tmp_path / "recording", ignore=shutil.ignore_patterns("bwd_*"))
 
 
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (
+            lambda text, rows: (text.replace('"arch": "sm_90', '"arch": "sm_80'), rows),
+            "device: should be a product of sm_80",
+        ),
+        (lambda text, rows: (None, rows), "recording.json: there is no such file, which says what was measured"),
+        (lambda text, rows: (text, rows[:0]), "pairs.parquet: there is no row in it"),
+    ],
+)
+def test_a_recording_of_another_arch_or_of_nothing(spoil, says, recorded):
+    described, pairs = recorded / "recording.json", recorded / str(OPERATION) / "pairs.parquet"
+    text, rows = spoil(described.read_text(), pq.read_table(pairs))
+    described.write_text(text) if text else described.unlink()
+    pq.write_table(rows, pairs)
+    with pytest.raises(UserError, match=says):
+        read_recorded(recorded)
+
+
 def read_recorded(folder):
     return Dataset.read(folder / str(OPERATION))
 

@@ -11,7 +11,9 @@ from published_models import LAYER
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.judge.evaluation import evaluate
-from tileseer.judge.ranking import rank_held_out, rank_left_out
+from tileseer.judge.ranking import rank_by, rank_held_out, rank_left_out
+from tileseer.learn.features import Features
+from tileseer.libraries.features.table import Feature
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve.selector import Selector
 
@@ -27,6 +29,10 @@ def test_a_table_is_read_by_the_names_of_its_columns(selector):
     for order in (table, table[[*table][::-1]], table.assign(note="x")[sorted([*table, "note"])]):
         picked = selector.select(order)
         assert np.array_equal(picked.candidate, own.candidate) and np.array_equal(picked.score, own.score)
+
+
+DATA = Dataset.read(ROOT / "config/recorded/sm_90/forward_bf16")
+OWN = Feature("rest", "1", "", lambda problem: problem["Hi"][:3])
 
 
 def _read(selector, device):
@@ -75,6 +81,18 @@ WRONG_CALLS = {
     "evaluate, no ranking": (lambda s: evaluate("x", None, None), "scored is 'x'; give what rank_by"),
     "rank_held_out, no model": (lambda s: rank_held_out("x", None), "model is 'x'; give"),
     "rank_left_out, no dataset": (lambda s: rank_left_out("x", None), "dataset is 'x'; give one: Dataset.read"),
+    "only, a word": (lambda s: DATA.only("forward"), "keep is 'forward'; give a mask of the"),
+    "only, a short mask": (lambda s: DATA.only(np.array([True])), "give a mask of the"),
+    "grid, a word": (lambda s: DATA.grid("a"), "problems is 'a'; give a mask"),
+    "grid, no such row": (lambda s: DATA.grid([len(DATA.problems)]), "give a mask"),
+    "followed_by, a word": (lambda s: DATA.followed_by("x"), "other is 'x'; give one: Dataset.read"),
+    "features of no GPU": (lambda s: Features.of("cutlass", "h200"), "gpu is 'h200'; give one: read_hardware"),
+    "features, turned round": (
+        lambda s: s.model.features.matrix(s.model.pool, problem_frame([FORWARD]), [0], [0]),
+        "problems: is no table of problems; give that first",
+    ),
+    "a feature without a name": (lambda s: Feature("1", "height", "", len), "feature '1': the name comes first"),
+    "a feature of some rows": (lambda s: OWN.of({"Hi": np.ones(5)}, 5), "rest: the formula gives 3 values for 5 rows"),
     "a layout, a number": (lambda s: FORWARD.with_layout(3), "layout is 3; use one of"),
     "a filter of others": (lambda s: Problem.from_dims("forward", "bf16", R=3), "'R'; is it Y?"),
     "a layout": (lambda s: s.rank(FORWARD.with_layout("NHCW")), "layout is 'NHCW'"),
@@ -105,8 +123,18 @@ def test_a_table_without_layouts_and_other_columns_is_enough(selector):
 
 @pytest.mark.parametrize("field", ["arch", "device", "device_kind", "operation"])
 def test_datasets_of_two_devices_or_directions_are_not_joined(field):
-    data = Dataset.read(ROOT / "config/recorded/sm_90/forward_bf16")
     other = {"arch": "gfx950", "device": "x", "device_kind": "simulated", "operation": "bwd_data_bf16"}
     with pytest.raises(UserError, match="join those of one device"):
-        data.followed_by(replace(data, **{field: other[field]}))
-    assert len(data.followed_by(replace(data, operation="forward_fp16")).problem) == 2 * len(data.problem)
+        DATA.followed_by(replace(DATA, **{field: other[field]}))
+    assert len(DATA.followed_by(replace(DATA, operation="forward_fp16")).problem) == 2 * len(DATA.problem)
+
+
+def test_a_picker_may_change_its_tables():
+    before = DATA.problems.copy(), DATA.candidates.copy()
+
+    def pick(problems, candidates):
+        problems["N"], candidates["tile_m"] = 1, 1
+        return np.ones((len(problems), len(candidates)))
+
+    rank_by(pick, DATA)
+    assert DATA.problems.equals(before[0]) and DATA.candidates.equals(before[1])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, require, shown
 from tileseer.core.reading import folder_of
 from tileseer.data.dataset_files import CODE, MAKE_AGAIN, read_tables
 from tileseer.data.provenance import Taken
@@ -25,6 +25,7 @@ from tileseer.problems.shapes import implicit_gemm
 OK = STATUSES.index("ok")
 OF_CANDIDATES = ("kernel", "kernel_id", "resources_from", *candidate_tables.RESOURCES, *CODE)
 """Columns of a kernel that its candidates have."""
+READ_ONE = "one: Dataset.read(Path('results/datasets/ARCH/OPERATION'))"
 _OF_PAIRS = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error", "sentinel", "rank")
 """Fields of ``Dataset`` with an entry per pair."""
 
@@ -136,7 +137,8 @@ class Dataset:
 
     def only(self, keep: np.ndarray) -> Dataset:
         """Return some of the pairs, by mask or by position, of the same problems and candidates."""
-        kept: dict[str, Any] = {name: getattr(self, name)[keep] for name in _OF_PAIRS}
+        rows = _places("keep", keep, len(self.problem), "pairs")
+        kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in _OF_PAIRS}
         return replace(self, **kept)
 
     def followed_by(self, other: Dataset) -> Dataset:
@@ -144,6 +146,7 @@ class Dataset:
 
         ``UserError`` where the other's arch, direction, device or kind of times is another.
         """
+        require("other", other, Dataset, READ_ONE)
         for name in ("arch", "device", "device_kind", "direction"):
             if getattr(self, name) != getattr(other, name):
                 raise UserError(
@@ -211,12 +214,23 @@ class Dataset:
 
     def spread_out(self, problems: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:
         """Return one value per pair as a table of some problems (int [R]) and all candidates, float64 [R, Q]."""
+        problems = _places("problems", problems, len(self.problems), "problems")
         position = np.full(len(self.problems), -1)
         position[problems] = np.arange(len(problems))
         rows = position[self.problem] >= 0
         table = np.full((len(problems), len(self.candidates)), missing)
         table[position[self.problem[rows]], self.candidate[rows]] = values[rows]
         return table
+
+
+def _places(name: str, given: np.ndarray, count: int, of: str) -> np.ndarray:
+    """Return the rows that a mask or an array of positions says, int; ``UserError`` for what is neither."""
+    rows = np.asarray(given)
+    if rows.dtype == bool and rows.shape == (count,):
+        return np.flatnonzero(rows)
+    if rows.ndim != 1 or (rows.size and (rows.dtype.kind not in "iu" or rows.min() < -count or rows.max() >= count)):
+        raise UserError(f"{name} is {shown(given)}; give a mask of the {count:,} {of}, or their positions")
+    return rows.astype(np.intp)
 
 
 def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, folder: Path) -> tuple[pd.DataFrame, np.ndarray]:

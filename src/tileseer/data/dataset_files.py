@@ -37,6 +37,7 @@ from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
 FILE = "recording.json"
 TABLES = ("problems", "kernels", "pairs")
 MAKE_AGAIN = parquet.REMAKE
+TWICE = "as an earlier row has it"
 MOST_CANDIDATES, MOST_CELLS, CELLS_OF_A_PAIR = 100_000, 2**25, 64
 """Kernels with a split-K, and cells of the table of problems and candidates, which grows with the tried pairs."""
 CODE = (
@@ -110,6 +111,8 @@ def describe(folder: Path) -> tuple[Recording, Operation]:
     """Return what the dataset in ``folder`` is of, with its measurement id; ``UserError`` where there is none."""
     own = (folder / FILE).is_file()
     if not own and not (folder.parent / FILE).is_file():
+        if (folder / "pairs.parquet").is_file():
+            raise UserError(f"{folder.parent / FILE}: there is no such file, which says what was measured; copy it too")
         near = sorted(path.parent.as_posix() for path in folder.parent.parent.glob(f"*/{folder.name}/pairs.parquet"))
         recorded = Path("config/recorded", folder.parent.name, folder.name)
         such = recorded if recorded.is_dir() else ", ".join(near) or "results/datasets/gfx950/forward_bf16"
@@ -178,7 +181,7 @@ def _read_problems(path: Path, operation: Operation) -> pd.DataFrame:
         made = problem_frame(problems_of_rows(operation.variant, operation.dtype, rows, layouts))
     except UserError as error:
         raise UserError(f"{path}: {error}; {MAKE_AGAIN}") from error
-    _refuse(path, "problem_key", made["problem_key"], ~made["problem_key"].duplicated())
+    _refuse(path, "problem_key", made["problem_key"], ~made["problem_key"].duplicated(), TWICE)
     if "problem_key" not in table:
         return made.assign(split="train", network="", layer="")
     _refuse(path, "split", table["split"], table["split"].isin(problem_table.SPLITS))
@@ -202,7 +205,7 @@ def _read_kernels(path: Path, arch: str) -> pd.DataFrame:
         parse_kernels(names)
     except UserError as error:
         raise UserError(f"{path}: {error}; {MAKE_AGAIN}") from error
-    _refuse(path, "kernel", table["kernel"], ~table["kernel"].duplicated())
+    _refuse(path, "kernel", table["kernel"], ~table["kernel"].duplicated(), TWICE)
     if "kernel_id" in table:
         _refuse(path, "alias_of", table["alias_of"], table["alias_of"].isin([*names, ""]))
         sizes = {} if table["lds_bytes"].hasnans else {"lds_bytes": "int64"}
@@ -243,7 +246,7 @@ def _read_pairs(path: Path, ranked: bool) -> pd.DataFrame:
 def _read_table(
     path: Path, expected: pa.Schema, together: Mapping[str, pa.Schema], others: Sequence[str]
 ) -> pd.DataFrame:
-    """Read a table with ``expected`` columns, some rows unless nothing was tried, and text that can be printed.
+    """Read a table with ``expected`` columns, some rows, and text that can be printed.
 
     ``together``: columns that have to be there where another one is; ``others`` may be there. Floats are float64, by
     Arrow: damage leaves NaNs that NumPy only converts with a warning.
@@ -253,7 +256,7 @@ def _read_table(
     for name, schema in together.items():
         if name in table.column_names:
             parquet.check_columns(table, schema, path)
-    if not table.num_rows and path.stem != "pairs":
+    if not table.num_rows:
         raise UserError(f"{path}: there is no row in it; {MAKE_AGAIN}")
     for field in table.schema:
         if pa.types.is_nested(field.type) and field not in KERNELS:
@@ -267,9 +270,15 @@ def _read_table(
     return rows
 
 
-def _refuse(path: Path, name: str, values: pd.Series, right: pd.Series | Sequence[bool] | np.ndarray) -> None:
+def _refuse(
+    path: Path,
+    name: str,
+    values: pd.Series,
+    right: pd.Series | Sequence[bool] | np.ndarray,
+    why: str = "which cannot be",
+) -> None:
     """Raise ``UserError`` with the first of ``values`` that is not ``right``."""
     right = np.asarray(right, bool)
     if not right.all():
         row = int(np.argmin(right))
-        raise UserError(f"{path}: row {row}, {name} is {shown(values.tolist()[row])}, which cannot be; {MAKE_AGAIN}")
+        raise UserError(f"{path}: row {row}, {name} is {shown(values.tolist()[row])}, {why}; {MAKE_AGAIN}")

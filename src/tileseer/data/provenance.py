@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tileseer.core.documents import Document
 from tileseer.core.strict_tables import StrictModel
+from tileseer.facts.hardware import of_its_arch
 from tileseer.facts.names import Arch, Library, OperationName, Product
 from tileseer.measure.device import DeviceKind
 
@@ -55,6 +56,8 @@ class Recording(Document):
     """Everything else that a number depends on, in words."""
     between_runs: dict[OperationName, BetweenRuns] = Field(default_factory=dict)
     """By operation; absent where nothing was measured twice, and where two runs never differ."""
+
+    _of_its_arch = field_validator("device")(of_its_arch)
 
     @property
     def kind(self) -> DeviceKind:

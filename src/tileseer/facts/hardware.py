@@ -7,7 +7,7 @@ from textwrap import indent
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from tileseer.core import strict_tables
 from tileseer.core.errors import UserError
@@ -23,6 +23,14 @@ def target(arch: str) -> str:
     """Return the GPU target of an arch: what others recorded of ``gfx950`` may be called ``gfx950_mi355x``."""
     words = arch.split("_")
     return "_".join(words[: 2 if words[0] == "sm" else 1])
+
+
+def of_its_arch(product: str, file: ValidationInfo) -> str:
+    """Validate a field of a file that names a product: its target is that of the field ``arch``."""
+    arch = target(file.data.get("arch", ""))
+    if arch and product.startswith(("gfx", "sm_")) and target(product) != arch:
+        raise strict_tables.wrong(f"should be a product of {arch}, which is the field arch")
+    return product
 
 
 class Hardware(strict_tables.StrictModel):

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError, mistakes_of, require, shown
-from tileseer.data.dataset import Dataset
+from tileseer.data.dataset import READ_ONE, Dataset
 from tileseer.facts.model import ModelSettings
 from tileseer.learn import own_choice
 from tileseer.learn.evidence import NOTHING_LEARNT, Expected, LearntEvidence, held_out
@@ -31,7 +31,6 @@ LEFT_OUT = "layers left out of the training in turn; picks of the models without
 STARTED = "; the model that training starts from may have learnt from these layers on its own device"
 ENOUGH_JUDGED_PROBLEMS = 2500
 """No further fold of layers is left out once so many picks are judged."""
-READ_ONE = "one: Dataset.read(Path('results/datasets/ARCH/OPERATION'))"
 Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
 """Scores of each of Q candidates on each of R problems, float64 [R, Q]: larger is faster, NaN is never picked."""
 Served = Callable[[np.ndarray], np.ndarray]
@@ -56,8 +55,9 @@ def validation_rows(dataset: Dataset) -> np.ndarray:
             )
     if not held_out.any():
         raise UserError(
-            f"{dataset.operation}: the dataset has no problem with split validation; rank_left_out leaves layers out "
-            "in turn, and results/datasets of a simulated arch have the split"
+            f"{dataset.operation}: the dataset has no problem with split validation, on which picks are judged; take "
+            "one with this split: results/datasets of a simulated arch, config/recorded/sm_90 of the repository. "
+            "Models are judged without it: rank_left_out(dataset, recipe_of(model, 1))"
         )
     return np.flatnonzero(held_out)
 
@@ -219,7 +219,7 @@ def rank_by(pick: Picker, dataset: Dataset) -> Scored:
     rows = validation_rows(dataset)
     scores = np.full((len(dataset.problems), len(dataset.candidates)), -np.inf)
     with mistakes_of("pick"):
-        found = np.asarray(pick(dataset.problems.iloc[rows], dataset.candidates))
+        found = np.asarray(pick(dataset.problems.iloc[rows].copy(), dataset.candidates.copy()))
     if found.shape != scores[rows].shape or found.dtype.kind not in "fiub":
         raise UserError(
             f"pick: returned {found.dtype} of shape {found.shape}; return numbers of shape {scores[rows].shape}: a row "

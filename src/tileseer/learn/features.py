@@ -9,10 +9,10 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, require
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries import registry
-from tileseer.libraries.features.table import CODE_FEATURES, Columns, FeatureSet
+from tileseer.libraries.features.table import CODE_FEATURES, Columns, Feature, FeatureSet
 from tileseer.libraries.reference_features import REFERENCE
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import columns_of_frame
@@ -63,6 +63,7 @@ class Features:
     @classmethod
     def of(cls, name: str, gpu: Hardware, names: Sequence[str] | None = None) -> Self:
         """Return the features ``names`` of the set ``name``, by default all; ``UserError`` for others."""
+        require("gpu", gpu, Hardware, "one: read_hardware('config/hardware.yaml', 'gfx950_mi355x')")
         chosen = feature_set(name)
         unknown = sorted(set(names or ()) - set(chosen.names))
         if unknown:
@@ -88,7 +89,8 @@ class Features:
 
     def problem_columns(self, problems: pd.DataFrame) -> Columns:
         """Return what the features read of problems of one direction and data type, float64 [P] by name."""
-        return self.set.problem_columns(columns_of_frame(problems), _operation(problems), self.gpu)
+        operation = _operation(problems)
+        return self.set.problem_columns(columns_of_frame(problems), operation, self.gpu)
 
     def candidate_columns(self, candidates: pd.DataFrame) -> Columns:
         """Return what the features read of candidates, float64 [Q] by name, ``UNKNOWN`` for NaN: trees only compare."""
@@ -100,7 +102,7 @@ class Features:
         dtype, row = self.set.dtype, {name: position for position, name in enumerate(self.names)}
         result = np.empty((len(row), len(problem)), dtype)
         fixed = [
-            (row[feature.name], np.asarray(feature.of(columns), dtype), kind)
+            (row[feature.name], _finite(feature, columns, dtype), kind)
             for kind, (kinds, columns) in enumerate(((self.set.problem, problems), (self.set.candidate, candidates)))
             for feature in kinds
             if feature.name in row
@@ -116,12 +118,22 @@ class Features:
             if of_pairs:
                 pairs = self.set.pairs((tables[0], index[0]), (tables[1], index[1]), self.gpu.compute_units)
             for target, feature in of_pairs:
-                result[target, part] = feature.of(pairs)
+                result[target, part] = feature.of(pairs, len(index[0]))
         return result.T
+
+
+def _finite(feature: Feature, columns: Columns, dtype: type[np.floating]) -> np.ndarray:
+    """Return the values of the rows of a table; ``UserError`` for infinite ones."""
+    values = np.asarray(feature.of(columns, len(next(iter(columns.values())))), dtype)
+    if count := int(np.isinf(values).sum()):
+        raise UserError(f"feature {feature.name}: the formula gives infinity for {count:,} of {len(values):,} rows")
+    return values
 
 
 def _operation(problems: pd.DataFrame) -> Operation:
     """Return the direction and data type of problems; ``UserError`` where there are several."""
+    if not {"variant", "N"} <= {*problems}:
+        raise UserError("problems: is no table of problems; give that first, then the one of candidates")
     kinds = sorted({*zip(problems["variant"], problems["dtype"], strict=True)})
     if len(kinds) != 1:
         raise UserError(f"features: one variant and dtype at a time, not {kinds}; split the table")

@@ -19,12 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, field_validator
 
 from tileseer.core import seal
 from tileseer.core.documents import Document, read_json
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.strict_tables import validate_table
+from tileseer.facts.hardware import of_its_arch
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
 from tileseer.measure.device import DeviceKind
 
@@ -78,6 +79,8 @@ class Index(Document):
     operations: Annotated[dict[OperationName, Entry], Field(min_length=1)]
     sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
 
+    _of_its_arch = field_validator("device")(of_its_arch)
+
 
 def read_index(models: Path) -> Index:
     """Return the index of a model directory; ``UserError`` names a file that is missing, changed or not listed."""
@@ -126,7 +129,10 @@ def parse_index(models: Path) -> Index:
             f"{path}: is of format {found[0]} for tileseer {found[1] or 'of an earlier release'}, but this release "
             f"reads format {FORMAT} for {READERS}: publish the models again, or use a release that fits"
         )
-    return validate_table(content, Index, str(path))
+    try:
+        return validate_table(content, Index, str(path))
+    except UserError as error:
+        raise UserError(f"{error}; {AGAIN}") from error
 
 
 def _way_to_models(models: Path) -> str:

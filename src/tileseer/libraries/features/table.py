@@ -30,12 +30,18 @@ class Feature:
     values: Callable[..., np.ndarray]
     categorical: bool = False
 
-    def of(self, columns: Columns) -> np.ndarray:
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise UserError(f"feature {shown(self.name)}: the name comes first; give letters, digits and _")
+
+    def of(self, columns: Columns, rows: int) -> np.ndarray:
         """Return the values of rows with these columns; ``UserError`` if the formula fails or forgets a row."""
         with mistakes_of(f"feature {self.name}"):
             values = np.asarray(self.values(columns))
         if values.ndim != 1 or values.dtype.kind not in "biuf":
             raise UserError(f"feature {self.name}: the formula gives {shown(values)}, not a number for each row")
+        if len(values) != rows:
+            raise UserError(f"feature {self.name}: the formula gives {len(values):,} values for {rows:,} rows")
         return values
 
 
