@@ -87,8 +87,8 @@ def sentences(enable, run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gpus": ()}, "there is no CUDA device with cuDNN"),
-        ({"cuda": None}, "for which this PyTorch is not built"),
+        ({"gpus": ()}, "PyTorch sees no NVIDIA GPU"),
+        ({"cuda": None}, "built without CUDA and cuDNN; install one"),
         ({"gpus": (A100,)}, r"no models for the GPU \(sm_80_cudnn\): there are models of sm_90_cudnn alone; install"),
         ({"gpus": (L40S,)}, r"\(sm_89_cudnn\)"),
         ({"gpus": (B200, A100)}, r"\(sm_100_cudnn, sm_80_cudnn\)"),
@@ -109,8 +109,18 @@ def test_what_a_machine_lacks_is_said_before_anything_is_compiled(machine, convo
     (sentence,) = sentences(switch.enable, convolve)
     assert sentence.endswith("PyTorch's own choice runs instead") and len(sentence.splitlines()) == 1
     assert switch._active is None and not calls
+    with pytest.warns(UserWarning, match="nothing to enable here"):
+        assert not len(switch.gains()) and switch.save()
     with pytest.warns(UserWarning, match=message), switch.enabled():
         convolve()
+
+
+def test_what_is_meant_for_pytorch_itself_or_needs_it_says_so():
+    with pytest.raises(AttributeError, match="'randn'; PyTorch is imported by: import torch"):
+        _ = sys.modules["tileseer.torch"].randn
+    program = "import sys; sys.modules['torch'] = None; import tileseer.torch"
+    ended = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.stderr.endswith("tileseer.torch needs PyTorch: pip install torch\n")
 
 
 def test_a_newer_cudnn_is_no_obstacle(machine, convolve, compiled):

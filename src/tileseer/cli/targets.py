@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tileseer.cli.run_words import ELSEWHERE, TAKE_RULES, with_options
+from tileseer.core.entry_points import entry_points
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import workflow_folder
 from tileseer.core.reading import read_utf8
 from tileseer.data.recordings import refusal, replayed, way_to_models
 from tileseer.facts.config import Config
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
+from tileseer.learn.learner import GROUP
 from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 
 _RULE = re.compile(r"^ *rule (\w+):\n(.*?)(?=^ *rule \w+:\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -19,7 +21,9 @@ _FOLDER = re.compile(r"results/(\w+)")
 _OF_MODELS = re.compile(r"results/(?:models|reports)/([^/]+?)(?:\.html|/)?")
 _PART = re.compile(r"(?P<whole>results/(?:models/[^/]+(?=/.+)|(?P<report>reports/[^/.]+)))(?:/.*)?")
 """A file of models, which are made together, or a report without its ending."""
-_OF_A_TRIAL = re.compile(rf"results/(?:models|reports)/(?P<name>(?P<arch>{ARCH_PATTERN})-(?P<trial>\w+))(?:\.html|/)?")
+_OF_A_TRIAL = re.compile(
+    rf"results/(?:models|reports)/(?P<name>(?P<arch>{ARCH_PATTERN})-(?P<trial>[\w-]+))(?:\.html|/)?"
+)
 
 
 def relative(word: str) -> str:
@@ -92,7 +96,9 @@ def _refuse_names(to_make: Sequence[str], of_options: Sequence[str], settings: C
         if re.fullmatch(ARCH_PATTERN, word):
             raise UserError(f"{word} is an arch: write --arch {word}")
         if (match := _OF_A_TRIAL.fullmatch(word)) and match["name"] != (own := settings.published_as(match["arch"])):
+            trial = match["trial"]
+            way = f"model='{{learner: {trial}}}'" if trial in entry_points(GROUP) else f"publish='{{name: {trial}}}'"
             raise UserError(
                 f"{word}: this configuration publishes as {own}; add the --configfile of that trial, such as "
-                f"config/smoke.yaml, or write --config publish='{{name: {match['trial']}}}'"
+                f"config/smoke.yaml, or write --config {way}"
             )

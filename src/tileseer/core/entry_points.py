@@ -4,24 +4,37 @@ from importlib import metadata
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, mistakes_of
 from tileseer.core.places import project_of_checkout
+
+
+def entry_points(group: str) -> dict[str, list[EntryPoint]]:
+    """Return the entry points of a group by their names, sorted by them; several of one name are a mistake."""
+    project = project_of_checkout() or {}
+    points = [*metadata.entry_points(group=group)]
+    # A checkout need not be installed: what its metadata would say, its own file says.
+    if own := project.get("entry-points", {}).get(group, {}):
+        points = [point for point in points if not point.dist or point.dist.name != project["name"]]
+        points += [EntryPoint(name, value, group) for name, value in own.items()]
+    found: dict[str, list[EntryPoint]] = {}
+    for point in points:
+        found.setdefault(point.name, []).append(point)
+    return dict(sorted(found.items()))
 
 
 def load_entry_points(group: str) -> dict[str, Any]:
     """Return the objects of a group by name, sorted by it; ``UserError`` for one that cannot be imported."""
-    points = {point.name: point for point in metadata.entry_points(group=group)}
-    # A checkout need not be installed: what its metadata would say, its own file says.
-    own = (project_of_checkout() or {}).get("entry-points", {}).get(group, {})
-    points |= {name: EntryPoint(name, value, group) for name, value in own.items()}
-    return {name: _load(points[name]) for name in sorted(points)}
+    return {name: load_entry_point(points) for name, points in entry_points(group).items()}
 
 
-def _load(point: EntryPoint) -> Any:
-    try:
-        return point.load()
-    except (ImportError, AttributeError) as error:
-        package = f" of {point.dist.name}" if point.dist else ""
-        raise UserError(
-            f"entry point {point.name} ({point.value}){package}: {error}; install that package again, or remove it"
-        ) from error
+def load_entry_point(points: list[EntryPoint]) -> Any:
+    """Return the object of the entry points with one name; ``UserError`` if it cannot be imported, or there are two."""
+    point, *_ = points
+    if len(values := sorted({each.value for each in points})) > 1:
+        raise UserError(f"entry point {point.name} is that of {' and of '.join(values)}; give one another name")
+    subject = f"entry point {point.name} ({point.value}){f' of {point.dist.name}' if point.dist else ''}"
+    with mistakes_of(f"{subject}: correct that package, or remove it"):
+        try:
+            return point.load()
+        except (ImportError, AttributeError) as error:
+            raise UserError(f"{subject}: {error}; install that package again, or remove it") from error

@@ -39,10 +39,13 @@ def mistakes_of(subject: str) -> Iterator[None]:
     except OF_FOREIGN_CODE as error:
         frames = traceback.extract_tb(error.__traceback__)
         # The user's own line, where there is one, rather than that of a package which it called.
-        own = [each for each in frames[1:] if "site-packages" not in each.filename and _PACKAGE not in each.filename]
+        own = [
+            each for each in frames[1:] if not any(word in each.filename for word in ("site-packages", "<", _PACKAGE))
+        ]
         frame = [*frames, *own][-1]
-        where = f"{Path(frame.filename).name}, line {frame.lineno}"
-        raise UserError(f"{subject}: {type(error).__name__}: {error} ({where})") from error
+        # An error of syntax says itself where it is.
+        where = "" if isinstance(error, SyntaxError) else f" ({Path(frame.filename).name}, line {frame.lineno})"
+        raise UserError(f"{subject}: {type(error).__name__}: {error}{where}") from error
 
 
 def lines_of(error: UserError) -> str:

@@ -14,7 +14,7 @@ FeatureSet = Annotated[
     str, Field(pattern=r"^[a-z][a-z0-9_]*$"), expected("the name of a feature set, such as tileseer")
 ]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Learner = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$"), expected("the name of a learner, such as trees")]
+Learner = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$"), expected("the name of a learner, such as trees")]
 
 
 class ModelSettings(Section):

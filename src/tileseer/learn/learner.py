@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from tileseer.core.documents import Scalar
-from tileseer.core.entry_points import load_entry_points
-from tileseer.core.errors import UserError, mistakes_of, shown
+from tileseer.core.entry_points import entry_points, load_entry_point
+from tileseer.core.errors import UserError, is_it, mistakes_of, shown
 from tileseer.learn.formula import FormulaPrior
 from tileseer.learn.model_schema import Contribution
 from tileseer.libraries.costs.coefficients import Coefficients
@@ -157,16 +157,25 @@ class Learner(ABC):
 
 def learner_class(name: str) -> type[Learner]:
     """Return the learner with a name; a ``UserError`` lists those that are installed."""
-    found = load_entry_points(GROUP)
+    found = entry_points(GROUP)
     if name not in found:
-        raise UserError(f"there is no learner {name!r}; installed are {', '.join(found)}")
-    learner = found[name]
+        raise UserError(
+            f"there is no learner {name!r}; installed are {', '.join(found)}"
+            + (is_it(name, found) or f". Install the package that names it in its entry points {GROUP}")
+        )
+    learner = load_entry_point(found[name])
     if not (isinstance(learner, type) and issubclass(learner, Learner)):
         raise UserError(f"learner {name}: {shown(learner)} is no subclass of {__name__}.Learner")
     scorer = getattr(learner, "scorer", None)
     if not (isinstance(scorer, type) and issubclass(scorer, Scorer)):
         raise UserError(
             f"learner {name}: its attribute `scorer` is {shown(scorer)}; give a subclass of {__name__}.Scorer"
+        )
+    files = getattr(scorer, "FILES", None)
+    if not isinstance(files, tuple | list) or not all(isinstance(file, str) for file in files):
+        raise UserError(
+            f"learner {name}: FILES of its scorer {scorer.__name__} is {shown(files)}; give the names of the files "
+            "that save writes: FILES = ('mine.json',)"
         )
     return learner
 
@@ -188,6 +197,32 @@ def fitted(learner: Learner, prepared: Any, rows: np.ndarray) -> Scorer:
     return scorer
 
 
+def save_scorer(scorer: Scorer, name: object, folder: Path) -> None:
+    """Save a scorer; ``UserError`` names the learner of one that fails, or that writes other files than ``FILES``."""
+    before = {path.name for path in folder.glob("*")}
+    with _mistakes(name, type(scorer)):
+        scorer.save(folder)
+    written = {path.name for path in folder.glob("*")}
+    for file in scorer.FILES:
+        if file not in written:
+            raise UserError(f"learner {name}: save wrote no {file}, which FILES of {type(scorer).__name__} names")
+    if more := sorted(written - before - {*scorer.FILES}):
+        raise UserError(f"learner {name}: save wrote {more[0]}, which FILES of {type(scorer).__name__} does not name")
+
+
+def read_scorer(name: str, folder: Path) -> Scorer:
+    """Return what a learner has saved in a folder; ``UserError`` names the learner if it fails, or is not installed."""
+    try:
+        kind = learner_class(name).scorer
+    except UserError as error:
+        raise UserError(f"{folder}: {error}") from error
+    with _mistakes(name, kind):
+        scorer: object = kind.read(folder)
+    if not isinstance(scorer, Scorer):
+        raise UserError(f"learner {name}: {kind.__name__}.read returned {shown(scorer)}; return a {__name__}.Scorer")
+    return scorer
+
+
 def scores_of(
     scorer: Scorer, name: object, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray
 ) -> np.ndarray:
@@ -201,10 +236,18 @@ def scores_of(
             f"learner {name}: {said} for pairs of shape {offered.shape}; give a finite number for each pair that is "
             "offered"
         )
+    if not _is_ours(type(scorer)):
+        with _mistakes(name, type(scorer)):
+            again = scorer.score(problems.iloc[:1], candidates, offered[:1])
+        if not np.allclose(again, scores[:1], 1e-5, 1e-5):
+            raise UserError(f"learner {name}: a pair gets other scores in another call; its score depends on it alone")
     return scores
 
 
 def _mistakes(name: object, kind: type) -> AbstractContextManager[None]:
     """Return what names the learner of a stranger in its mistakes; a defect of ours keeps its traceback."""
-    ours = kind.__module__.startswith(f"{__package__}.")
-    return nullcontext() if ours else mistakes_of(f"learner {name}")
+    return nullcontext() if _is_ours(kind) else mistakes_of(f"learner {name}")
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith(f"{__package__}.")

@@ -19,7 +19,7 @@ from tileseer.facts.hardware import Hardware, target
 from tileseer.facts.operations import DTYPES
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.features import Features
-from tileseer.learn.learner import Scorer, learner_class, scores_of
+from tileseer.learn.learner import Scorer, learner_class, read_scorer, save_scorer, scores_of
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin, same_origin
 from tileseer.libraries.features.table import Columns
 from tileseer.libraries.gemm_kernel import field_types
@@ -72,7 +72,7 @@ class Model:
                 "train or publish the model again"
             )
         pool = read_pool(folder / model_files.CANDIDATES, spec.arch)
-        model = cls(spec, scorer_class(spec).read(folder), pool, hardware)
+        model = cls(spec, read_scorer(str(spec.params.get("learner")), folder), pool, hardware)
         try:
             columns = model.features.candidate_columns(pool)
             for feature in model.features.set.candidate:
@@ -93,7 +93,7 @@ class Model:
 
     def save(self, folder: Path) -> None:
         """Write the files that ``read`` reads, each whole or not at all."""
-        self.scorer.save(folder)
+        save_scorer(self.scorer, self.spec.params.get("learner"), folder)
         documents.write_document(folder / model_files.SPEC, self.spec)
         documents.write_document(folder / model_files.HARDWARE, self.hardware)
         write_table(folder / model_files.CANDIDATES, self.pool)
@@ -189,15 +189,10 @@ class Model:
         return scores
 
 
-def scorer_class(spec: FeatureSpec) -> type[Scorer]:
-    """Return the kind of scorer that a model has; ``UserError`` where its learner is not installed."""
-    return learner_class(str(spec.params.get("learner"))).scorer
-
-
 def training_files(folder: Path) -> tuple[str, ...]:
     """Return the names of the files of a training folder: what is published of it."""
     spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
-    return *model_files.TRAINING_FILES, *scorer_class(spec).FILES
+    return *model_files.TRAINING_FILES, *learner_class(str(spec.params.get("learner"))).scorer.FILES
 
 
 def _refuse_other_files(folder: Path) -> None:

@@ -17,7 +17,7 @@ from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import read_hardware
 from tileseer.facts.model import ModelSettings
 from tileseer.learn.features import Features
-from tileseer.learn.learner import Recipe
+from tileseer.learn.learner import Recipe, learner_class
 from tileseer.learn.model import Model
 from tileseer.learn.training import Trained, settings_for, train
 from tileseer.libraries.costs.coefficients import load_coefficients
@@ -34,15 +34,18 @@ ONE_IN = 6
 class LearnerSuite:
     """Tests of the learner called ``learner`` on part of a recording."""
 
-    learner: str
+    learner = ""
 
     def test_scores_are_finite_where_they_are_asked_for(self) -> None:
         """Scores have the shape [P, Q], and -inf where no pair is offered."""
         model, problems, offered = _trained(self.learner)[1:]
         scores = model.scorer.score(problems, model.pool, offered)
-        assert scores.shape == offered.shape and scores.dtype == np.float64
-        assert np.isfinite(scores[offered]).all() and np.isneginf(scores[~offered]).all()
-        assert np.isfinite(model.scorer.score(problems.iloc[:2], model.pool)).all()
+        assert scores.shape == offered.shape, "score: a row for each problem, and in it a number for each candidate"
+        assert scores.dtype == np.float64, "score: the numbers are float64"
+        assert np.isfinite(scores[offered]).all(), "score: a finite number for each pair that is offered"
+        assert np.isneginf(scores[~offered]).all(), "score: -inf where offered is False"
+        every = model.scorer.score(problems.iloc[:2], model.pool)
+        assert np.isfinite(every).all(), "score: without offered, a finite number for each pair"
 
     def test_a_score_depends_on_its_pair_alone(self) -> None:
         """A pair has the same score beside others and alone; who leads has the best one."""
@@ -52,9 +55,10 @@ class LearnerSuite:
             alone = np.zeros((1, len(model.pool)), bool)
             alone[0, scores[row].argmax()] = True
             one = model.scorer.score(problems.iloc[[row]], model.pool, alone)
-            assert one.max() == scores[row].max()
+            assert one.max() == scores[row].max(), "score: a pair gets another number alone than beside others"
         leading = model.scorer.leading(problems, model.pool, offered)
-        assert (np.isneginf(leading) | (leading == scores)).all() and np.isfinite(leading.max(axis=1)).all()
+        assert (np.isneginf(leading) | (leading == scores)).all(), "leading: the numbers of score, or -inf"
+        assert np.isfinite(leading.max(axis=1)).all(), "leading: a finite number in each row"
 
     def test_it_ranks_better_than_chance(self) -> None:
         """Its picks are faster than the mean of what runs, on the problems that it has learnt from."""
@@ -63,7 +67,7 @@ class LearnerSuite:
         scores = np.where(reached > 0, model.scorer.score(problems, model.pool, offered), -np.inf)
         picked = reached[np.arange(len(reached)), scores.argmax(axis=1)]
         chance = reached.sum(axis=1) / (reached > 0).sum(axis=1)
-        assert picked.mean() > chance.mean()
+        assert picked.mean() > chance.mean(), "its picks are no faster than the mean of what runs"
 
     def test_it_learns_the_same_twice_and_keeps_it(self, tmp_path: Path) -> None:
         """Two trainings write the same bytes, ``FILES`` and no others; what is read scores as what was written."""
@@ -73,11 +77,14 @@ class LearnerSuite:
             folder.mkdir()
             one.model.scorer.save(folder)
         names = {path.name for path in (tmp_path / "one").iterdir()}
-        assert names == set(model.scorer.FILES)
-        assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in names)
+        assert names == set(model.scorer.FILES), "save: the files that FILES names, and no others"
+        for name in sorted(names):
+            first, second = ((tmp_path / folder / name).read_bytes() for folder in ("one", "two"))
+            assert first == second, f"fit, save: a second training writes another {name}"
         trained.save(tmp_path)
         scores = model.scorer.score(problems, model.pool, offered)
-        np.testing.assert_array_equal(Model.read(tmp_path).scorer.score(problems, model.pool, offered), scores)
+        kept = Model.read(tmp_path).scorer.score(problems, model.pool, offered)
+        np.testing.assert_array_equal(kept, scores, "read: it scores otherwise than what was saved")
 
     def test_it_has_a_header_or_says_why_not(self) -> None:
         """The header picks as Python does, or consists of one line with the reason."""
@@ -96,6 +103,7 @@ def _trained(learner: str) -> tuple[Trained, Model, pd.DataFrame, np.ndarray]:
 
 
 def _train(learner: str) -> Trained:
+    learner_class(learner)  # the first thing to say
     config = places.workflow_folder() / "config"
     gpu, coefficients = (
         read_hardware(config / "hardware.yaml", GPU),

@@ -199,6 +199,7 @@ class _Enabled(contextlib.ContextDecorator, contextlib.AbstractContextManager[No
 def save() -> Path:
     """Write the choices to their folder now, and return it; ``UserError`` where nothing is enabled."""
     if _unable and not _active:
+        _warn_of_nothing()
         return _unable
     if not _active:
         raise UserError("nothing is enabled whose choices could be saved; call tileseer.torch.enable first")
@@ -214,6 +215,7 @@ def gains() -> pd.DataFrame:
     is enabled; an empty table where the machine had nothing to enable.
     """
     if _unable and not _active:
+        _warn_of_nothing()
         return pd.DataFrame(columns=COLUMNS)
     if not _active:
         raise UserError("nothing is enabled whose gains are known; call tileseer.torch.enable first")
@@ -248,9 +250,11 @@ def _made(model: Path | str | None, verify: int | None, choices: Path | str | No
 def _check_machine(archs: Collection[str]) -> None:
     """Refuse a machine on which models of these archs are of no use (``UserError``)."""
     if torch.version.cuda is None or not torch.backends.cudnn.is_available():
-        raise UserError("there is no CUDA device with cuDNN, for which this PyTorch is not built")
+        raise UserError(
+            "this PyTorch is built without CUDA and cuDNN; install one for an NVIDIA GPU: pip install torch on Linux"
+        )
     if not torch.cuda.device_count():
-        raise UserError("there is no CUDA device with cuDNN")
+        raise UserError("PyTorch sees no NVIDIA GPU (nvidia-smi and CUDA_VISIBLE_DEVICES say which there are)")
     extension.check_cudnn()
     model_packages.check_gpus(archs)
 
@@ -280,6 +284,10 @@ def _apply() -> None:
         program.extension.turn(True)
         _prepared = program
     _active = program
+
+
+def _warn_of_nothing() -> None:
+    warnings.warn("tileseer: enable() found nothing to enable here, so there are no choices or gains", stacklevel=3)
 
 
 def _warn(error: UserError) -> None:
