@@ -118,7 +118,7 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--configfile", "latin.yaml"], "latin.yaml: byte 0 is not UTF-8"),
+        (["--configfile", "latin.yaml"], "latin.yaml: is UTF-16 text"),
         (["--configfile=tab.yaml"], "tab.yaml: is not YAML: .* at line 2, column 1"),
         (["--configfile", "none.yaml"], "'none.yaml': there is no such file; put what to make before"),
         (["--config", "benchmark.seed=3"], "write --config benchmark='{seed: 3}'"),

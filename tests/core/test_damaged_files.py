@@ -199,7 +199,13 @@ CERTAIN = {
     "latin.yaml": (b"arch: gfx950 # \xe9\n", "is not UTF-8"),
     "sound.yaml": ("arch: gfx950 # é\n", ""),
     "sound.json": (json.dumps({"arch": "gfx950"}), ""),
-    "columns.csv": ("N,C, N\n1,2,3\n", "the column 'N' appears twice"),
+    "twice.csv": ("N,C, N\n1,2,3\n", "the column 'N' appears twice"),
+    "short.csv": ("N,C\n1,2\n3\n", "line 3: 1 fields, but the header has 2"),
+    "numbers.csv": ("1,2\n1,2\n", "line 1: '1' names no column; write a header above it"),
+    "signs.csv": ("N;C\n1;2\n", "separated by ';'; write commas"),
+    "latin.csv": (b"N,C\n1,\xe9\n", "line 2 is not UTF-8"),
+    "wide.csv": ("N,C\n1,2\n".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
+    "table.csv": (b"PAR1\x15\x04", "is a Parquet file"),
     "ck_api.yaml": ((ROOT / "config/ck_api.yaml").read_text().replace("\nlevel:", "\nlevem:"), "no API level"),
 }
 
@@ -209,7 +215,7 @@ def test_what_snakemake_would_read_in_silence_or_run_is_refused(name, tmp_path):
     content, reason = CERTAIN[name]
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    read = {"columns.csv": read_csv, "ck_api.yaml": ck_api.read_api}.get(name, read_config_file)
+    read = ck_api.read_api if name == "ck_api.yaml" else read_csv if name.endswith(".csv") else read_config_file
     with pytest.raises(UserError, match=f"{name}.*{reason}") if reason else contextlib.nullcontext():
         read(path)
 

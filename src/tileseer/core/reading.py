@@ -63,8 +63,34 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
 
 def read_utf8(path: Path, most: int = LARGEST_TEXT, encoding: str = "utf-8") -> str:
     """Return the text of a file, with line feeds alone; ``UserError`` if it cannot be read or is not in UTF-8."""
+    return utf8_text(path, read_bytes(path, most), encoding)
+
+
+_FORMS = {
+    b"\xff\xfe": "UTF-16 text; save it as UTF-8",
+    b"\xfe\xff": "UTF-16 text; save it as UTF-8",
+    b"PAR1": "a Parquet file, no text; write it as CSV",
+    b"PK\3\4": "an archive or a spreadsheet, no text; save it as CSV",
+    b"\x1f\x8b": "compressed by gzip; gunzip it",
+    b"BZh": "compressed by bzip2; bunzip2 it",
+    b"\x7fELF": "machine code, no text",
+}
+"""What files are that begin so, and what to do."""
+
+
+def require_text(path: Path, start: bytes) -> None:
+    """Raise a ``UserError`` that says what a file is that begins with ``start``, where that is no text."""
+    for sign, form in _FORMS.items():
+        if start.startswith(sign):
+            raise UserError(f"{path}: is {form}")
+
+
+def utf8_text(path: Path, content: bytes, encoding: str = "utf-8") -> str:
+    """Return the text of a file's content, with line feeds alone; ``UserError`` if it is not in UTF-8."""
+    require_text(path, content)
     try:
-        text = read_bytes(path, most).decode(encoding)
+        text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -12,8 +12,9 @@ from itertools import chain
 from pathlib import Path
 
 from tileseer.core.csv_files import FIRST_LINE, read_csv
-from tileseer.core.errors import UserError
-from tileseer.core.reading import LARGEST_TABLE, opened
+from tileseer.core.errors import UserError, shown
+from tileseer.core.reading import LARGEST_TABLE, opened, require_text
+from tileseer.facts.operations import VARIANTS
 from tileseer.libraries import program_lines
 from tileseer.libraries.program import Line
 from tileseer.problems import layers, problem_csv
@@ -71,6 +72,8 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
     read = ProblemList()
     for path in paths:
         with opened(path, LARGEST_TABLE) as stream:
+            require_text(path, stream.read(8))
+            stream.seek(0)
             # A program logs a convolution each time that it runs.
             texts = _whole_lines(line.decode(errors="replace") for line in stream)
             first = next((text for text in texts if text.strip()), "")
@@ -127,6 +130,8 @@ def _of_csv(path: Path, operations: Sequence[Operation], read: ProblemList) -> I
     for line, *row in rows.drop_duplicates().itertuples():
         dims, (direction, dtype, layout) = dict(zip(DIMS, row, strict=False)), row[len(DIMS) :]
         try:
+            if direction not in ("", *VARIANTS):
+                raise UserError(f"{words['direction']} is {shown(direction)}; use one of {', '.join(VARIANTS)}")
             if layout not in ("", *LAYOUT_WORDS):
                 raise UserError(f"layout is {layout!r}; use one of {', '.join(LAYOUT_WORDS)}")
             chosen = [one for one in operations if direction in ("", one.variant) and dtype in ("", one.dtype)]

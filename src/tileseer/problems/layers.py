@@ -19,7 +19,7 @@ from tileseer.core.errors import UserError, shown
 from tileseer.facts.operations import VARIANTS
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, ndim_of
-from tileseer.problems.problem_csv import check_problems, of_distinct, require_cells, whole_numbers
+from tileseer.problems.problem_csv import LEAST, check_problems, of_distinct, require_cells, whole_numbers
 
 LAYER_SPLITS = ("train", "validation", "test")
 """What a layer may be used for; all layers of one family, at any batch size, have the same."""
@@ -119,7 +119,7 @@ def layers_csv(layers: Iterable[Layer]) -> str:
 
 def read_layers(path: Path) -> list[Layer]:
     """Read a table; a ``UserError`` names the line of the first row that is no valid convolution."""
-    table = read_csv(path)
+    table = read_csv(path, REQUIRED_LAYER_COLUMNS)
     fault = next((f"{name!r} is missing" for name in REQUIRED_LAYER_COLUMNS if name not in table), "")
     fault = fault or next((f"{shown(name)} is not one of them" for name in table if name not in LAYER_COLUMNS), "")
     if fault:
@@ -140,7 +140,7 @@ def read_layers(path: Path) -> list[Layer]:
     directions = of_distinct(table["directions"], lambda texts: texts.str.split("+").map(tuple))
     known = directions.map(set(VARIANTS).issuperset)
     require_cells(path, table["directions"], known, f"it must be some of {', '.join(VARIANTS)} with + between them")
-    dims = pd.DataFrame({name: whole_numbers(path, table[name]) for name in DIMS})
+    dims = pd.DataFrame({name: whole_numbers(path, table[name], LEAST[name]) for name in DIMS})
     check_problems(path, dims)
     occurrences = whole_numbers(path, table["occurrences"], least=1)
     table = table.assign(**dims, occurrences=occurrences, directions=directions)

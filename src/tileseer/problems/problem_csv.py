@@ -8,13 +8,15 @@ import pandas as pd
 
 from tileseer.core.csv_files import FIRST_LINE
 from tileseer.core.errors import UserError, shown
-from tileseer.problems.problem import DIMS, INT32_MAX, Problem, meant, wrong_rows
+from tileseer.problems.problem import DIMS, INT32_MAX, OTHER_NAMES, Problem, meant, wrong_rows
 
 REQUIRED_DIMS = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEFAULT_DIMS = {name: 0 if name.startswith("pad") else 1 for name in DIMS if name not in REQUIRED_DIMS}
 """What a column means that is absent or empty: one group, no depth, stride 1, no padding, no dilation."""
 USUAL = frozenset(f"{name}={value}" for name, value in DEFAULT_DIMS.items() if name != "G")
 """Dimensions that a reader expects."""
+LEAST = {name: 0 if name.startswith("pad") else 1 for name in DIMS}
+"""The least value of each dimension."""
 DIMS_WITHOUT_DEPTH = {"stride_d": 1, "pad_d": 0, "dilation_d": 1}
 """Depth columns that mean nothing without depth: the reference's library calls a problem 3D by Di and Z alone."""
 
@@ -32,12 +34,11 @@ def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[st
     """
     missing = [name for name in REQUIRED_DIMS if name not in table]
     if missing:
-        header = table.columns[0]
-        if len(table.columns) == 1 and (sign := next((one for one in ";\t" if one in header), "")):
-            raise UserError(f"{path}: its columns are separated by {sign!r}; write commas")
-        if missing[0].lower() in table:
-            raise UserError(f"{path}: column {missing[0].lower()} is written {missing[0]}; names are {', '.join(DIMS)}")
-        raise UserError(f"{path}: column {missing[0]} is missing; needed: {', '.join(REQUIRED_DIMS)}")
+        called = {OTHER_NAMES.get(name.upper(), name).lower(): name for name in map(str, table) if name not in DIMS}
+        parts = [f"{called[name.lower()]} is written {name}" for name in missing if name.lower() in called]
+        if absent := [name for name in missing if name.lower() not in called]:
+            parts.append(f"column {', '.join(absent)} is missing; needed: {', '.join(REQUIRED_DIMS)}")
+        raise UserError(f"{path}, line 1: {'; '.join(parts)}")
     remarks = []
     absent = [name for name in DEFAULT_DIMS if name not in table]
     for name in sorted(set(table.columns) - set(DIMS)):
@@ -47,10 +48,15 @@ def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[st
     if absent:
         said = ", ".join(f"{name}={DEFAULT_DIMS[name]}" for name in absent)
         remarks.append(f"{path}: columns that are absent have their defaults: {said}")
+    for name in (name for name in DEFAULT_DIMS if name in table):
+        if (empty := table[name].str.strip() == "").any():
+            first = int(empty.argmax()) + FIRST_LINE
+            count = int(empty.sum())
+            remarks.append(f"{path}, line {first}: {name} is empty, taken as {DEFAULT_DIMS[name]} ({count:,} rows)")
     texts = table.assign(**dict.fromkeys(absent, "")).replace(
         {name: {"": str(DEFAULT_DIMS[name])} for name in DEFAULT_DIMS}
     )
-    dims = pd.DataFrame({name: whole_numbers(path, texts[name]) for name in DIMS})
+    dims = pd.DataFrame({name: whole_numbers(path, texts[name], LEAST[name]) for name in DIMS})
     flat = (dims["Di"] == 1) & (dims["Z"] == 1)
     odd = flat & pd.concat([dims[name] != value for name, value in DIMS_WITHOUT_DEPTH.items()], axis=1).any(axis=1)
     if odd.any():
