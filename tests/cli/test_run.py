@@ -212,7 +212,10 @@ def test_a_run_that_would_find_no_gpu_after_its_compiling_does_not_begin(file, m
     monkeypatch.setattr(targets, "missing_driver", lambda device: "there is no /dev/kfd")
     monkeypatch.setattr(run.os, "execve", lambda *_: pytest.fail("began"))
     assert main.main(["run", "--configfile", f"config/{file}.yaml"]) == 2
-    assert f"benchmark.device is {file}, but this machine shows no GPU: there is no /dev/kfd" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"benchmark.device is {file}, but this machine shows no GPU: there is no /dev/kfd" in said
+    assert f"or take recorded times: tileseer run --arch {dict(cuda='sm_90', hip='gfx942_miopen')[file]}" in said
+    assert main.main(["run", "--configfile", f"config/{file}.yaml", "--until", "benchmark"]) == 2
     with pytest.raises(pytest.fail.Exception, match="began"):
         main.main(["run", "--configfile", f"config/{file}.yaml", "--until", "libraries"])
 

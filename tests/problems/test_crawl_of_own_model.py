@@ -94,7 +94,11 @@ def test_inference_of_a_transposed_convolution_is_backward_data(folder):
         ("my_net_of_the_test", "8x3x64x64", "must be MODULE:CALLABLE"),
         ("my_broken_net_of_the_test:net", "8x3x64x64", "importing my_broken_net_of_the_test: ZeroDivisionError"),
         ("my_script_of_the_test:net", "8x3x64x64", "importing my_script_of_the_test: SystemExit: 0"),
-        ("my_net_of_the_test:net", "8x4x64x64", "(N x C x H x W), without values"),
+        ("./my_net_of_the_test.py:net", "8x3x64x64", "a module is no path: write my_net_of_the_test:net"),
+        ("a b/net.py:net", "8x3x64x64", "a module is no path: go to the folder a b, and write net:net"),
+        ("my_net_of_the_test:Need(8)", "8x3x64x64", "name a function without arguments that returns Need(8)"),
+        ("m.onnx", "8x3x64x64", "is a file of ONNX; write --onnx m.onnx"),
+        ("my_net_of_the_test:net", "8x4x64x64", "--input: 0 gets an image of 4 channels, 8 x 4 x 64 x 64, and has wei"),
         ("my_net_of_the_test:reads_values", "8x4", "(N x C x H x W), without values"),
         ("my_net_of_the_test:net", "8x3xa", "is no shape such as"),
     ],
@@ -157,6 +161,13 @@ def test_a_file_that_is_no_onnx_model_is_one_message(folder, capsys):
     (folder / "m.onnx").write_text("junk")
     assert crawl("--onnx", "m.onnx") == 2
     assert "m.onnx: is no ONNX model" in capsys.readouterr().err
+    onnx_model(folder / "m.onnx")
+    for shapes, told in (
+        (["2x3x32x32"], "m.onnx: input x is Nx3x64x64, but --input gives 2x3x32x32; correct the fixed extents"),
+        (["2x3x64x64", "2x3"], "m.onnx: the model has fewer than 2 inputs; its inputs are: x"),
+    ):
+        assert crawl("--onnx", "m.onnx", *(word for shape in shapes for word in ("--input", shape))) == 2
+        assert told in capsys.readouterr().err
 
 
 NUMBERS = st.lists(st.sampled_from((-1, 0, 1, 2, 3, 2**31, 2**63 - 1)), min_size=1, max_size=5)

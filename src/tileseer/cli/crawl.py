@@ -42,6 +42,10 @@ def run(args: argparse.Namespace) -> int:
     if args.output.suffix != ".csv":
         raise UserError(f"--output: {args.output}: the table is a CSV; name a file that ends with .csv")
     if args.problems:
+        if unused := [option for option in ("input", "train") if getattr(args, option)]:
+            raise UserError(
+                f"--{unused[0]} is for --torch and --onnx; a list of problems has its shapes and directions"
+            )
         convolutions, left_out = _listed(args.problems, args.network or args.problems.stem)
         return _write(args, convolutions, left_out)
     # What reads torch and ONNX models is imported where it is used: neither is part of the plain package.
@@ -73,7 +77,8 @@ def _write(args: argparse.Namespace, convolutions: Sequence[Layer], left_out: Ma
     for reason, count in sorted(left_out.items()):
         print(f"left out: {count} convolutions: {reason}", file=sys.stderr)
     if not convolutions:
-        print("no convolution fits a table of layers; nothing was written", file=sys.stderr)
+        said = "no convolution fits a table of layers" if left_out else "no convolution was run"
+        print(f"{said}; nothing was written", file=sys.stderr)
         return 1
     write_text(args.output, layers.layers_csv(convolutions))
     counts = {"layers": len(convolutions), "convolutions": sum(layer.occurrences for layer in convolutions)}

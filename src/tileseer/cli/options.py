@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print ``message`` and end with exit status 2."""
         if message.endswith("expected one argument"):
-            message += ", and one that begins with - behind ="
+            message += f"; it is missing, or begins with - and is written {message.split()[1].rstrip(':')}=VALUE"
         self.exit(2, f"error: {message}; see {self.prog} --help\n")
 
 

@@ -12,10 +12,13 @@ from tileseer.core.places import workflow_folder
 from tileseer.core.reading import read_utf8
 from tileseer.data.recordings import refusal, replayed, way_to_models
 from tileseer.facts.config import Config
+from tileseer.facts.hardware import target
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.learn.learner import GROUP
 from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 
+UNTIL, NEED_THE_GPU = {"--until", "-U"}, {"plans", "benchmark"}
+"""Without a GPU a run until these stages is none either."""
 _RULE = re.compile(r"^ *rule (\w+):\n(.*?)(?=^ *rule \w+:\n|\Z)", re.MULTILINE | re.DOTALL)
 _FOLDER = re.compile(r"results/(\w+)")
 _OF_MODELS = re.compile(r"results/(?:models|reports)/([^/]+?)(?:\.html|/)?")
@@ -52,11 +55,15 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
             raise replayed(settings, arch)
     device, made = settings.benchmark.device, archs if files or archs else [settings.arch]
     measured = [arch for arch in made if arch not in settings.replays]
-    measures_here = device in DRIVERS and measured and not {option for option, _ in given} & ELSEWHERE
-    if measures_here and (missing := missing_driver(device)):
+    options = {option for option, _ in given}
+    if NEED_THE_GPU & {word for option, word in given if option in UNTIL}:
+        options -= UNTIL
+    if device in DRIVERS and measured and not options & ELSEWHERE and (missing := missing_driver(device)):
+        recorded = [one for one in Config().replays if target(one) == target(measured[0])]
+        other = f"take recorded times: tileseer run --arch {recorded[0]}" if recorded else "leave --configfile out"
         raise UserError(
             f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with "
-            "--until libraries, measure on a cluster (--workflow-profile profiles/slurm), or leave --configfile out"
+            f"--until libraries, measure on a cluster (--workflow-profile profiles/slurm), or {other}"
         )
 
 

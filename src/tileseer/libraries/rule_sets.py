@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tileseer.core.errors import UserError, is_it
+from tileseer.core.errors import UserError, nearest
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.inputs import ConfigsSettings
 from tileseer.facts.operations import BUILDER_SETS, RULE_SETS
@@ -116,8 +116,13 @@ class RuleSet:
             _refuse_other_library(self.name, CK_TILE.name, arch)
             return self._enumerator.enumerate(self.name, arch, variants, ndims, dtypes)
         if not Path(self.name).is_file():
-            near = is_it(self.name, [*RULE_SETS, *map(str, self.tables.glob("*.yaml"))], 0.75)
-            advice = near or f"; use one of {', '.join(RULE_SETS)}, or the path of a file"
+            files = {path.stem: path for path in self.tables.glob("*.yaml")}
+            near = nearest(Path(self.name).stem, [*RULE_SETS, *files], 0.75)
+            advice = (
+                f"; is it {files.get(near, near)}?"
+                if near
+                else f"; use one of {', '.join(RULE_SETS)}, or the path of a file"
+            )
             raise UserError(f"unknown rule set {self.name!r}{advice}")
         self.specs.arch(arch)
         sweep = read_sweep(Path(self.name), arch)

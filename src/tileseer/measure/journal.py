@@ -241,8 +241,8 @@ def _read_file(file: Path, columns: Sequence[str]) -> Iterator[tuple[pa.Table, p
         yield parquet.read_table(file, schema, columns=columns, bounded=False), MALFORMED.empty_table()
     except UserError as error:
         raise UserError(
-            f"{file}: changed or damaged since it was written; restore it from a copy, or move it away, delete "
-            "results/benchmark and run again: its pairs are measured again, and no others"
+            f"{file}: changed or damaged since it was written; restore it from a copy, or move it away and add "
+            "--forcerun benchmark: its pairs are measured again, and no others"
         ) from error
 
 

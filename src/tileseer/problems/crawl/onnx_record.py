@@ -82,10 +82,17 @@ def _give_shapes(graph: onnx.GraphProto, inputs: Sequence[tuple[str, Shape]], pa
         value = by_name.get(name) if name else next(in_order, None)
         if value is None:
             names = ", ".join(by_name) or "none"
-            raise UserError(f"{path}: the model has no input {name!r} to give a shape to; its inputs are: {names}")
+            what = f"no input {name!r} to give a shape to" if name else f"fewer than {len(inputs)} inputs"
+            raise UserError(f"{path}: the model has {what}; its inputs are: {names}")
         axes = value.type.tensor_type.shape.dim
         if len(axes) != len(shape):
             raise UserError(f"{path}: input {value.name} has {len(axes)} axes, but {len(shape)} extents are given")
+        if any(axis.dim_value not in (0, extent) for axis, extent in zip(axes, shape, strict=True)):
+            own = "x".join(str(axis.dim_value or axis.dim_param or "?") for axis in axes)
+            given = "x".join(map(str, shape))
+            raise UserError(
+                f"{path}: input {value.name} is {own}, but --input gives {given}; correct the fixed extents"
+            )
         for axis, extent in zip(axes, shape, strict=True):
             axis.dim_value = extent
 
@@ -103,6 +110,8 @@ def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, input
         raise _LeftOutError(f"an image of {len(image)} axes for a weight of {len(weight)}")
     attributes = _attributes(node, axes)
     transposed = node.op_type == "ConvTranspose"
+    if image[1] != (channels := weight[0] if transposed else weight[1] * attributes["group"]):
+        raise _LeftOutError(f"an image of {image[1]} channels for weights of {channels}")
     pads = _pads(attributes, image[2:], weight[2:], transposed)
     if transposed and (attributes.get("output_shape") or any(before != after for before, after in pads)):
         raise _LeftOutError("a transposed convolution whose padding follows from its output or differs on an axis")

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules import module as hooks
+from torch.nn.modules.conv import _ConvNd
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tileseer.core.errors import UserError
 from tileseer.problems.crawl.observed import Observed
 
 META = torch.device("meta")
@@ -54,7 +56,14 @@ class _Recorder(TorchDispatchMode):
     def enter(self, module: nn.Module, inputs: object) -> None:
         """Note that ``module`` runs; what has no name of its own goes by that of its parent."""
         parent = self.running[-1] if self.running else "model"
-        self.running.append(self.names.get(id(module)) or parent)
+        name = self.names.get(id(module)) or parent
+        self.running.append(name)
+        # PyTorch names neither the layer nor what it expects, on the meta device.
+        if isinstance(module, _ConvNd) and isinstance(inputs, tuple) and inputs and hasattr(inputs[0], "shape"):
+            shape, axes = tuple(inputs[0].shape), module.weight.dim() - 2
+            if len(shape) > axes and shape[-axes - 1] != module.in_channels:
+                given = f"an image of {shape[-axes - 1]} channels, {' x '.join(map(str, shape))}"
+                raise UserError(f"--input: {name} gets {given}, and has weights for {module.in_channels}")
 
     def leave(self, module: nn.Module, inputs: object, output: object) -> None:
         """Note that the innermost module has run."""

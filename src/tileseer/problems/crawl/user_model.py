@@ -6,6 +6,7 @@ import re
 import sys
 import types
 from collections import Counter
+from contextlib import redirect_stdout
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,16 @@ def torch_layers(
     The model is made and run on torch's meta device: it needs no weights, and no memory for them.
     """
     module_name, _, attribute = target.partition(":")
+    if target.endswith(".onnx"):
+        raise UserError(f"--torch: {shown(target)} is a file of ONNX; write --onnx {target}")
     if not module_name or not attribute:
-        raise UserError(f"--torch: {target!r} must be MODULE:CALLABLE, for example torchvision.models:resnet50")
-    if module_name.endswith(".py"):
-        raise UserError(
-            f"--torch: {target!r}: a module has no .py: write {module_name[:-3].replace('/', '.')}:{attribute}"
-        )
+        raise UserError(f"--torch: {shown(target)} must be MODULE:CALLABLE, for example torchvision.models:resnet50")
+    if "/" in module_name or module_name.endswith(".py"):
+        file = Path(module_name.removesuffix(".py"))
+        there = f"go to the folder {file.parent}, and " if file.parent != Path() else ""
+        raise UserError(f"--torch: {shown(target)}: a module is no path: {there}write {file.name}:{attribute}")
+    if "(" in attribute:
+        raise UserError(f"--torch: {shown(target)}: name a function without arguments that returns {attribute}")
     if not inputs:
         raise UserError("--torch: describe the model's input, for example --input 8x3x224x224")
     shapes = [parse_input(text) for text in inputs]
@@ -58,12 +63,19 @@ def torch_layers(
     def feed(model: Any) -> object:
         return model(*map(torch.empty, positional), **{name: torch.empty(shape) for name, shape in named.items()})
 
-    with mistakes_of(f"--torch {target}: calling it without arguments, on the meta device"):
+    # What a network prints is not the answer of this program.
+    with (
+        redirect_stdout(sys.stderr),
+        mistakes_of(f"--torch {target}: calling it without arguments, on the meta device"),
+    ):
         model = torch_record.build_model(make)
         if not isinstance(model, torch.nn.Module):
             raise UserError(f"--torch {target}: returned {shown(model)}; name what returns a torch.nn.Module")
     given = f"with --input {' --input '.join(inputs)} (N x C x H x W), without values"
-    with mistakes_of(f"--torch {target}: running it {given} (--onnx takes models that need them)"):
+    with (
+        redirect_stdout(sys.stderr),
+        mistakes_of(f"--torch {target}: running it {given} (--onnx takes models that need them)"),
+    ):
         observed = torch_record.record_torch(model, feed, trained)
     return tabulate_layers(network or attribute.rpartition(".")[2], _run(inputs, trained), observed)
 
@@ -117,6 +129,10 @@ def onnx_layers(path: Path, inputs: list[str], trained: bool, network: str | Non
     ``inputs`` give shapes to inputs with dynamic axes; without a name, to the graph's inputs in their order.
     """
     shapes = [parse_input(text) for text in inputs]
+    if path.suffix in (".pt", ".pth"):
+        raise UserError(
+            f"--onnx: {path} is a file of PyTorch; export it, or name what makes it: --torch MODULE:CALLABLE"
+        )
     try:
         from tileseer.problems.crawl import onnx_record
     except ImportError as error:
