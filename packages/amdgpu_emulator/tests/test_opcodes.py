@@ -340,6 +340,8 @@ def test_modifiers_constants_and_literals():
     w.vf[2], w.vf[4] = np.linspace(-3, 3, LANES), np.linspace(5, -5, LANES)
     execute(w, "VOP3", ins.VOP3Op.V_ADD_F32_E64, src0=258, src1=260, vdst=8, neg=2, abs=1, omod=1, clmp=1)
     assert np.allclose(w.vf[8], np.clip((np.abs(w.vf[2]) - w.vf[4]) * 2, 0, 1))
+    execute(w, "VOP3", ins.VOP3Op.V_MUL_F16_E64, src0=243, src1=128, vdst=8, clmp=1)
+    assert (w.v[8] == 0).all()
     execute(w, "VOP2", ins.VOP2Op.V_MUL_F32_E32, src0=245, vsrc1=2, vdst=8)
     assert (w.vf[8] == -2 * w.vf[2]).all()
     execute(w, "VOP2_LIT", ins.VOP2Op.V_ADD_U32_E32, src0=255, vsrc1=2, vdst=8, literal=0x12345678)
@@ -418,6 +420,9 @@ def test_a_comparison_may_disable_lanes():
     w.set_exec(EVERY_LANE ^ 1)
     execute(w, "VOP3_SDST", ins.VOP3Op.V_CMPX_LT_U32_E64, src0=258, src1=260, vdst=30)
     assert w.s64.item(15) == w.s64.item(EXEC // 2) == (1 << 20) - 2
-    w.set_exec(EVERY_LANE)
-    execute(w, "VOPC", ins.VOPCOp.V_CMPX_GE_U32_E32, src0=258, vsrc1=4)
-    assert w.m.tolist() == [lane >= 20 for lane in range(LANES)]
+    for form, fields in (("VOPC", {"src0": 258}), ("VOPC_SDWA_SDST", {"src0": 249, "vsrc0": 2, "src1_sel": 6})):
+        w.set_exec(EVERY_LANE)
+        execute(w, form, ins.VOPCOp.V_CMPX_GE_U32_E32, vsrc1=4, **fields)
+        assert w.m.tolist() == [lane >= 20 for lane in range(LANES)]
+    with pytest.raises(UnsupportedInstruction, match="V_SWAP_B32"):
+        execute(w, "VOP1_SDWA", ins.VOP1Op.V_SWAP_B32_E32, src0=249, vsrc0=2, vdst=6)

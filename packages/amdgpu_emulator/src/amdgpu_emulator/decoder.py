@@ -32,6 +32,7 @@ _ONE_NAME = {
 }  # fmt: skip
 """What an encoding calls otherwise than that of three operands (VOP3), and from which bit on it lies there."""
 _SIGNED = ("GLOBAL.offset", "SCRATCH.offset", "SMEM.offset", "SOPK.simm16", "SOPP.simm16")
+"""Fields that are numbers with a sign."""
 
 
 class Instruction:

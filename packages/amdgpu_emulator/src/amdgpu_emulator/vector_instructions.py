@@ -146,9 +146,8 @@ def _result(inst: Instruction, operation: VectorOperation, top: bool = False) ->
         part, is_wide = sdwa_part(inst.dst_sel), kind.endswith("64")
         if inst.omod or inst.clmp or (part != WORD and (is_wide or inst.dst_unused == 1)):
             raise UnsupportedInstruction(f"{inst.opcode} in this form")
-        put = (
-            part_writer(inst.vdst, kind, part, inst.dst_unused == 2) if not is_wide else result_writer(inst.vdst, kind)
-        )
+        keeps = inst.dst_unused == 2
+        put = result_writer(inst.vdst, kind) if is_wide else part_writer(inst.vdst, kind, part, keeps)
     elif kind in _TYPES_OF_16_BITS and (high or name.startswith(_KEEP_HALF)):
         put = part_writer(inst.vdst, kind, half_of(high))
     else:
@@ -165,8 +164,8 @@ def _result(inst: Instruction, operation: VectorOperation, top: bool = False) ->
     factor, is_clamped = (1.0, 2.0, 4.0, 0.5)[inst.omod], bool(inst.clmp)
 
     def scaled(w: Waves, value: Array) -> None:
-        # The last sum makes a zero positive.
         result = value * value.dtype.type(factor)
+        # The last sum makes a zero positive.
         put(w, np.fmin(np.fmax(result, 0), 1) + 0 if is_clamped else result)
 
     return scaled
