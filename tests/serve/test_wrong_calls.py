@@ -13,6 +13,7 @@ from tileseer.data.dataset import Dataset
 from tileseer.judge.evaluation import evaluate
 from tileseer.judge.ranking import rank_by, rank_held_out, rank_left_out
 from tileseer.learn.features import Features
+from tileseer.learn.model import Model
 from tileseer.libraries.features.table import Feature
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve.selector import Selector
@@ -48,6 +49,11 @@ WRONG_CALLS = {
     "a name of others": (lambda s: s.select(problem_frame([FORWARD]).rename(columns={"Y": "R"})), "is it R. Rename"),
     "a problem": (lambda s: s.select(FORWARD), "such as dims_of.problem"),
     "a flag": (lambda s: s.select(s.dims_of(FORWARD), pruned_only="no"), "pruned_only is 'no'; give True or False"),
+    "a layout in a table": (lambda s: s.select(problem_frame([FORWARD.with_layout("NCHW")])), "2D of layout NCHW, but"),
+    "shortlist, one string": (lambda s: s.shortlist(FORWARD, 2, "eng0", "cudnn 9"), "offered is 'eng0'; give a list"),
+    "no direction": (lambda s: Problem(N=8, C=64), "variant is ''; use one of forward"),
+    "a model, a number": (lambda s: Model.read(3), "folder is 3; give the path of a folder"),
+    "features, one": (lambda s: replace(s.model.features.set, problem=OWN), "give a tuple of features"),
     "scores, one problem": (lambda s: s.scores(FORWARD), "give a list of problems"),
     "outlooks, one problem": (lambda s: s.outlooks(FORWARD), "give a list of problems"),
     "outlooks, none": (lambda s: s.outlooks([]), r"problems is \[\]; give a list"),

@@ -65,7 +65,7 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 2 * MOST_CHARACTERS_SHOWN
 def shown(value: object) -> str:
     """Return a user's value for a message: Python's form, cut if it is long, and never made whole if it is huge."""
     try:
-        text = _REPR.repr(str(value) if isinstance(value, Path) else value)
+        text = _REPR.repr(str(value) if isinstance(value, Path) else value).replace("\n", " ")
     except ValueError:
         return "a number of thousands of digits"
     return text if len(text) <= MOST_CHARACTERS_SHOWN else f"{text[:MOST_CHARACTERS_SHOWN]}..."

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
+from tileseer.core.reading import folder_of
 from tileseer.core.seal import file_digest
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware, target
@@ -45,13 +46,14 @@ class Model:
     hardware: Hardware
 
     @classmethod
-    def read(cls, folder: Path, threads: int = 1) -> Self:
+    def read(cls, folder: Path | str, threads: int = 1) -> Self:
         """Read a training folder or the folder of a published operation, to score with ``threads``.
 
         ``UserError`` for a file that is missing, damaged or does not fit the others, for features that this release
         does not have, or for a learner that is not installed. The files of a published folder are checked by the index
         above it.
         """
+        folder = folder_of("folder", folder)
         models = folder.resolve().parent
         if not (models / model_files.INDEX).is_file():
             _refuse_other_files(folder)

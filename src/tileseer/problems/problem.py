@@ -44,28 +44,28 @@ class Problem:
     layouts: one of ``LAYOUTS``, empty for the first of those that the kernels of a library are for.
     """
 
-    variant: str
-    dtype: str
-    ndim: int
-    N: int
-    C: int
-    K: int
-    G: int
-    Di: int
-    Hi: int
-    Wi: int
-    Z: int
-    Y: int
-    X: int
-    stride_d: int
-    stride_h: int
-    stride_w: int
-    pad_d: int
-    pad_h: int
-    pad_w: int
-    dilation_d: int
-    dilation_h: int
-    dilation_w: int
+    variant: str = ""
+    dtype: str = ""
+    ndim: int = 0
+    N: int = 1
+    C: int = 1
+    K: int = 1
+    G: int = 1
+    Di: int = 1
+    Hi: int = 1
+    Wi: int = 1
+    Z: int = 1
+    Y: int = 1
+    X: int = 1
+    stride_d: int = 1
+    stride_h: int = 1
+    stride_w: int = 1
+    pad_d: int = 0
+    pad_h: int = 0
+    pad_w: int = 0
+    dilation_d: int = 1
+    dilation_h: int = 1
+    dilation_w: int = 1
     layout: str = ""
 
     def __post_init__(self) -> None:

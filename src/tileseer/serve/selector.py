@@ -315,7 +315,7 @@ class Selector:
         """
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise UserError(f"shortlist: count is {shown(count)}; give a whole number from 1")
-        if len(offered):
+        if offered := listed("offered", offered, str, "a list of names, as the library has them"):
             offers = self._offers(problem, offered, library)
             if 0 not in offers.values():
                 first = f"{self._prefix(problem.ndim)}{offered[0]}"
@@ -467,7 +467,7 @@ class Selector:
         for name in DIMS:
             if name not in table:
                 near = next((each for each in table if each not in DIMS and meant(str(each), 0.6, [name])), None)
-                advice = f"a table of problems has {', '.join(DIMS)}" if near is None else f"is it {near}? Rename that"
+                advice = f"a table of problems has {', '.join(DIMS)}" if near is None else f"is it {near}? Rename it to {name}"
                 raise UserError(f"problems: there is no column {name!r}; {advice}")
         for name, own in (("variant", self.spec.variant), ("dtype", self.spec.dtype)):
             if name in table and not (table[name] == own).all():
@@ -487,13 +487,21 @@ class Selector:
                     row = whole.index(False)
                     raise UserError(f"problems: row {row}, {name} is {shown(values[row])}; give a whole number")
             dims = table[[*DIMS]].astype(np.int64).to_numpy()
-        if "layout" not in table or len(self.model.columns) == len(DIMS):
+        if "layout" not in table:
             return dims
         codes = table["layout"].map({name: code for code, name in enumerate(LAYOUTS)} | {"": self._default_layout})
         if codes.isna().any():
             wrong = shown(table["layout"][codes.isna()].iloc[0])
             raise UserError(f"problems: layout is {wrong}; use {' or '.join(LAYOUTS)}")
-        return np.column_stack([dims, codes.to_numpy(np.int64)])
+        if len(self.model.columns) > len(DIMS):
+            return np.column_stack([dims, codes.to_numpy(np.int64)])
+        for ndim, code in {*zip(ndims(dims).tolist(), codes.tolist(), strict=True)}:
+            if not self.knows(ndim, LAYOUTS[code]):
+                raise UserError(
+                    f"problems: {ndim}D of layout {LAYOUTS[code]}, but the model of {self.spec.operation} on "
+                    f"{self.spec.arch} knows {', '.join(self.model.layouts)} only; take these"
+                )
+        return dims
 
     def frame(self, dims: np.ndarray) -> pd.DataFrame:
         """Return the rows of ``Model.columns`` as the problems that features and rules read."""

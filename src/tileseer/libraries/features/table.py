@@ -6,12 +6,13 @@ computed once a row of their table and gathered; only pair features cost time fo
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError, mistakes_of, shown
+from tileseer.core.errors import UserError, listed, mistakes_of, shown
 from tileseer.facts.hardware import Hardware
 from tileseer.problems.operation import Operation
 
@@ -81,7 +82,9 @@ class FeatureSet:
     """Name of the set that distinguishes layouts, if there is one."""
 
     def __post_init__(self) -> None:
-        names = [feature.name for feature in (*self.problem, *self.candidate, *self.pair)]
+        such = "a tuple of features, such as (*OURS.problem, FEATURE)"
+        kinds = [listed(kind, getattr(self, kind), Feature, such) for kind in ("problem", "candidate", "pair")]
+        names = [feature.name for feature in chain.from_iterable(kinds)]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise UserError(f"feature {twice} is twice in a feature set; give one of the two another name")
 
