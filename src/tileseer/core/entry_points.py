@@ -4,7 +4,7 @@ from importlib import metadata
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from tileseer.core.errors import UserError, mistakes_of
+from tileseer.core.errors import OF_FOREIGN_CODE, UserError, mistakes_of
 from tileseer.core.places import project_of_checkout
 
 
@@ -30,11 +30,17 @@ def load_entry_points(group: str) -> dict[str, Any]:
 def load_entry_point(points: list[EntryPoint]) -> Any:
     """Return the object of the entry points with one name; ``UserError`` if it cannot be imported, or there are two."""
     point, *_ = points
-    if len(values := sorted({each.value for each in points})) > 1:
-        raise UserError(f"entry point {point.name} is that of {' and of '.join(values)}; give one another name")
-    subject = f"entry point {point.name} ({point.value}){f' of {point.dist.name}' if point.dist else ''}"
-    with mistakes_of(f"{subject}: correct that package, or remove it"):
-        try:
-            return point.load()
-        except (ImportError, AttributeError) as error:
-            raise UserError(f"{subject}: {error}; install that package again, or remove it") from error
+    if len({each.value for each in points}) > 1:
+        raise UserError(f"{' and '.join(sorted(map(_where, points)))} have the same name; give one another name")
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"{_where(point)}: {error}; install that package again, or remove it") from error
+    except OF_FOREIGN_CODE:
+        with mistakes_of(f"{_where(point)} cannot be imported; correct it, or remove that package"):
+            raise
+
+
+def _where(point: EntryPoint) -> str:
+    package = f" of {point.dist.name}" if point.dist else ""
+    return f"entry point {point.name} ({point.value}){package}"

@@ -467,7 +467,7 @@ class Selector:
         for name in DIMS:
             if name not in table:
                 near = next((each for each in table if each not in DIMS and meant(str(each), 0.6, [name])), None)
-                advice = f"a table of problems has {', '.join(DIMS)}" if near is None else f"is it {near}? Rename it to {name}"
+                advice = f"is it {near}? Rename it to {name}" if near else f"a table of problems has {', '.join(DIMS)}"
                 raise UserError(f"problems: there is no column {name!r}; {advice}")
         for name, own in (("variant", self.spec.variant), ("dtype", self.spec.dtype)):
             if name in table and not (table[name] == own).all():
