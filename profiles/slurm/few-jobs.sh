@@ -8,7 +8,7 @@ build="--partition=cpu --cpus-per-task=16 --mem=32000 --time=720"
 measure="--partition=gpu --gres=gpu:1 --cpus-per-task=8 --mem=16000 --time=1440"
 learn="--partition=memory --cpus-per-task=16 --mem=64000 --time=480"
 
-if ! scontrol ping | grep -q "is UP"; then
+if ! scontrol ping 2> /dev/null | grep -q "is UP"; then
     echo "error: no controller of SLURM answers here; call $0 on a login node of the cluster" >&2
     exit 1
 fi

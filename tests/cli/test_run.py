@@ -184,6 +184,7 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
     [
         ("--benchmark-device hip", "for a setting write --config benchmark='{device: VALUE}'"),
         ("--workflow-profile profiles/slrum", "there is no such folder; is it profiles/slurm?"),
+        ("--profile slurm", "'slurm' is a profile of this folder; write --workflow-profile profiles/slurm"),
         ("--archs gfx950", "there is no such option; is it --arch?"),
         ("--confgfile x", "there is no such option; is it --configfile?"),
         ("modl", "there is no rule 'modl'; is it model?"),

@@ -114,6 +114,10 @@ def _refuse_value(option: str, word: str) -> None:
         absent = f"there is no such folder; make one: tileseer init {word}"
         way = "is a file; name a folder" if Path(word).exists() else absent
         raise UserError(f"{option}: {shown(word)}: {way}")
+    if option == "--profile" and not Path(word).is_dir() and (PROFILES / word).is_dir():
+        raise UserError(
+            f"--profile: {shown(word)} is a profile of this folder; write --workflow-profile {PROFILES / word}"
+        )
     # Elsewhere a profile may be a name that Snakemake looks for.
     path = option == "--workflow-profile" or (option == "--profile" and "/" in word)
     if path and word != "none" and not Path(word).is_dir():
