@@ -134,4 +134,4 @@ def _is_shown(level: int, text: str) -> bool:
     """Whether to show what Snakemake says besides its events."""
     if level >= logging.WARNING:
         return not any(phrase in text for phrase in HIDDEN)
-    return text.startswith("Nothing to be done")
+    return text.startswith(("Nothing to be done", "Would delete ", "Deleting "))

@@ -115,6 +115,12 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
     assert capsys.readouterr().err == f"{text}\n"
 
 
+def test_what_is_deleted_is_shown(view, capsys):
+    emit(view(), "Deleting results/models/gfx950", logging.INFO)
+    emit(view(), "Building DAG of jobs...", logging.INFO)
+    assert capsys.readouterr().err == "Deleting results/models/gfx950\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
