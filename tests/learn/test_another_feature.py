@@ -45,6 +45,8 @@ def test_another_feature_is_one_entry_of_a_set(monkeypatch):
         (lambda problem: problem["Hi"] if problem["Hi"] > 8 else 8, "ValueError: The truth value"),
         (lambda problem, candidate: problem["Hi"], "TypeError: .*missing 1 required positional argument"),
         (lambda problem: None, "the formula gives .*None.*, not a number for each row"),
+        (lambda problem: np.array([np.inf, 1, 2]), "the formula gives infinity or no number for 1 of 3 rows"),
+        (lambda problem: problem["Hi"][:2], "the formula gives 2 values for 3 rows"),
         (lambda problem: 8, "the formula gives .*8.*, not a number for each row"),
         (lambda problem: ["tall"] * len(problem["Hi"]), "the formula gives .*tall.*, not a number for each row"),
     ],

@@ -98,7 +98,6 @@ WRONG_CALLS = {
         "problems: is no table of problems; give that first",
     ),
     "a feature without a name": (lambda s: Feature("1", "height", "", len), "feature '1': the name comes first"),
-    "a feature of some rows": (lambda s: OWN.of({"Hi": np.ones(5)}, 5), "rest: the formula gives 3 values for 5 rows"),
     "a layout, a number": (lambda s: FORWARD.with_layout(3), "layout is 3; use one of"),
     "a filter of others": (lambda s: Problem.from_dims("forward", "bf16", R=3), "'R'; is it Y?"),
     "a layout": (lambda s: s.rank(FORWARD.with_layout("NHCW")), "layout is 'NHCW'"),

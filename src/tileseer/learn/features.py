@@ -123,10 +123,11 @@ class Features:
 
 
 def _finite(feature: Feature, columns: Columns, dtype: type[np.floating]) -> np.ndarray:
-    """Return the values of the rows of a table; ``UserError`` for infinite ones."""
+    """Return the values of the rows of a table; ``UserError`` for what is no finite number."""
     values = np.asarray(feature.of(columns, len(next(iter(columns.values())))), dtype)
-    if count := int(np.isinf(values).sum()):
-        raise UserError(f"feature {feature.name}: the formula gives infinity for {count:,} of {len(values):,} rows")
+    if not (finite := np.isfinite(values)).all():
+        count = f"{np.count_nonzero(~finite):,} of {len(values):,} rows"
+        raise UserError(f"feature {feature.name}: the formula gives infinity or no number for {count}")
     return values
 
 
