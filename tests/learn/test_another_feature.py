@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tileseer.core.errors import UserError
+from tileseer.data.dataset import Dataset
 from tileseer.learn.features import Features
 from tileseer.libraries.cutlass.library import CUTLASS
 from tileseer.libraries.features.table import Feature
@@ -36,6 +37,11 @@ def test_another_feature_is_one_entry_of_a_set(monkeypatch):
     exec(compile(example("Another feature"), "research.md", "exec"), names)
     with_it = names["features_of"](samples.product())
     assert with_it.names.count("height_rest") == 1
+    mine = Feature("mine", "1", "a mistake", lambda problem: np.full(len(problem["Hi"]), np.inf))
+    CUTLASS.features["cutlass"] = replace(names["OURS"], problem=(mine,))
+    data = Dataset.read(ROOT / "config/recorded/sm_90/forward_bf16")
+    with pytest.raises(UserError, match=r"^feature mine: the formula gives infinity or no number"):
+        names["features_of"](samples.product()).matrix(data.problems, data.candidates, *np.zeros((2, 1), int))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +51,6 @@ def test_another_feature_is_one_entry_of_a_set(monkeypatch):
         (lambda problem: problem["Hi"] if problem["Hi"] > 8 else 8, "ValueError: The truth value"),
         (lambda problem, candidate: problem["Hi"], "TypeError: .*missing 1 required positional argument"),
         (lambda problem: None, "the formula gives .*None.*, not a number for each row"),
-        (lambda problem: np.array([np.inf, 1, 2]), "the formula gives infinity or no number for 1 of 3 rows"),
         (lambda problem: problem["Hi"][:2], "the formula gives 2 values for 3 rows"),
         (lambda problem: 8, "the formula gives .*8.*, not a number for each row"),
         (lambda problem: ["tall"] * len(problem["Hi"]), "the formula gives .*tall.*, not a number for each row"),

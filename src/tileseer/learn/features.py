@@ -12,7 +12,7 @@ import pandas as pd
 from tileseer.core.errors import UserError, require
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries import registry
-from tileseer.libraries.features.table import CODE_FEATURES, Columns, Feature, FeatureSet
+from tileseer.libraries.features.table import CODE_FEATURES, Columns, FeatureSet
 from tileseer.libraries.reference_features import REFERENCE
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import columns_of_frame
@@ -83,9 +83,13 @@ class Features:
         """Return the features of n pairs, [n, F] of the set's ``dtype``, stored by columns, as LightGBM reads it.
 
         ``problem`` and ``candidate`` (int [n]) are rows of the two tables. A row depends on its own pair only, never
-        on which other pairs are requested. ``UserError`` for mixed directions.
+        on which other pairs are requested. ``UserError`` for mixed directions, and for what is no finite number.
         """
-        return self.gather(self.problem_columns(problems), self.candidate_columns(candidates), problem, candidate)
+        made = self.gather(self.problem_columns(problems), self.candidate_columns(candidates), problem, candidate)
+        if (strange := ~np.isfinite(made).all(axis=0)).any():
+            name = self.names[int(strange.argmax())]
+            raise UserError(f"feature {name}: the formula gives infinity or no number for some pairs")
+        return made
 
     def problem_columns(self, problems: pd.DataFrame) -> Columns:
         """Return what the features read of problems of one direction and data type, float64 [P] by name."""
@@ -102,7 +106,7 @@ class Features:
         dtype, row = self.set.dtype, {name: position for position, name in enumerate(self.names)}
         result = np.empty((len(row), len(problem)), dtype)
         fixed = [
-            (row[feature.name], _finite(feature, columns, dtype), kind)
+            (row[feature.name], np.asarray(feature.of(columns, len(next(iter(columns.values())))), dtype), kind)
             for kind, (kinds, columns) in enumerate(((self.set.problem, problems), (self.set.candidate, candidates)))
             for feature in kinds
             if feature.name in row
@@ -120,15 +124,6 @@ class Features:
             for target, feature in of_pairs:
                 result[target, part] = feature.of(pairs, len(index[0]))
         return result.T
-
-
-def _finite(feature: Feature, columns: Columns, dtype: type[np.floating]) -> np.ndarray:
-    """Return the values of the rows of a table; ``UserError`` for what is no finite number."""
-    values = np.asarray(feature.of(columns, len(next(iter(columns.values())))), dtype)
-    if not (finite := np.isfinite(values)).all():
-        count = f"{np.count_nonzero(~finite):,} of {len(values):,} rows"
-        raise UserError(f"feature {feature.name}: the formula gives infinity or no number for {count}")
-    return values
 
 
 def _operation(problems: pd.DataFrame) -> Operation:
