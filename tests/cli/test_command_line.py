@@ -119,13 +119,29 @@ MISTAKES = (
         "export miopen m --usr x --problems p",
         "unknown argument '--usr'; is it --user?; see tileseer export miopen --help",
     ),
-    ("tune m --problems p --driver nowhere/MIOpenDriver", "--driver nowhere/MIOpenDriver: there is no such program"),
+    (
+        "tune m --problems a.txt --driver nowhere/MIOpenDriver",
+        "--driver nowhere/MIOpenDriver: there is no such program",
+    ),
     ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
     ("select nowhere --problem N=8", "nowhere: has no models (no index.json); give the path of a folder that is there"),
     ("select a.txt --problem N=8", "a.txt: has no models (no index.json)"),
     ("select nowhere --top 0", "argument --top: '0' is no whole number from 1"),
     ("provenance a.txt", "a.txt: has no models (no index.json)"),
-    ("score m --problems p.csv --kernels k.txt --output config", "--output: config is a folder"),
+    ("score m --problems a.txt --kernels a.txt --output config", "--output: config is a folder"),
+    (
+        "score m --problems a.tx --kernels a.txt --output s.csv",
+        "--problems a.tx: there is no such file; is it a.txt?",
+    ),
+    (
+        "score m --problems N=8 --kernels a.txt --output s.csv",
+        "--problems N=8: there is no such file; give the path of a file",
+    ),
+    ("score m --problems a.txt --kernels a.txt --output a.txt", "--output: 'a.txt': the table is a CSV"),
+    ("score m --problems b.csv --kernels a.txt --output b.csv", "--output b.csv is read as problems and would be lost"),
+    ("tune m --problems a.txt --driver a.txt", "--driver a.txt: it cannot be executed"),
+    ("ship m --max-loss -1%", "it is missing, or begins with - and is written --max-loss=VALUE"),
+    ("select nowhere --problem N=8,pad_h=-1", "pad_h is -1; it must be an int from 0 to 2147483647"),
     ("select nowhere --top many", "argument --top: 'many' is no whole number from 1"),
     ("select nowhere --problem N=8,Q=3", "unknown field 'Q'"),
     ("verify", "the following arguments are required: PATH; see tileseer verify --help"),
@@ -137,7 +153,8 @@ MISTAKES = (
 @pytest.mark.parametrize(("call", "message"), MISTAKES, ids=[call for call, _ in MISTAKES])
 def test_a_mistake_is_one_line(call, message, tmp_path, capsys, monkeypatch):
     (tmp_path / "config").symlink_to(ROOT / "config")
-    (tmp_path / "a.txt").write_text("")
+    for name in ("a.txt", "b.csv"):
+        (tmp_path / name).write_text("")
     monkeypatch.chdir(tmp_path)
     try:
         status = main.main(call.split())

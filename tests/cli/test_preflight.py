@@ -143,7 +143,7 @@ def test_a_recording_has_the_tables_of_its_operations(folder):
     (line,) = faults(**sections)
     assert line.startswith(f"own/{operation}/pairs.parquet: there is no such file")
     (line,) = faults(**sections | {"benchmark": {"products": {"gfx950_mi355x": "gfx950_mi350x"}}})
-    assert "the device is gfx950_mi355x, but benchmark.products gives gfx950_mi350x" in line
+    assert "the device is gfx950_mi355x, but the models are of gfx950_mi350x" in line
 
 
 def test_the_time_of_measuring_or_a_missing_gpu_is_told_before_it_starts(monkeypatch):

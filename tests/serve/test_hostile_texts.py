@@ -109,6 +109,9 @@ def test_a_header_with_hostile_texts_compiles_and_says_them(rendered, tmp_path):
     for standard in ("c++17", "gnu++17"):
         command = ["g++", f"-std={standard}", "-trigraphs", "-fsyntax-only", "-Wno-trigraphs", "main.cpp"]
         subprocess.run(command, cwd=tmp_path, check=True)
+    older = ["g++", "-std=c++14", "-fsyntax-only", "-x", "c++", "selector.hpp"]
+    said = subprocess.run(older, cwd=tmp_path, capture_output=True, text=True, check=False).stderr
+    assert said.count("error:") == 1 and "this header needs C++17: compile it with -std=c++17" in said
 
 
 SIZES = st.one_of(

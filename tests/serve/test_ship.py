@@ -264,6 +264,7 @@ def test_models_without_their_dataset_are_refused(results, tmp_path, capsys):
         (["--max-bytes", "2"], "is no number with one of k, M, G"),
         (["--layers", "layers.csv"], "--layers layers.csv: name with --networks"),
         (["--ck-api", "2001.01", "--output", "nowhere"], "no API level '2001.01'"),
+        (["--networks", "resnet50"], "there is no network 'resnet50'; is it hf_resnet50 or tv_resnet50 or"),
         (["--networks", "no_such_net"], "there is no network 'no_such_net'"),
     ],
 )

@@ -67,6 +67,15 @@ def test_damaged_lines_are_skipped_with_one_warning_and_another_table_stays(mode
     printed = capsys.readouterr()
     assert selector.rank(PROBLEM)[0]["kernel"] in printed.out and path.read_text() == "another table\n"
     assert printed.err.count("warning:") == 1 and "its choices are not used" in printed.err
+    path.write_text("\n".join([TUNED_HEADER, good, ""]))
+    Selector.read(tmp_path / "models", "forward_bf16")
+    assert (
+        "1 choices name no candidate of the models, and are not used; first kernel@splitk2" in capsys.readouterr().err
+    )
+    shutil.rmtree(path.parent)
+    path.parent.touch()
+    with pytest.raises(UserError, match="tuned: is a file, where the folder"):
+        read_choices(path)
 
 
 REMEMBERS = """

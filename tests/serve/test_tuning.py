@@ -145,7 +145,11 @@ def test_a_mistake_is_one_line_and_nothing_is_timed(call, own, capsys):
         (["--device", "gpu"], "there is no driver.so; run with --configfile config/hip.yaml"),
         (["--device", "recorded", "--recording", "absent"], "absent/recording.json"),
         (["--dtype", "fp32"], "there is no model of fp32; it has forward_bf16"),
-        (["--problems", "absent.csv"], "absent.csv: cannot be read"),
+        (["--libraries", "lib"], "--libraries lib: is for --device gpu, and the device is simulated"),
+        (["--recording", "lib"], "--recording lib: is for --device recorded, and the device is simulated"),
+        (["--device", "recorded"], "--device recorded: the times of "),
+        (["--config", str(own)], f"--config {own}: has no hardware.yaml; leave it out"),
+        (["--problems", "absent.csv"], "--problems absent.csv: there is no such file"),
         ([], "line 1: the columns are not those of tuned choices; move the file away"),
     ]:
         if not options:

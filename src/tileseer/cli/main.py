@@ -44,6 +44,7 @@ def main(argv: list[str] | None = None) -> int | None:
         command_line.print_help()
         return 0
     args, rest = command_line.parse_known_args(arguments)
+    options.check_paths(args)
     command = module(args.command)
     more = (rest,) if getattr(command, "TAKES_MORE", False) else ()
     return cast("int | None", command.run(args, *more))

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import pydantic_core
 
 from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.places import find_file
+from tileseer.core.reading import no_file
 from tileseer.data.provenance import Taken
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries import program_lines
@@ -91,6 +93,29 @@ def calls(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
             yield from calls(mode)
 
 
+INPUTS = ("problems", "kernels", "engines", "onnx")
+"""Options that name files to read."""
+
+
+def check_paths(args: argparse.Namespace) -> None:
+    """Raise a ``UserError`` for an option of ``INPUTS`` without its file, and for an output that is read as well.
+
+    A table of the package stands for one that is not there.
+    """
+    for name, value in vars(args).copy().items():
+        paths = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, Path)]
+        if name in INPUTS and paths:
+            paths = list(map(find_file, paths))
+            for path in paths:
+                if not path.exists():
+                    raise UserError(f"--{name} {path}: {no_file(path)}")
+            setattr(args, name, paths if isinstance(value, list) else paths[0])
+        output = getattr(args, "output", None)
+        written = [output] if name != "output" and isinstance(output, Path) and output.exists() else []
+        if any(one.exists() and own.samefile(one) for own in written for one in paths):
+            raise UserError(f"--output {output} is read as {name} and would be lost; give another name")
+
+
 def add_tables(parser: argparse._ActionsContainer) -> None:
     """Declare ``--config``, the folder of the tables."""
     parser.add_argument("--config", type=_folder, default=Path("config"), metavar="DIR", help="folder of the tables")
@@ -100,6 +125,20 @@ def _folder(text: str) -> Path:
     """Return the folder that an option names; tables of the package would be read in silence where it is none."""
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is no folder")
+    return Path(text)
+
+
+def table_of(args: argparse.Namespace, name: str) -> Path:
+    """Return a table of ``--config``; ``UserError`` where that folder lacks it."""
+    if not (path := find_file(args.config / name)).exists():
+        raise UserError(f"--config {args.config}: has no {name}; leave it out for the tables of the package")
+    return path
+
+
+def csv_output(text: str) -> Path:
+    """Return the name of a table that is to be written."""
+    if Path(text).suffix != ".csv" and not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r}: the table is a CSV; name a file that ends with .csv")
     return Path(text)
 
 
@@ -184,7 +223,8 @@ def _parse_dims(text: str) -> dict[str, int]:
     dims: dict[str, int] = {}
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
-        if not re.fullmatch("[0-9]{1,18}", value):
+        # Which numbers are right, Problem says.
+        if not re.fullmatch("-?[0-9]{1,40}", value):
             joined = "; join dimensions by commas" if part.count("=") > 1 else ""
             raise UserError(f"--problem: {shown(part)}: write NAME=NUMBER, a whole number such as N=8{joined}")
         if name in dims:

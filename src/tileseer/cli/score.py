@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_problem_file(parser)
     meaning = "kernel names, one per line, or a CSV with a column kernel"
     parser.add_argument("--kernels", required=True, type=Path, metavar="TXT", help=meaning)
-    parser.add_argument("--output", required=True, type=Path, metavar="CSV", help="table to write")
+    parser.add_argument("--output", required=True, type=options.csv_output, metavar="CSV", help="table to write")
     parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/internals/serving.md."
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.documents import json_text
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, is_it
 from tileseer.core.places import find_file
 from tileseer.core.seal import file_digest
 from tileseer.data.dataset import Dataset
@@ -66,10 +66,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Choose, print, and write what is asked for."""
     listed = model_files.read_index(args.models)
-    operations = args.operation or list(listed.operations)
+    operations = " ".join(args.operation or listed.operations).replace(",", " ").split()
     unknown = next((name for name in operations if name not in listed.operations), None)
     if unknown:
-        raise UserError(f"--operation: {unknown} is none of {', '.join(listed.operations)}")
+        known, near = ", ".join(listed.operations), is_it(unknown, listed.operations)
+        raise UserError(f"--operation: {unknown} is none of {known}{near}")
     if args.layers and not args.networks:
         raise UserError(f"--layers {args.layers}: name with --networks which of its networks count")
     if args.output and args.output.exists() and (not args.output.is_dir() or any(args.output.iterdir())):

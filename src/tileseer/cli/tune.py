@@ -62,8 +62,24 @@ def run(args: argparse.Namespace) -> int:
 
     # Here, as what follows takes half a minute of a large list.
     if args.driver and not shutil.which(args.driver):
-        raise UserError(f"--driver {args.driver}: there is no such program; give the path of one that runs")
+        fault = "it cannot be executed" if Path(args.driver).exists() else "there is no such program"
+        raise UserError(f"--driver {args.driver}: {fault}; give the path of one that runs")
     index = model_files.read_index(args.models)
+    device = args.device or ("gpu" if args.driver else OF_KIND[index.device_kind])
+    for option, given, wanted in (
+        ("--libraries", args.libraries, "gpu"), ("--driver", args.driver, "gpu"),
+        ("--recording", args.recording, "recorded"),
+    ):  # fmt: skip
+        if given and device != wanted:
+            raise UserError(
+                f"{option} {given}: is for --device {wanted}, and the device is {device}; leave "
+                f"it out, or write --device {wanted}"
+            )
+    if device == "recorded" and index.device_kind != device and not args.recording:
+        raise UserError(
+            f"--device recorded: the times of {args.models} are {index.device_kind}; leave it out, or name a "
+            f"recording of {index.device} with --recording DIR"
+        )
     operations = [
         name
         for name in index.operations
@@ -75,9 +91,9 @@ def run(args: argparse.Namespace) -> int:
     problems = read_problems(args.problems, operations)
     libraries = args.libraries or args.models.resolve().parent.parent / "libraries" / index.arch
     where = tuning.Where(
-        args.device or ("gpu" if args.driver else OF_KIND[index.device_kind]),
-        find_file(args.config / "hardware.yaml"),
-        find_file(args.config / "simulated_device.yaml"),
+        device,
+        options.table_of(args, "hardware.yaml"),
+        options.table_of(args, "simulated_device.yaml"),
         find_file(args.recording or args.config / "recorded" / index.arch),
         libraries,
         args.driver,

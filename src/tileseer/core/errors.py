@@ -91,7 +91,11 @@ def nearest(word: object, known: Iterable[object], share: float = 0.6) -> str:
     ``share``: that of the letters that must agree (``difflib``).
     """
     words = {str(each).lower(): str(each) for each in known}
-    near = get_close_matches(str(word).lower(), words, 1, share)
+    written = str(word).lower()
+    # A name that ends with the word is meant rather than one that looks like it: tv_resnet50 rather than resnet50s.
+    ends = re.compile(rf"[/._-]{re.escape(written)}$")
+    near = [each for each in sorted(words, key=len) if len(written) > 3 and written not in words and ends.search(each)]
+    near = near or get_close_matches(written, words, 1, share)
     return words[near[0]] if near else ""
 
 

@@ -8,7 +8,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
 
 LARGEST_TABLE, LARGEST_TEXT, LARGEST_OBJECT = 2**28, 2**24, 2**32
 """Bytes of a table (CSV, a list of problems), of a text whose parts become objects (YAML, JSON), of machine code."""
@@ -36,11 +36,22 @@ def regular_file(path: Path) -> BufferedReader:
     return os.fdopen(handle, "rb")
 
 
+def no_file(path: Path) -> str:
+    """Say that there is no such file, with the nearest name in its folder, or that a file is wanted."""
+    text = str(path)
+    if "=" in text or not set("./") & set(text):
+        return "there is no such file; give the path of a file, not what is in it"
+    beside = [each.name for each in path.parent.iterdir() if each.is_file()] if path.parent.is_dir() else []
+    return f"there is no such file{is_it(path.name, beside)}"
+
+
 @contextmanager
 def opened(path: Path, most: int) -> Iterator[BinaryIO]:
     """Yield a regular file of at most ``most`` bytes; ``UserError`` for what is none, missing or larger."""
     try:
         stream = regular_file(path)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: {no_file(path)}") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     with stream:

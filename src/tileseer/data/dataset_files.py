@@ -99,7 +99,8 @@ def check_recording(folder: Path, operation: str, hardware: Hardware) -> Recordi
         )
     if hardware.name != recording.device:
         raise UserError(
-            f"{folder / FILE}: the device is {recording.device}, but benchmark.products gives {hardware.name}"
+            f"{folder / FILE}: the device is {recording.device}, "
+            f"but the models are of {hardware.name} (benchmark.products)"
         )
     for path in (folder / operation / f"{name}.parquet" for name in TABLES):
         if not path.is_file():

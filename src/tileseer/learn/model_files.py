@@ -123,8 +123,10 @@ def parse_index(models: Path) -> Index:
         content = read_json(path)
     except UserError as error:
         raise UserError(f"{error}; {AGAIN}") from error
-    found = [content.get(name) for name in ("format", "tileseer")] if isinstance(content, dict) else []
-    if found and found != [FORMAT, READERS]:
+    if not isinstance(content, dict) or "format" not in content:
+        raise UserError(f"{path}: is no index of models; {AGAIN}")
+    found = [content.get(name) for name in ("format", "tileseer")]
+    if found != [FORMAT, READERS]:
         raise UserError(
             f"{path}: is of format {found[0]} for tileseer {found[1] or 'of an earlier release'}, but this release "
             f"reads format {FORMAT} for {READERS}: publish the models again, or use a release that fits"
@@ -135,8 +137,15 @@ def parse_index(models: Path) -> Index:
         raise UserError(f"{error}; {AGAIN}") from error
 
 
+def has_operations(folder: Path) -> bool:
+    """Return whether models of operations lie in a folder, with an index or without."""
+    return any(folder.glob(f"grouped_conv_*/{SPEC}"))
+
+
 def _way_to_models(models: Path) -> str:
     """Say how to come to models where there are none."""
+    if has_operations(models):
+        return f"copy all of its files, or {AGAIN}"
     inside = sorted(path.parent.as_posix() for path in models.glob(f"*/{INDEX}"))
     if inside:
         return f"give one of its folders: {', '.join(inside)}"
@@ -177,7 +186,13 @@ def operation_folder(models: Path, operation: str, arch: str | None = None) -> P
         raise UserError(f"{models / INDEX}: there is no model of operation {shown(operation)}; it has {own}")
     if arch is not None and arch != index.arch:
         raise UserError(f"{models}: the models are for {index.arch}, not for {arch}; give the directory of {arch}")
-    return models / index.operations[operation].folder
+    folder = models / index.operations[operation].folder
+    spec = read_json(folder / SPEC)
+    for name in ("arch", "device", "device_kind"):
+        if isinstance(spec, dict) and spec.get(name) != (own := getattr(index, name)):
+            other = shown(spec.get(name))
+            raise UserError(f"{models / INDEX}: {name} is {own}, but the models are of {other}; {AGAIN}")
+    return folder
 
 
 def file_digests(models: Path) -> dict[str, str]:

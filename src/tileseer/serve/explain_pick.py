@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, is_it
 from tileseer.learn import model_files
 from tileseer.learn.evidence import STEPS_OF_AN_OCTAVE, EvidenceClass
 from tileseer.learn.model import Model
@@ -106,8 +106,8 @@ def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str 
         raise UserError(f"--against {name} cannot run the problem: {why}")
     if name not in score:
         raise UserError(
-            f"--against {name!r} is no candidate of the model; a candidate is a kernel's name, with @splitkN behind it "
-            "for a split-K of N"
+            f"--against {name!r} is no candidate of the model{is_it(name, score)}; a candidate is a kernel's name, "
+            "with @splitkN behind it for a split-K of N, as in the ranking without --against"
         )
     pick, other = (np.array([pool.get_loc(one)]) for one in (ranked[0]["candidate"], name))
     (parts,) = model.scorer.explain(problem_frame([problem]), model.pool, pick, other)

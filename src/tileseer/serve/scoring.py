@@ -10,7 +10,7 @@ import pandas as pd
 
 from tileseer.core import documents
 from tileseer.core.csv_files import FIRST_LINE, read_csv
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 from tileseer.core.reading import LARGEST_TABLE, read_utf8
 from tileseer.learn import features, model_files
 from tileseer.learn.model import Model
@@ -49,7 +49,10 @@ def score_kernels(models: Path, problems: Path, kernels: Path) -> tuple[pd.DataF
                 left_out -= set(scored["kernel"])
                 parts.append(scored)
     if left_out == set(listed):
-        raise UserError(f"{kernels}: no kernel is of an operation, a dimensionality and a model that {problems} has")
+        raise UserError(
+            f"{kernels}: no kernel is of an operation, a dimensionality and a model that {problems} has; the models "
+            f"are of {', '.join(index.operations)}, the first kernel is {shown(listed.iloc[0])}"
+        )
     table = pd.concat(parts, ignore_index=True).assign(arch=index.arch, device_kind=index.device_kind)
     kinds = table.drop_duplicates("kernel")
     remarks = {
@@ -63,10 +66,14 @@ def score_kernels(models: Path, problems: Path, kernels: Path) -> tuple[pd.DataF
 def read_kernel_names(path: Path) -> pd.Series:
     """Return the names of a list of kernels by line: one a line, # for remarks, or a CSV with a column ``kernel``."""
     lines = read_utf8(path, LARGEST_TABLE, "utf-8-sig").splitlines()
+    if lines and lines[0].startswith(("{", "[")):
+        raise UserError(f"{path}: is JSON; write the names of kernels, one per line")
     if lines and ("," in lines[0] or lines[0].strip() == "kernel"):
         table = read_csv(path)
         if "kernel" not in table:
-            raise UserError(f"{path}: column kernel is missing")
+            swapped = "it is a table of problems; are --problems and --kernels swapped?"
+            way = swapped if {"N", "C"} <= set(table) else "write one, or one name per line without commas"
+            raise UserError(f"{path}: column kernel is missing: {way}")
         return table["kernel"].str.strip().set_axis(table.index + FIRST_LINE)
     words = pd.Series([line.partition("#")[0].strip() for line in lines], range(1, len(lines) + 1), dtype=object)
     if not words.any():
@@ -81,6 +88,11 @@ def read_kernels(path: Path, listed: pd.Series, arch: str, operation: Operation,
         try:
             kernels.append(names.read_kernel_name(name, arch, operation, ndim))
         except UserError as error:
+            if len(name.split()) > 3:
+                raise UserError(
+                    f"{path}, line {line}: {shown(name)} is no name; write kernel names, one per line, such as "
+                    "tileseer codegen --list-names prints"
+                ) from error
             raise UserError(f"{path}, line {line}: {error}") from error
     return kernels
 

@@ -147,6 +147,7 @@ class Selector:
                 tuned_choices.refuse_unknown(device, selector.spec.device)
             selector.sibling = device
         for layout, choices in found.items():
+            tuned_choices.warn_of_unknown(tuned_choices.tuned_path(models, operation, layout), choices, selector._row)
             selector.use_tuned(choices, device, layout)
         return selector
 

@@ -215,8 +215,15 @@ def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) 
     """Time of the fastest kernel in all calls of some networks of a table of layers, by problem, float64 [P]."""
     table = layers.read_layers(path)
     known = {layer.network for layer in table}
+    if not known.issuperset(networks):
+        networks = " ".join(networks).split()
     if missing := sorted(set(networks) - known):
-        advice = is_it(missing[0], sorted(known)) or f"; its column network has {', '.join(sorted(known)[:5])}, ..."
+        # Prefixes of networks say whose they are.
+        alike = sorted((name for name in known if name.endswith(f"_{missing[0]}")), key=lambda name: (len(name), name))[
+            :3
+        ]
+        advice = f"; is it {' or '.join(alike)}?" if alike else is_it(missing[0], sorted(known))
+        advice = advice or f"; its column network has {', '.join(sorted(known)[:5])}, ..."
         raise UserError(f"{path}: there is no network {shown(missing[0])}{advice}")
     rows = [(*layer.dims, layer.occurrences) for layer in table if layer.network in networks]
     calls = pd.DataFrame(rows, columns=[*DIMS, "calls"]).groupby(list(DIMS))["calls"].sum()

@@ -13,11 +13,12 @@ the folder (``flock``), reads the file, and puts a whole new one in its place.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -89,6 +90,8 @@ def read_choices(path: Path) -> list[Choice]:
 
     ``UserError`` if the file is no table of choices.
     """
+    if path.parent.is_file():
+        raise UserError(f"{path.parent}: is a file, where the folder of tuned choices would be; move it away")
     if not os.path.lexists(path):
         return []
     header, *lines = read_bytes(path, LARGEST_TABLE).decode("latin-1").split("\n")
@@ -99,7 +102,7 @@ def read_choices(path: Path) -> list[Choice]:
     read = [_choice(line) for line in lines]
     damaged = [number for number, (line, choice) in enumerate(zip(lines, read, strict=True), 2) if line and not choice]
     if damaged:
-        print(f"warning: {path}: skipped {len(damaged)} damaged lines, first line {damaged[0]}", file=sys.stderr)
+        _warn(f"{path}: skipped {len(damaged)} damaged lines, first line {damaged[0]}")
     return [choice for choice in read if choice]
 
 
@@ -108,8 +111,20 @@ def usable_choices(path: Path) -> list[Choice]:
     try:
         return read_choices(path)
     except (UserError, OSError) as error:
-        print(f"warning: {error}; its choices are not used", file=sys.stderr)
+        _warn(f"{error}; its choices are not used")
         return []
+
+
+def warn_of_unknown(path: Path, choices: Iterable[Choice], known: Container[str]) -> None:
+    """Tell of choices of candidates that the models do not have: they are not used."""
+    if others := [choice.candidate for choice in choices if choice.candidate not in known]:
+        _warn(f"{path}: {len(others)} choices name no candidate of the models, and are not used; first {others[0]}")
+
+
+@functools.cache
+def _warn(message: str) -> None:
+    """Print a warning once."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def remember(path: Path, choices: Iterable[Choice]) -> None:

@@ -119,7 +119,9 @@ def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
             f"--driver {library.program}"
         )
     if where.device == SIMULATED and spec.device_kind != SIMULATED:
-        raise UserError(f"{models}: the model is of {spec.device_kind} times, which simulated ones are not for")
+        raise UserError(
+            f"{models}: the model is of {spec.device_kind} times, which simulated ones are not for; leave --device out"
+        )
     session = _session(selector, where, models)
     if where.device == "recorded":
         folder = where.recording or Path("config/recorded") / spec.arch

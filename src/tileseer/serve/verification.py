@@ -33,6 +33,8 @@ def check_path(path: Path) -> list[CheckResult]:
     """Check what lies at ``path``; ``UserError`` if it is nothing of ours."""
     if (path / model_files.INDEX).is_file():
         return model_files.of_one_version(path, lambda: _models(path))
+    if model_files.has_operations(path):
+        model_files.parse_index(path)  # says what to do without one
     if (path / "pairs.parquet").is_file():
         return [_checked(path, partial(_dataset, path))]
     if (path / dataset_files.FILE).is_file():

@@ -105,6 +105,7 @@ def test_engines_are_those_that_the_machine_lists(tmp_path, text):
     ("text", "message"),
     [
         ("", "names no engine"),
+        ("N,C,K\n8,64,64\n", "'N,C,K' names no engine; write one a line"),
         ("A nothing\n", "'nothing' is no library; there are"),
         ('{"engines": 3}', "list of names"),
     ],

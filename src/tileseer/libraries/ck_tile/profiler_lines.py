@@ -41,7 +41,10 @@ def _parse_profiler(words: Sequence[str]) -> Line:
         if ndim in (2, 3) and len(rest) - 4 - 6 * ndim in ((0,) if variant == "forward" else (0, 1)):
             break
     else:
-        raise UserError(f"--problem: ckProfiler {words[0]}: {len(numbers)} numbers fit no 2D or 3D convolution")
+        raise UserError(
+            f"--problem: ckProfiler {words[0]}: {len(numbers)} numbers fit no 2D or 3D convolution: 6 of "
+            "controls (7 with a type of indices), the dimensionality, and 16 (2D) or 22 (3D) more"
+        )
     dtype = known("ckProfiler's data type", numbers[0], _profiler_dtypes(variant))
     groups, batch, k, c, *values = rest
     dims = {"G": groups, "N": batch, "K": k * groups, "C": c * groups}

@@ -9,6 +9,7 @@ there is none. What is written here was never read by hipDNN on a GPU.
 
 import argparse
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -158,6 +159,8 @@ def read_engines(path: Path) -> list[Engine]:
     names = [library.name for library in installed()]
     engines = []
     for name, *more in words:
+        if not re.fullmatch(r"\w[\w.:-]*", name):
+            raise UserError(f"{path}: {shown(name)} names no engine; write one a line, such as MIOPEN_ENGINE")
         told = more[0] if more else ""
         if told and told not in names:
             raise UserError(f"{path}: engine {shown(name)}: {shown(told)} is no library; there are {', '.join(names)}")
