@@ -7,11 +7,12 @@ stranger's. Nothing else of the package knows how one works. ``tileseer.testing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from types import UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -187,21 +188,29 @@ def learner_of(recipe: Recipe) -> Learner:
         return kind(recipe)
 
 
+def answer(name: object, method: Callable[..., Any], *given: object, kind: type | UnionType = object) -> Any:
+    """Return what a method of a learner or scorer does; ``UserError`` names one that fails, or returns no ``kind``."""
+    owner = getattr(method, "__self__", method)
+    with _mistakes(name, owner if isinstance(owner, type) else type(owner)):
+        found = method(*given)
+    if not isinstance(found, kind):
+        wanted = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
+        raise UserError(
+            f"learner {name}: {method.__qualname__} returned {shown(found)}; return a {wanted} ({__name__})"
+        )
+    return found
+
+
 def fitted(learner: Learner, prepared: Any, rows: np.ndarray) -> Scorer:
     """Return what ``learner.fit`` does; ``UserError`` names a learner that fails, or that leaves no scorer."""
-    name = learner.recipe.settings.learner
-    with _mistakes(name, type(learner)):
-        scorer: object = learner.fit(prepared, rows)
-    if not isinstance(scorer, Scorer):
-        raise UserError(f"learner {name}: fit returned {shown(scorer)}; return a {__name__}.Scorer")
+    scorer: Scorer = answer(learner.recipe.settings.learner, learner.fit, prepared, rows, kind=Scorer)
     return scorer
 
 
 def save_scorer(scorer: Scorer, name: object, folder: Path) -> None:
     """Save a scorer; ``UserError`` names the learner of one that fails, or that writes other files than ``FILES``."""
     before = {path.name for path in folder.glob("*")}
-    with _mistakes(name, type(scorer)):
-        scorer.save(folder)
+    answer(name, scorer.save, folder)
     written = {path.name for path in folder.glob("*")}
     for file in scorer.FILES:
         if file not in written:
@@ -216,10 +225,7 @@ def read_scorer(name: str, folder: Path) -> Scorer:
         kind = learner_class(name).scorer
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
-    with _mistakes(name, kind):
-        scorer: object = kind.read(folder)
-    if not isinstance(scorer, Scorer):
-        raise UserError(f"learner {name}: {kind.__name__}.read returned {shown(scorer)}; return a {__name__}.Scorer")
+    scorer: Scorer = answer(name, kind.read, folder, kind=Scorer)
     return scorer
 
 
@@ -227,8 +233,7 @@ def scores_of(
     scorer: Scorer, name: object, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray
 ) -> np.ndarray:
     """Return what ``scorer.score`` does; ``UserError`` names the learner of scores that are no numbers [P, Q]."""
-    with _mistakes(name, type(scorer)):
-        scores: object = scorer.score(problems, candidates, offered)
+    scores = answer(name, scorer.score, problems, candidates, offered)
     shape = getattr(scores, "shape", None)
     if not isinstance(scores, np.ndarray) or shape != offered.shape or not np.isfinite(scores[offered]).all():
         said = f"scores of shape {shape}" if shape != offered.shape else "scores that are no numbers"
@@ -237,8 +242,7 @@ def scores_of(
             "offered"
         )
     if not _is_ours(type(scorer)):
-        with _mistakes(name, type(scorer)):
-            again = scorer.score(problems.iloc[:1], candidates, offered[:1])
+        again = answer(name, scorer.score, problems.iloc[:1], candidates, offered[:1])
         if not np.allclose(again, scores[:1], 1e-5, 1e-5):
             raise UserError(f"learner {name}: a pair gets other scores in another call; its score depends on it alone")
     return scores

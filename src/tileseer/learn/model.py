@@ -20,7 +20,7 @@ from tileseer.facts.hardware import Hardware, target
 from tileseer.facts.operations import DTYPES
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.features import Features
-from tileseer.learn.learner import Scorer, learner_class, read_scorer, save_scorer, scores_of
+from tileseer.learn.learner import Scorer, answer, learner_class, read_scorer, save_scorer, scores_of
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin, same_origin
 from tileseer.libraries.features.table import Columns
 from tileseer.libraries.gemm_kernel import field_types
@@ -128,7 +128,8 @@ class Model:
         offered = self.supported(dataset.problems.iloc[rows]) if lists is None else lists[rows]
         if not (has := offered.any(axis=1)).any():
             raise UserError(f"{dataset.operation}: no candidate can run a training problem; there is nothing to serve")
-        scorer = self.scorer.calibrated(dataset.problems.iloc[rows[has]], self.pool, offered[has])
+        given = dataset.problems.iloc[rows[has]], self.pool, offered[has]
+        scorer = answer(self.spec.params.get("learner"), self.scorer.calibrated, *given, kind=Scorer)
         return replace(self, scorer=scorer)
 
     def knows(self, candidates: pd.DataFrame) -> np.ndarray:

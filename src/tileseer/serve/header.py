@@ -17,7 +17,7 @@ from tileseer.learn.evidence import (
     sizes_of,
 )
 from tileseer.learn.formula import UNIT
-from tileseer.learn.learner import LANES
+from tileseer.learn.learner import LANES, CppPart, answer
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.libraries.registry import library_of_arch
@@ -47,7 +47,8 @@ def render_header(template: Path, selector: Selector) -> str:
         # Whole groups of lanes: the last candidate fills up.
         places.append(np.concatenate([own, own[-1:].repeat(-len(own) % LANES)]))
     spread, inputs = model.with_pool(np.concatenate(places)), _inputs(model)
-    part = model.scorer.cpp(Operation.parse(model.spec.operation), spread.pool, inputs)
+    given = Operation.parse(model.spec.operation), spread.pool, inputs
+    part = answer(model.spec.params.get("learner"), model.scorer.cpp, *given, kind=CppPart | str)
     if isinstance(part, str):
         return f'#error "{part}"\n'
     dims = [(name, 0 if name.startswith("pad") else 1) for name in DIMS]

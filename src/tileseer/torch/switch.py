@@ -8,6 +8,7 @@ import os
 import threading
 import warnings
 from collections.abc import Collection
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +234,7 @@ def _made(model: Path | str | None, verify: int | None, choices: Path | str | No
     for name, path in (("model", model), ("choices", choices)):
         if path is not None and (not isinstance(path, str | Path) or not str(path) or Path(path).is_file()):
             raise UserError(f"{name} is {shown(path)}; give the path of a folder, or None")
-    if verify is not None and (isinstance(verify, bool) or not isinstance(verify, int) or verify < 0):
+    if verify is not None and (isinstance(verify, bool) or not isinstance(verify, Integral) or verify < 0):
         raise UserError(f"verify is {shown(verify)}; give the number of the model's plans that are timed, 0 or more")
     folder, path = (Path(os.path.abspath(Path(given).expanduser())) if given else None for given in (model, choices))
     archs = [model_packages.arch_of_model(folder)] if folder else model_packages.installed_archs()
