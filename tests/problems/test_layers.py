@@ -48,6 +48,7 @@ PLAIN = ("network", "layer", *DIMS)
         (row() + ",CHWN", (*PLAIN, "layout"), "line 3: layout is 'CHWN'"),
         (row() + ",red", (*PLAIN, "colour"), "line 1: 'colour' is not one of them; the columns must be"),
         ("1,1", ("network", "layer"), "line 1: 'N' is missing; the columns must be"),
+        ("Text, more", ("# Page",), "line 1: '# Page' names no column; write a header with the columns network,layer"),
         ("1,1", ("a", "layer"), "line 1: 'network' is missing; the columns must be"),
     ],
 )

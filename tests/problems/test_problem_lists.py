@@ -61,6 +61,7 @@ def test_lines_that_are_left_out_are_told(tmp_path, capsys):
         (f"{HEADER}\n{ROW.replace('64', '0')}\n", "line 2: C is '0'; it must be a whole number from 1"),
         (f"{HEADER}\n{ROW}\n".replace(",", ";"), "separated by ';'; write commas"),
         (f"{HEADER}\n{ROW}\n".lower(), "n is written N; c is written C"),
+        ('{"N": 8}', "is JSON; write a CSV"),
         (LINE.format(8), "MIOpenDriver -F '8'"),
         ("Epoch 1, loss 0.5\nEpoch 2, loss 0.4\n", "has no line of MIOpenDriver or ckProfiler"),
         ("// saves w, h, c, n, k\nmake_tuple(7, 7, 512, 8, 512),\n", "has no line of MIOpenDriver or ckProfiler"),

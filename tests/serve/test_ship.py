@@ -259,7 +259,9 @@ def test_models_without_their_dataset_are_refused(results, tmp_path, capsys):
     ("words", "message"),
     [
         (["--max-bytes", "7k"], "0 kernels are within the limits"),
-        (["--operation", "bwd_data_bf16"], "--operation: bwd_data_bf16 is none of"),
+        (["--operation", "bwd_data_bf16"], "--operation: 'bwd_data_bf16' is none of"),
+        (["--operation", ""], "--operation: '' is none of"),
+        (["--networks", ""], "--networks: names none"),
         (["--max-loss", "2"], "is no share between 0 and 1"),
         (["--max-bytes", "2"], "is no number with one of k, M, G"),
         (["--layers", "layers.csv"], "--layers layers.csv: name with --networks"),

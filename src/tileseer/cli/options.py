@@ -221,6 +221,10 @@ def word_of(problem: Problem) -> str:
 def _parse_dims(text: str) -> dict[str, int]:
     """Read ``N=8,C=64``; a ``UserError`` names the wrong part. Names are checked by ``Problem.from_dims``."""
     dims: dict[str, int] = {}
+    if "=" not in text and Path(text).is_file():
+        raise UserError(
+            f"--problem {text}: is a file; write one problem here, such as {EXAMPLE}, or score or tune files"
+        )
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         # Which numbers are right, Problem says.

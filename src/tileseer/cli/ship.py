@@ -10,7 +10,7 @@ from typing import Any
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.documents import json_text
-from tileseer.core.errors import UserError, is_it
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import find_file
 from tileseer.core.seal import file_digest
 from tileseer.data.dataset import Dataset
@@ -66,11 +66,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Choose, print, and write what is asked for."""
     listed = model_files.read_index(args.models)
-    operations = " ".join(args.operation or listed.operations).replace(",", " ").split()
+    asked = listed.operations if args.operation is None else args.operation
+    operations = " ".join(asked).replace(",", " ").split() or [""]
     unknown = next((name for name in operations if name not in listed.operations), None)
-    if unknown:
+    if unknown is not None:
         known, near = ", ".join(listed.operations), is_it(unknown, listed.operations)
-        raise UserError(f"--operation: {unknown} is none of {known}{near}")
+        raise UserError(f"--operation: {shown(unknown)} is none of {known}{near}")
+    if args.networks == "":
+        raise UserError("--networks: names none; write some with commas, or leave it out")
     if args.layers and not args.networks:
         raise UserError(f"--layers {args.layers}: name with --networks which of its networks count")
     if args.output and args.output.exists() and (not args.output.is_dir() or any(args.output.iterdir())):
@@ -120,7 +123,8 @@ def _pool(args: argparse.Namespace, model: Model, operation: str, emitter: Emitt
         dataset = (results.parent / pairs).parent
     if not dataset.is_dir():
         raise UserError(
-            f"{dataset}: there is no such folder; MODEL_DIR must be in the results folder of the run that published it"
+            f"{dataset}: there is no such folder; MODEL_DIR must be in the results folder of the run that published "
+            f"it: tileseer run --arch {arch} in this folder"
         )
     if pairs and file_digest(dataset / "pairs.parquet") != made[pairs]:
         raise UserError(

@@ -64,8 +64,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
-    if args.driver:
-        raise UserError(f"--driver is for libraries of kernels ({', '.join(LIBRARY_SUFFIXES)}); {args.path} is none")
+    if given := next((name for name in ("driver", "problem", "variant", "dtype") if getattr(args, name)), ""):
+        raise UserError(f"--{given} is for libraries of kernels ({', '.join(LIBRARY_SUFFIXES)}); {args.path} is none")
+    if given := next((name for name in ("sample", "quick") if getattr(args, name)), ""):
+        raise UserError(f"--{given} is for kernels that --emulate executes; add it, or leave --{given} out")
     # What reads models takes a second to import.
     from tileseer.serve import verification
 

@@ -41,9 +41,10 @@ def read_csv(path: Path, needed: Sequence[str] = ()) -> pd.DataFrame:
     if not lines:
         raise UserError(f"{path}: is no CSV file with a header: it is empty")
     header = [name.strip() for name in lines[0][1]]
-    if number := next((name for name in header if re.fullmatch(r"[0-9]+(\.[0-9]*)?", name)), ""):
+    number = next((name for name in header if re.fullmatch(r"[0-9]+(\.[0-9]*)?", name)), "")
+    if number or (needed and set(needed).isdisjoint(header)):
         such = f" with the columns {','.join(needed)}" if needed else ""
-        raise UserError(f"{path}, line 1: {shown(number)} names no column; write a header{such} above it")
+        raise UserError(f"{path}, line 1: {shown(number or header[0])} names no column; write a header{such} above it")
     if twice := next((name for place, name in enumerate(header) if name and name in header[:place]), ""):
         raise UserError(f"{path}: the column {shown(twice)} appears twice; remove one of the two")
     if len(lines) == 1:

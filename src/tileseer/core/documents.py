@@ -49,7 +49,9 @@ def read_json(path: Path) -> Any:
     if path.parent.is_file():
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
     if not path.exists():
-        raise UserError(f"{path}: there is no such file; is this the right directory?")
+        inside = sorted(each.parent.as_posix() for each in path.parent.glob(f"*/{path.name}"))
+        way = f"give one of its folders: {', '.join(inside)}" if inside else "is this the right directory?"
+        raise UserError(f"{path}: there is no such file; {way}")
     return parse_json(read_utf8(path), str(path))
 
 

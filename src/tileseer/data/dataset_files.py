@@ -95,7 +95,7 @@ def check_recording(folder: Path, operation: str, hardware: Hardware) -> Recordi
     if operation not in recording.operations:
         raise UserError(
             f"{folder / FILE}: {operation} was not recorded; it has {', '.join(recording.operations)}. "
-            "List those under operations"
+            "Take those alone: operations of a configuration, --variant and --dtype of a command"
         )
     if hardware.name != recording.device:
         raise UserError(

@@ -83,6 +83,8 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
         if not lines:
             if not first:
                 raise UserError(f"{path}: is empty; write problems, such as {program_lines.examples()}")
+            if first.lstrip().startswith(("{", "[")):
+                raise UserError(f"{path}: is JSON; write a CSV, or lines such as {program_lines.examples()}")
             if not _is_header(first):
                 raise UserError(
                     f"{path}: has no line of {program_lines.names_of_programs(' or ')}, and its first line is no "
