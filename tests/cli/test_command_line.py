@@ -142,6 +142,7 @@ MISTAKES = (
     ("tune m --problems a.txt --driver a.txt", "--driver a.txt: it cannot be executed"),
     ("ship m --max-loss -1%", "it is missing, or begins with - and is written --max-loss=VALUE"),
     ("select nowhere --problem N=8,pad_h=-1", "pad_h is -1; it must be an int from 0 to 2147483647"),
+    ("select nowhere --problem N=8,layout=NHWC", "'layout=NHWC': write --layout NHWC beside it"),
     ("select nowhere --problem b.csv", "--problem b.csv: is a file; write one problem here"),
     ("verify config --problem N=8", "--problem is for libraries of kernels (.so, .hsaco); config is none"),
     ("verify config --quick", "--quick is for kernels that --emulate executes"),

@@ -227,6 +227,8 @@ def _parse_dims(text: str) -> dict[str, int]:
         )
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
+        if name in ("layout", "variant", "dtype"):
+            raise UserError(f"--problem: {shown(part)}: write --{name} {value or '...'} beside it")
         # Which numbers are right, Problem says.
         if not re.fullmatch("-?[0-9]{1,40}", value):
             joined = "; join dimensions by commas" if part.count("=") > 1 else ""

@@ -123,10 +123,11 @@ def read_layers(path: Path) -> list[Layer]:
     fault = next((f"{name!r} is missing" for name in REQUIRED_LAYER_COLUMNS if name not in table), "")
     fault = fault or next((f"{shown(name)} is not one of them" for name in table if name not in LAYER_COLUMNS), "")
     if fault:
+        way = "" if "network" in table else f"; tileseer crawl --problems {path} --output LAYERS.csv makes such a table"
         raise UserError(
             f"{path}, line 1: {fault}; the columns must be {','.join(REQUIRED_LAYER_COLUMNS)}, and may be "
             f"{','.join(OPTIONAL)}, "
-            "in any order"
+            f"in any order{way}"
         )
     table = table.assign(**{name: text for name, text in OPTIONAL.items() if name not in table})
     for name in (name for name in LAYER_COLUMNS if name not in DIMS):

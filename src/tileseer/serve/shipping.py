@@ -79,7 +79,8 @@ class KernelPool:
         weight = np.where(possible[:, 0] > 0, weight, 0.0)
         if not weight.sum() > 0:
             raise UserError(
-                f"{measurements.operation}: no problem that was measured has a weight; there is nothing to choose on"
+                f"{measurements.operation}: none of the layers that count was measured; add them to problems.training, "
+                "and run again"
             )
         relative = np.divide(best, possible, out=np.zeros_like(best), where=possible > 0)
         return cls(measurements, names, relative, weight / weight.sum(), without)

@@ -153,13 +153,13 @@ def _session(selector: Selector, where: Where, models: Path) -> Session:
         return session
     if where.program:
         return replace(session, program=where.program)
-    folder = where.libraries
+    folder, library = where.libraries, library_of_arch(spec.arch)
     if folder is None or not (driver := folder / "driver.so").is_file():
+        name = library.name if library.offered else backend
         raise UserError(
-            f"{folder}: there is no driver.so; run with --configfile config/hip.yaml (cuda.yaml) on "
-            "a machine with the GPU first, or give --libraries, results/libraries/ARCH of such a run"
+            f"{folder}: there is no driver.so; run with --configfile config/{name}.yaml on a machine with the GPU "
+            "first, or give --libraries, results/libraries/ARCH of such a run"
         )
-    library = library_of_arch(spec.arch)
     if library.offered:
         return replace(session, driver=driver, plans=library.name)
     modules = sorted((folder / spec.operation).glob("*.so"), key=lambda path: (len(path.name), path.name))
