@@ -78,10 +78,13 @@ def refuse_unknown(device: str, product: str) -> None:
 
     table = find_file(Path("config/hardware.yaml"))
     own = [name for name in read_products(table) if name.startswith("sm_") == product.startswith("sm_")]
-    if not any(is_device(device, name) for name in own):
+    brand = "NVIDIA" if product.startswith("sm_") else "AMD"
+    # No table has every GPU of a vendor: the whole name that a driver reports says what it is.
+    is_reported = re.fullmatch(rf"{brand} .*[0-9].*", device)
+    if not is_reported and not any(is_device(device, name) for name in own):
         raise UserError(
             f"device {shown(device)} was not tuned for, and is none of {', '.join(own)} ({table}); give one of these, "
-            "or leave it out"
+            f"its name as the driver reports it ({brand} ...), or leave it out"
         )
 
 
