@@ -92,7 +92,7 @@ WRONG = {
     ),
     "recording, and a GPU to measure": (
         {"arch": "gfx950_mi355x", "benchmark": {"device": "hip"}},
-        "are replayed from config/recorded/gfx950_mi355x; to measure them, write replays: {}",
+        "leave out the configuration that sets benchmark, or to measure them write replays: {} into it",
     ),
     "operation that was not recorded": (
         {"arch": "gfx950_mi355x", "operations": ["bwd_data_fp32"]}, "bwd_data_fp32 was not recorded; it has"

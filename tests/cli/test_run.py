@@ -190,6 +190,10 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
     [
         ("--benchmark-device hip", "for a setting write --config benchmark='{device: VALUE}'"),
         ("--workflow-profile profiles/slrum", "there is no such folder; is it profiles/slurm?"),
+        (
+            "--configfile config/hip.yaml --config arch=gfx943",
+            "by neither benchmark.products nor replays; is it gfx942?",
+        ),
         ("--profile slurm", "'slurm' is a profile of this folder; write --workflow-profile profiles/slurm"),
         ("--archs gfx950", "there is no such option; is it --arch?"),
         ("--confgfile x", "there is no such option; is it --configfile?"),

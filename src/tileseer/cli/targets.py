@@ -54,6 +54,10 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
         if arch in settings.replays and settings.benchmark.device in DRIVERS:
             raise replayed(settings, arch)
     device, made = settings.benchmark.device, archs if files or archs else [settings.arch]
+    for arch in made:
+        # Before a GPU is looked for: a misspelt one has none.
+        if arch == settings.arch and arch not in known and (near := is_it(arch, known, 0.8)):
+            raise UserError(f"arch: {shown(arch)} is known by neither benchmark.products nor replays{near}")
     measured = [arch for arch in made if arch not in settings.replays]
     options = {option for option, _ in given}
     if NEED_THE_GPU & {word for option, word in given if option in UNTIL}:

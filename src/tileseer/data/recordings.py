@@ -53,9 +53,11 @@ def operations_of(settings: Config, arch: str) -> Sequence[str]:
 
 def replayed(settings: Config, arch: str) -> UserError:
     """Return the error of a GPU that is to measure an arch whose times are replayed."""
+    device, library = settings.benchmark.device, library_of_arch(arch)
+    measured = library.sweep is not None or (library.offered and device == "cuda")
     return UserError(
-        f"benchmark.device is {settings.benchmark.device}, but the times of {arch} are replayed from "
-        f"{settings.replays[arch]}; to measure them, write replays: {{}}"
+        f"benchmark.device is {device}, but the times of {arch} are replayed from {settings.replays[arch]}; leave out "
+        f"the configuration that sets benchmark{', or to measure them write replays: {} into it' if measured else ''}"
     )
 
 
