@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import snakemake_logger_plugin_tileseer as plugin
-from tileseer.cli import main, run, run_summary, targets
+from tileseer.cli import main, run, run_summary, run_words, targets
 from tileseer.core.errors import UserError
 from tileseer.facts.config import check
 
@@ -115,6 +115,14 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
     assert capsys.readouterr().err == f"{text}\n"
 
 
+def test_what_is_made_may_stand_between_options():
+    words = "report.html --jobs 2 results/reports/gfx950.html --keep-going results/a -n --until results/b".split()
+    assert run_words.split_targets(words) == (
+        ["report.html", "results/reports/gfx950.html", "results/a"],
+        "--jobs 2 --keep-going -n --until results/b".split(),
+    )
+
+
 def test_what_is_deleted_is_shown(view, capsys):
     emit(view(), "Deleting results/models/gfx950", logging.INFO)
     emit(view(), "Building DAG of jobs...", logging.INFO)
@@ -146,6 +154,9 @@ def test_what_is_deleted_is_shown(view, capsys):
         (["--config", "arch=gfx942", "--arch", "gfx950"], "arch=gfx942 and gfx950 are two archs; leave one out"),
         (["--config", "arch", "=", "gfx942"], "'arch' is no setting; write arch=VALUE without blanks around ="),
         (["--rerun-triggers", "none"], r"--rerun-triggers: invalid choice: 'none'"),
+        (["--workflow-profile", "own", "-n"], "unrecognized arguments: --jobz=3; is it --jobs"),
+        (["--workflow-profile", "empty"], "'empty': has no config.yaml; copy that of a profile"),
+        (["--jobs", "-n"], "--jobs: what it takes is missing; write --jobs NUMBER"),
         (["--workflow-profile", "site"], "no controller of SLURM answers here; call it on a login node"),
         (["-n"], "no Snakefile is here; go to the folder of the run, or make one: tileseer init FOLDER"),
     ],
@@ -155,7 +166,9 @@ def test_a_mistake_in_the_words_of_a_run_is_one_line_before_snakemake_starts(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "latin.yaml").write_bytes(b"\xff\xfearch: gfx950")
-    (tmp_path / "site").mkdir()
+    for folder in ("site", "own", "empty"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "own/config.yaml").write_text("jobz: 3\n")
     (tmp_path / "site/config.yaml").write_text("executor: slurm\n")
     if "site" in words:
         monkeypatch.setenv("PATH", "/nowhere")

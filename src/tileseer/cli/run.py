@@ -83,10 +83,9 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(settings.published_as, archs)) if archs else []
     made = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
-    words = [word for word in words if not _MODELS.fullmatch(word)]
-    # Snakemake takes what to make from one place of its words.
-    first = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
+    asked, others = run_words.split_targets(words)
+    made = [*(word for word in asked if not _MODELS.fullmatch(word)), *made]
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    command = [*run_words.SNAKEMAKE, "--logger=tileseer", *words[first:], "--", *words[:first], *made]
+    command = [*run_words.SNAKEMAKE, "--logger=tileseer", *others, "--", *made]
     os.execve(sys.executable, command, os.environ | {"PATH": path})

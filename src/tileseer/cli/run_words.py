@@ -20,10 +20,10 @@ from tileseer.libraries.registry import installed_words
 
 SNAKEMAKE = sys.executable, "-m", "snakemake"
 PARSE = (
-    "import sys; from snakemake.cli import get_argument_parser; parser = get_argument_parser(); "
-    "print(parser.format_help()); parser.parse_args(sys.argv[1:])"
+    "import sys; from snakemake.cli import get_argument_parser, parse_args; "
+    "print(get_argument_parser().format_help()); parse_args(sys.argv[1:])"
 )
-"""What has Snakemake's parser say what it thinks of words, without all of its usage before."""
+"""What has Snakemake say what it thinks of words and of profiles."""
 CONFIG_FILE, PROFILES = Path("config/config.yaml"), Path("profiles")
 COUNTS = {"--cores": "all", "-c": "all", "--jobs": "unlimited", "-j": "unlimited"}
 """Options of Snakemake that take a number, and the word instead; it waits without end for no core."""
@@ -47,6 +47,7 @@ TAKE_VALUES = {
     **dict.fromkeys(CONFIG_VALUES, "SECTION='{FIELD: VALUE}'"),
     **dict.fromkeys(TAKE_RULES, "STAGE"),
     **dict.fromkeys(("--profile", "--workflow-profile", "--directory", "-d"), "FOLDER"),
+    **dict.fromkeys(COUNTS, "NUMBER"),
 }
 """Options that Snakemake answers with its whole usage, or with nothing, where their value is missing."""
 SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
@@ -61,6 +62,24 @@ def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield option, word
         if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES):
             option = ""
+
+
+def split_targets(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what is to be made, and the other words.
+
+    What is to be made stands before all options, or is a file of ``results`` elsewhere, where Snakemake would take it
+    for a value of an option with several, or for a second list.
+    """
+    first = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
+    options = [option for option, _ in with_options(words)]
+    is_made = [
+        place < first or (word.startswith("results/") and option not in TAKE_VALUES)
+        for place, (word, option) in enumerate(zip(words, options, strict=True))
+    ]
+    made, others = (
+        [word for word, own in zip(words, is_made, strict=True) if own is wanted] for wanted in (True, False)
+    )
+    return made, others
 
 
 def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
@@ -78,7 +97,7 @@ def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     if short := next((word for word in words if f"-{word}" in {"--arch", "--gpu", *USUAL}), None):
         raise UserError(f"unknown argument '{short}'; is it -{short}?")
     for option, following in pairwise([*words, "-"]):
-        if option in TAKE_VALUES and following.startswith("-"):
+        if option in TAKE_VALUES and re.match("-(?![0-9])", following):
             raise UserError(f"{option}: what it takes is missing; write {option} {TAKE_VALUES[option]}")
     if sum(word.partition("=")[0] in CONFIG_FILES for word in words) > 1:
         raise UserError("--configfile is given twice, and the last would count alone; write --configfile FILE FILE")
@@ -88,7 +107,8 @@ def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     dry = {"-n", "--dry-run"} & set(words)
     for profile in (word for option, word in with_options(words) if option == "--workflow-profile" and not dry):
         _refuse_absent_slurm(Path(profile, "config.yaml"))
-    if unusual := [option for option, _ in with_options(words) if option not in {"", *USUAL}]:
+    own_profile = {"--profile", "--workflow-profile"} & {option for option, _ in with_options(words)}
+    if (unusual := [option for option, _ in with_options(words) if option not in {"", *USUAL}]) or own_profile:
         _refuse_unknown_options(unusual, words)
 
 
@@ -119,10 +139,19 @@ def _refuse_value(option: str, word: str) -> None:
             f"--profile: {shown(word)} is a profile of this folder; write --workflow-profile {PROFILES / word}"
         )
     # Elsewhere a profile may be a name that Snakemake looks for.
-    path = option == "--workflow-profile" or (option == "--profile" and "/" in word)
-    if path and word != "none" and not Path(word).is_dir():
+    if word != "none" and (option == "--workflow-profile" or (option == "--profile" and "/" in word)):
+        _refuse_profile(option, word)
+
+
+def _refuse_profile(option: str, word: str) -> None:
+    """Raise a ``UserError`` for the path of a profile that is none."""
+    if (ours := places.find_file(Path(word))) != Path(word):
+        raise UserError(f"{option}: {shown(word)}: is not in this folder; copy it: cp -r {ours} {PROFILES}")
+    if not Path(word).is_dir():
         advice = is_it(word, sorted(PROFILES.glob("*/")), 0.4) or f"; those of this folder are in {PROFILES}"
         raise UserError(f"{option}: {shown(word)}: there is no such folder{advice}")
+    if not any(Path(word).glob("*.yaml")):
+        raise UserError(f"{option}: {shown(word)}: has no config.yaml; copy that of a profile, such as profiles/slurm")
 
 
 def _refuse_absent_slurm(profile: Path) -> None:
@@ -160,7 +189,9 @@ def _executors() -> list[str]:
 
 def _refuse_unknown_options(unusual: Sequence[str], words: Sequence[str]) -> None:
     """Raise a ``UserError`` for ``unusual`` options of ``words`` that Snakemake answers with its whole usage."""
-    said = subprocess.run([sys.executable, "-c", PARSE, *words], capture_output=True, text=True, check=False)
+    made, others = split_targets(words)
+    command = [sys.executable, "-c", PARSE, *others, "--", *made]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
     own, known = ("--arch", "--gpu"), re.findall(r"--[a-z][a-z-]*", said.stdout)
     for option in (each for each in unusual if each.startswith("--")):
         # Snakemake takes a beginning for its option, and not for ours.
@@ -172,7 +203,13 @@ def _refuse_unknown_options(unusual: Sequence[str], words: Sequence[str]) -> Non
             raise UserError(f"{option}: there is no such option; for a setting write --config {setting}")
         raise UserError(f"{option}: there is no such option{is_it(option, [*own, *sorted(known)])}")
     if said.returncode:
-        raise UserError(said.stderr.splitlines()[-1].partition("error: ")[2].removeprefix("argument "))
+        reason = " ".join(re.split("[Ee]rror: ", said.stderr)[-1].split()).removeprefix("argument ")
+        if match := re.search(r"unrecognized arguments: (--[\w-]+)", reason):
+            reason += is_it(match[1], known)
+        # What a function of Snakemake raises names no option.
+        if "Traceback" in said.stderr:
+            reason = f"{', '.join(dict.fromkeys(unusual))}: {reason}; see snakemake --help"
+        raise UserError(reason)
 
 
 def settings_of(words: Sequence[str]) -> Config:
