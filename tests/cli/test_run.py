@@ -116,10 +116,20 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
 
 
 def test_what_is_made_may_stand_between_options():
-    words = "report.html --jobs 2 results/reports/gfx950.html --keep-going results/a -n --until results/b".split()
+    words = [
+        "report.html",
+        "--jobs",
+        "2",
+        "results/reports/gfx950.html",
+        "--keep-going",
+        "results/a",
+        "-n",
+        "--until",
+        "results/b",
+    ]
     assert run_words.split_targets(words) == (
         ["report.html", "results/reports/gfx950.html", "results/a"],
-        "--jobs 2 --keep-going -n --until results/b".split(),
+        ["--jobs", "2", "--keep-going", "-n", "--until", "results/b"],
     )
 
 

@@ -98,7 +98,7 @@ def _refuse_names(to_make: Sequence[str], of_options: Sequence[str], settings: C
         for path in (Path(word), Path("config", word)):
             if path.suffix == ".yaml" and path.is_file():
                 raise UserError(f"nothing makes {word}; if it is the configuration, write --configfile {path}")
-        if (match := _OF_MODELS.fullmatch(word)) and not re.fullmatch(rf"{ARCH_PATTERN}(-\w+)*", match[1]):
+        if (match := _OF_MODELS.fullmatch(word)) and not re.fullmatch(rf"(?:{ARCH_PATTERN})(-\w+)*", match[1]):
             raise UserError(f"{word}: {match[1]} is no arch; {arch_hint(match[1])}")
         if match := _PART.fullmatch(word):
             raise UserError(f"nothing makes {word} alone; is it {match['whole']}{'.html' if match['report'] else ''}?")
