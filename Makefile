@@ -12,7 +12,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # What is there keeps its Python.
 ifneq ($(shell test ! -e $(VENV)/bin/python || test $(VENV)/bin/python -ef "$$(command -v $(PYTHON))" || echo other),)
 ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
-$(error $(VENV) is of another Python than PYTHON=$(PYTHON); remove it first: rm -rf $(VENV))
+$(error PYTHON=$(PYTHON) is not the Python of $(VENV); leave it out, or make $(VENV) anew: rm -rf $(VENV))
 endif
 endif
 

@@ -143,8 +143,8 @@ def test_what_is_deleted_is_shown(view, capsys):
     ("words", "message"),
     [
         (["--configfile", "latin.yaml"], "latin.yaml: is UTF-16 text"),
-        (["--configfile=tab.yaml"], "tab.yaml: is not YAML: .* at line 2, column 1"),
-        (["--configfile", "none.yaml"], "'none.yaml': there is no such file; put what to make before"),
+        (["--configfile=tab.yaml"], "tab.yaml: is not YAML: line 2 begins with a tab; indent with blanks"),
+        (["--configfile", "none.yaml"], "'none.yaml': there is no such file; correct its path"),
         (["--config", "benchmark.seed=3"], "write --config benchmark='{seed: 3}'"),
         (["--config", "benchmark={seed: 3"], "--config: benchmark: the braces do not match; put quotes"),
         (["--cores", "0"], "--cores: '0': give a whole number from 1, or all"),

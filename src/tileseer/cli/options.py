@@ -124,7 +124,8 @@ def add_tables(parser: argparse._ActionsContainer) -> None:
 def _folder(text: str) -> Path:
     """Return the folder that an option names; tables of the package would be read in silence where it is none."""
     if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is no folder")
+        meant = f"; is it --configfile {text}?" if Path(text).is_file() else ""
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder{meant}")
     return Path(text)
 
 

@@ -120,7 +120,8 @@ def _refuse_value(option: str, word: str) -> None:
         if not places.find_file(Path(word)).is_file():
             files = [*Path(word).parent.glob("*.y*ml"), *CONFIG_FILE.parent.glob("*.yaml")]
             same = f"; is it {CONFIG_FILE.parent / word}?" if (CONFIG_FILE.parent / word).is_file() else ""
-            way = "separate files by blanks" if "," in word else "put what to make before --configfile"
+            way = "correct its path" if word.endswith((".yaml", ".yml")) else "put what to make before --configfile"
+            way = "separate files by blanks" if "," in word else way
             raise UserError(
                 f"--configfile: {shown(word)}: there is no such file{same or is_it(word, files, 0.8) or f'; {way}'}"
             )

@@ -63,7 +63,8 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
     if NEED_THE_GPU & {word for option, word in given if option in UNTIL}:
         options -= UNTIL
     if device in DRIVERS and measured and not options & ELSEWHERE and (missing := missing_driver(device)):
-        recorded = [one for one in Config().replays if target(one) == target(measured[0])]
+        replays = Config().replays
+        recorded = [one for one in (measured[0], *replays) if one in replays and target(one) == target(measured[0])]
         other = f"take recorded times: tileseer run --arch {recorded[0]}" if recorded else "leave --configfile out"
         raise UserError(
             f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with "

@@ -80,6 +80,12 @@ def run(args: argparse.Namespace) -> int:
             f"--device recorded: the times of {args.models} are {index.device_kind}; leave it out, or name a "
             f"recording of {index.device} with --recording DIR"
         )
+    recording = find_file(args.recording or args.config / "recorded" / index.arch)
+    if device == "recorded" and not args.recording and not recording.is_dir():
+        raise UserError(
+            f"{args.models}: the recording of its times is not in {recording}; name it with --recording DIR, or time on "
+            "a GPU with --device gpu or --driver"
+        )
     operations = [
         name
         for name in index.operations
@@ -94,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         device,
         options.table_of(args, "hardware.yaml"),
         options.table_of(args, "simulated_device.yaml"),
-        find_file(args.recording or args.config / "recorded" / index.arch),
+        recording,
         libraries,
         args.driver,
     )
@@ -145,6 +151,8 @@ def _lines(args: argparse.Namespace, summaries: list[dict[str, Any]]) -> Iterato
         yield "{operation} on {device}, device kind: {device_kind}".format(**one)
         before = f", {one['before']} tuned before" if one["before"] else ""
         yield f"  {one['tuned']} problems tuned{before}, {len(one['left_out'])} left out"
+        if one["left_out"] and one["device_kind"] == "recorded":
+            yield "  a recording has times of its own problems alone; --device gpu, or --driver, times others on a GPU"
         if one["tuned"]:
             yield (
                 "  first pick / choice: {mean_gain:.4f} (geometric mean), {largest_gain:.4f} (largest); "

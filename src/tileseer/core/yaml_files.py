@@ -44,6 +44,9 @@ def parse_yaml(text: str, where: str) -> Any:
         raise UserError(f"{where}:{line}: {error.problem}") from error
     except (yaml.YAMLError, ValueError) as error:
         reason = " ".join(str(error).replace('in "<unicode string>", ', "at ").split())
+        mark = getattr(error, "problem_mark", None)
+        if mark and "".join(text.split("\n")[mark.line : mark.line + 1]).startswith("\t"):
+            reason = f"line {mark.line + 1} begins with a tab; indent with blanks"
         raise UserError(f"{where}: is not YAML: {reason}") from error
 
 

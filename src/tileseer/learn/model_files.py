@@ -117,6 +117,8 @@ def _version(models: Path) -> tuple[int, int] | None:
 def parse_index(models: Path) -> Index:
     """Return the index of a model directory, whose files are not checked."""
     path = models / INDEX
+    if models.is_file() and (models.parent / INDEX).is_file():
+        raise UserError(f"{models}: is a file; give {models.parent}")
     if not path.exists():
         raise UserError(f"{models}: has no models (no {INDEX}); {_way_to_models(models)}")
     try:
@@ -182,8 +184,11 @@ def operation_folder(models: Path, operation: str, arch: str | None = None) -> P
     """Return the folder of one operation of a model directory, whose files all have their hashes."""
     index = read_index(models)
     if operation not in index.operations:
+        direction = str(operation).rpartition("_")[0]
+        others = [one.rpartition("_")[2] for one in index.operations if one.startswith(f"{direction}_")]
+        way = f"; for a problem as if of {others[0]} add --dtype {others[0]}" if direction and others else ""
         own = ", ".join(index.operations)
-        raise UserError(f"{models / INDEX}: there is no model of operation {shown(operation)}; it has {own}")
+        raise UserError(f"{models / INDEX}: there is no model of operation {shown(operation)}; it has {own}{way}")
     if arch is not None and arch != index.arch:
         raise UserError(f"{models}: the models are for {index.arch}, not for {arch}; give the directory of {arch}")
     folder = models / index.operations[operation].folder

@@ -76,6 +76,8 @@ def check_rule_set(name: str, folder: Path, arch: str, operations: Sequence[str]
 def _refuse_other_library(name: str, of: str, arch: str) -> None:
     """Raise ``UserError`` where a rule set, ``of`` one library, has no kernels for an arch."""
     library = library_of_arch(arch)
+    if library.offered:
+        raise UserError(f"{arch}: {library.title} offers its kernels itself; no rule set makes any, and no sources")
     if of != library.name:
         raise UserError(
             f"{name} is a set of {of} kernels, which {arch} does not run; name a file, such as "

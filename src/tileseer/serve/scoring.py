@@ -60,7 +60,9 @@ def score_kernels(models: Path, problems: Path, kernels: Path) -> tuple[pd.DataF
         "kernel names leave fields open; column assumed has them": (kinds["assumed"] != "").sum(),
         "kernels are not in the model's pool: their resources are estimates": (~kinds["in_pool"]).sum(),
     }
-    return table, [f"{count} of {listed.nunique()} {said}" for said, count in remarks.items() if count]
+    strange = [*sorted(left_out), *kinds.loc[~kinds["in_pool"], "kernel"]]
+    named = [f"the first of them is {strange[0]}"] if strange else []
+    return table, [*(f"{count} of {listed.nunique()} {said}" for said, count in remarks.items() if count), *named]
 
 
 def read_kernel_names(path: Path) -> pd.Series:

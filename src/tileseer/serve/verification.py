@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tileseer.core import seal
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, is_it
 from tileseer.core.progress import Progress
 from tileseer.data import dataset_files
 from tileseer.data.dataset import Dataset
@@ -43,7 +43,8 @@ def check_path(path: Path) -> list[CheckResult]:
         return _results(path)
     if not path.exists():
         own = Path("results/models", path.name)
-        raise UserError(f"{path}: there is no such file or folder" + (f"; name {own}" if own.exists() else ""))
+        near = f"; name {own}" if own.exists() else is_it(path, path.parent.glob("*"), 0.8)
+        raise UserError(f"{path}: there is no such file or folder{near}")
     files = (model_files.INDEX, "pairs.parquet", dataset_files.FILE)
     if inside := sorted({each.parent.as_posix() for name in files for each in path.glob(f"*/{name}")}):
         raise UserError(f"{path}: name one of its folders: {', '.join(inside)}")
