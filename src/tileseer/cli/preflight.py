@@ -129,7 +129,7 @@ def _check_files(faults: _Faults, settings: Config) -> None:
     named += [("problems.training", path) for path in problems.training]
     for path in settings.model.prior_files[:1]:
         if not Path(path).is_file():
-            way = "; name the folder of an operation of models, such as results/models/gfx950/forward_bf16"
+            way = "; name the folder of an operation of models, such as results/training/gfx950/forward_bf16"
             faults.missing("model.prior", path, way)
     for field, path in named:
         if not Path(path).is_file():

@@ -83,8 +83,8 @@ def run(args: argparse.Namespace) -> int:
     recording = find_file(args.recording or args.config / "recorded" / index.arch)
     if device == "recorded" and not args.recording and not recording.is_dir():
         raise UserError(
-            f"{args.models}: the recording of its times is not in {recording}; name it with --recording DIR, or time on "
-            "a GPU with --device gpu or --driver"
+            f"{args.models}: the recording of its times is not in {recording}; name it with --recording DIR, or time "
+            "on a GPU with --device gpu or --driver"
         )
     operations = [
         name

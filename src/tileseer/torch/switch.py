@@ -252,7 +252,7 @@ def _check_machine(archs: Collection[str]) -> None:
     """Refuse a machine on which models of these archs are of no use (``UserError``)."""
     if torch.version.cuda is None or not torch.backends.cudnn.is_available():
         raise UserError(
-            "this PyTorch is built without CUDA and cuDNN; install one for an NVIDIA GPU: pip install torch on Linux"
+            "this PyTorch is built without CUDA and cuDNN; install one with them (https://pytorch.org/get-started)"
         )
     if not torch.cuda.device_count():
         raise UserError("PyTorch sees no NVIDIA GPU (nvidia-smi and CUDA_VISIBLE_DEVICES say which there are)")
