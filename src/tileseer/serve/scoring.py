@@ -60,9 +60,10 @@ def score_kernels(models: Path, problems: Path, kernels: Path) -> tuple[pd.DataF
         "kernel names leave fields open; column assumed has them": (kinds["assumed"] != "").sum(),
         "kernels are not in the model's pool: their resources are estimates": (~kinds["in_pool"]).sum(),
     }
-    strange = [*sorted(left_out), *kinds.loc[~kinds["in_pool"], "kernel"]]
-    named = [f"the first of them is {strange[0]}"] if strange else []
-    return table, [*(f"{count} of {listed.nunique()} {said}" for said, count in remarks.items() if count), *named]
+    notes = [f"{count} of {listed.nunique()} {said}" for said, count in remarks.items() if count]
+    if strange := [*sorted(left_out), *kinds.loc[~kinds["in_pool"], "kernel"]]:
+        notes.append(f"the first of them is {strange[0]}")
+    return table, notes
 
 
 def read_kernel_names(path: Path) -> pd.Series:
