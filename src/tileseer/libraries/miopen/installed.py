@@ -26,7 +26,7 @@ from tileseer.facts import hardware
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries.library import WAYS, Installed
 from tileseer.libraries.miopen import recording
-from tileseer.libraries.miopen.find_db import USER_DB, FileGpu, FileName, user_db
+from tileseer.libraries.miopen.find_db import FileGpu, FileName, user_db
 from tileseer.libraries.miopen.library import MIOPEN
 from tileseer.libraries.miopen.recording import Database
 from tileseer.libraries.miopen.solvers import Release, in_words
@@ -68,8 +68,6 @@ def import_installed(folder: Path, gpu: str, table: Path) -> Installed:
             f"{ROCM} to the folder of ROCm (or {SYSTEM_DB} to that of its databases); without ROCm take recorded "
             "times: tileseer run --arch gfx942_miopen"
         )
-    if os.environ.get(USER_DB) and not user.is_dir():
-        raise UserError(f"{USER_DB}: {user}: there is no such folder; correct it, or unset {USER_DB}")
     chosen = {one: files for one, files in found.items() if _is_named(one, files, gpu)}
     if not chosen:
         names = ", ".join(sorted({f"{one.arch} ({one.compute_units} compute units)" for one in found}))
