@@ -4,7 +4,6 @@ import argparse
 import importlib.util
 import os
 import pkgutil
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import NoReturn
 from tileseer.cli import run_words, targets
 from tileseer.core import places
 from tileseer.core.errors import UserError
-from tileseer.facts.names import ARCH_PATTERN
 from tileseer.libraries.library import INSTALLED, Installed
 from tileseer.libraries.registry import examples, installed_words
 
@@ -42,7 +40,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 HARDWARE = Path("config/hardware.yaml")
-_MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
 
 
 def _with_configuration(words: Sequence[str], path: Path) -> list[str]:
@@ -64,7 +61,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     given = list(run_words.with_options(words))
     files = {word for option, word in given if word and option in run_words.CONFIG_FILES}
     words = [str(places.find_file(Path(word))) if word in files else targets.relative(word) for word in words]
-    models = [match[1] for word in words if (match := _MODELS.fullmatch(word))]
+    models = [match[1] for word in words if (match := run_words.MODELS.fullmatch(word))]
     own = [args.arch] if args.arch else []
     if library := installed_words().get(args.arch):
         found: Installed = pkgutil.resolve_name(library.installed)(INSTALLED / library.name, args.gpu, HARDWARE)
@@ -84,7 +81,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     published = list(map(settings.published_as, archs)) if archs else []
     made = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
     asked, others = run_words.split_targets(words)
-    made = [*(word for word in asked if not _MODELS.fullmatch(word)), *made]
+    made = [*(word for word in asked if not run_words.MODELS.fullmatch(word)), *made]
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     command = [*run_words.SNAKEMAKE, "--logger=tileseer", *others, "--", *made]

@@ -50,6 +50,7 @@ TAKE_VALUES = {
     **dict.fromkeys(COUNTS, "NUMBER"),
 }
 """Options that Snakemake answers with its whole usage, or with nothing, where their value is missing."""
+MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
 SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
 
 
@@ -68,16 +69,16 @@ def split_targets(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return what is to be made, and the other words.
 
     What is to be made stands before all options, or is a file of ``results`` elsewhere, where Snakemake would take it
-    for a value of an option with several, or for a second list.
+    for a value of an option with several, or for a second list. Models are made also behind ``--until STAGE``.
     """
     first = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
     options = [option for option, _ in with_options(words)]
     is_made = [
-        place < first or (word.startswith("results/") and option not in TAKE_VALUES)
+        place < first or MODELS.fullmatch(word) or (word.startswith("results/") and option not in TAKE_VALUES)
         for place, (word, option) in enumerate(zip(words, options, strict=True))
     ]
     made, others = (
-        [word for word, own in zip(words, is_made, strict=True) if own is wanted] for wanted in (True, False)
+        [word for word, own in zip(words, is_made, strict=True) if bool(own) is wanted] for wanted in (True, False)
     )
     return made, others
 
