@@ -116,6 +116,7 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
 
 
 def test_what_is_made_may_stand_between_options():
+    assert run_words.split_targets(["-n", "--", "results/a"]) == (["results/a"], ["-n"])
     words = ["--until", "model", "results/models/gfx950", "-n"]
     assert run_words.split_targets(words) == (["results/models/gfx950"], ["--until", "model", "-n"])
     words = [

@@ -71,6 +71,10 @@ def split_targets(words: Sequence[str]) -> tuple[list[str], list[str]]:
     What is to be made stands before all options, or is a file of ``results`` elsewhere, where Snakemake would take it
     for a value of an option with several, or for a second list. Models are made also behind ``--until STAGE``.
     """
+    if "--" in words:
+        place = list(words).index("--")
+        made, others = split_targets(words[:place])
+        return [*made, *words[place + 1 :]], others
     first = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
     options = [option for option, _ in with_options(words)]
     is_made = [
