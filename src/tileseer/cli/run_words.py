@@ -32,7 +32,7 @@ EXECUTOR = "snakemake_executor_plugin_"
 USUAL = {
     "--cores", "--config", "--configfile", "--configfiles", "--dry-run", "--directory", "--forceall", "--forcerun",
     "--jobs", "--keep-going", "--profile", "--quiet", "--rerun-incomplete", "--unlock", "--until", "--workflow-profile",
-    "-F", "-R", "-U", "-c", "-j", "-k", "-n", "-p",
+    "--", "-F", "-R", "-U", "-c", "-j", "-k", "-n", "-p",
 }  # fmt: skip
 """Options of Snakemake that are known without asking it."""
 CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
