@@ -11,7 +11,7 @@ from tileseer_emulated.kernels import KernelVerdict
 MISTAKES = {
     "\n": "the list is empty; write one kernel name a line",
     "grouped_conv_forward\n": "grouped_conv_forward",
-    "\xff": "byte 0 is not UTF-8; save the file as UTF-8",
+    "\xff": "line 1 is not UTF-8; save the file as UTF-8",
     kernel_samples.a_kernel(ndim=1).name: "no problem has one dimension",
 }
 
