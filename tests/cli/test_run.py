@@ -234,6 +234,10 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
         ("results/model/gfx950", "nothing makes results/model/gfx950; of results/model; is it models?"),
         (r"results\models\gfx950", "write / between folders"),
         ("results/models/gfx950-smoke", "publishes as gfx950; add the --configfile of that trial"),
+        ("--set-resources datasett:mem_mb=4096 -n", "there is no rule 'datasett'; is it dataset?"),
+        ("--set-resources dataset.mem_mb=4096 -n", "'dataset.mem_mb=4096': write RULE:NAME=NUMBER"),
+        ("--set-resources benchmarks:mem_mb=4096 -n", "there is no rule 'benchmarks'; is it benchmark?"),
+        ("--set-threads modl=2 -n", "there is no rule 'modl'; is it model?"),
         ("--until report benchmrk", "there is no rule 'benchmrk'; is it benchmark?"),
     ],
 )

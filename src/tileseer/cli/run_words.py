@@ -38,6 +38,8 @@ USUAL = {
 CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
 TAKE_RULES = ("--until", "-U", "--omit-from", "-O", "--forcerun", "-R", "--allowed-rules")
 """Options that take names of rules, or files."""
+SET_OF_RULES = {"--set-resources": "RULE:NAME=NUMBER", "--set-threads": "RULE=NUMBER"}
+"""Options that set something of a rule, and the form of their words."""
 ELSEWHERE = {
     "-n", "--dry-run", "--unlock", "--lint", "--executor", "-e", "--profile", "--workflow-profile", *TAKE_RULES
 }  # fmt: skip
@@ -61,7 +63,7 @@ def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if word.startswith("-") and not word[1:].isdigit():
             option, _, word = word.partition("=")
         yield option, word
-        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES):
+        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES, *SET_OF_RULES):
             option = ""
 
 
@@ -132,6 +134,9 @@ def _refuse_value(option: str, word: str) -> None:
             )
     if option in CONFIG_VALUES:
         _refuse_setting(option, word)
+    form = re.sub("[A-Z]+", "[^:=]+", SET_OF_RULES.get(option, ""))
+    if form and not word.startswith("results/") and not re.fullmatch(form, word):
+        raise UserError(f"{option}: {shown(word)}: write {SET_OF_RULES[option]}")
     if option in COUNTS and word != COUNTS[option] and not re.fullmatch("[1-9][0-9]*", word):
         raise UserError(f"{option}: {shown(word)}: give a whole number from 1, or {COUNTS[option]}")
     if option in ("--executor", "-e") and word not in (known := _executors()):

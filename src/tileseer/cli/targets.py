@@ -5,11 +5,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tileseer.cli.run_words import ELSEWHERE, TAKE_RULES, with_options
+from tileseer.cli.run_words import ELSEWHERE, SET_OF_RULES, TAKE_RULES, with_options
 from tileseer.core.entry_points import entry_points
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import workflow_folder
 from tileseer.core.reading import read_utf8
+from tileseer.core.yaml_files import read_yaml
 from tileseer.data.recordings import refusal, replayed, way_to_models
 from tileseer.facts.config import Config
 from tileseer.facts.hardware import target
@@ -46,7 +47,12 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
     given = list(with_options(words))
     files = [word for option, word in given if not option]
     rules = [word for option, word in given if option in TAKE_RULES and word]
-    _refuse_names(files, rules, settings)
+    set_of = [word for option, word in given if option in SET_OF_RULES and word and not word.startswith("results/")]
+    set_rules = [re.split("[:=]", word)[0] for word in set_of]
+    for profile in (Path(word, "config.yaml") for option, word in given if option == "--workflow-profile" and word):
+        content = (read_yaml(profile) if profile.is_file() else None) or {}
+        set_rules += [rule for option in SET_OF_RULES for rule in content.get(option.removeprefix("--"), ())]
+    _refuse_names(files, rules, set_rules, settings)
     known = (*settings.replays, *settings.benchmark.products)
     for arch in archs:
         if arch not in known and (reason := refusal(settings, arch)):
@@ -72,28 +78,30 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
         )
 
 
-def _refuse_names(to_make: Sequence[str], of_options: Sequence[str], settings: Config) -> None:
+def _refuse_names(
+    to_make: Sequence[str], of_options: Sequence[str], only_rules: Sequence[str], settings: Config
+) -> None:
     """Raise a ``UserError`` for a word by which another one was meant.
 
-    Both are files or rules: those that the call is to make, and those that its options name.
+    The first two are files or rules: those that the call is to make, and those that its options name.
     """
     sources = [*Path().glob("*nakefile"), *sorted(workflow_folder().glob("workflow/rules/*.smk"))]
     text = "\n".join(map(read_utf8, sources))
     folders = _FOLDER.findall(text)
     rules = {name: "arch}" in body for name, body in _RULE.findall(text)}
-    for word in (*to_make, *of_options):
+    for word in (*to_make, *of_options, *only_rules):
         if "\\" in word:
             raise UserError(f"{shown(word)}: write / between folders")
         _, in_results, rest = word.partition("results/")
         folder = rest.partition("/")[0]
         if in_results and folder not in folders and (near := is_it(folder, folders)):
             raise UserError(f"nothing makes {word}; of results/{folder}{near}")
-        if "/" in word or word in rules or Path(word).exists():
+        if "/" in word or word in rules or (word not in only_rules and Path(word).exists()):
             continue
         if near := is_it(word, rules):
             raise UserError(f"there is no rule {shown(word)}{near}")
         # Rules of a module have other names.
-        if word in of_options and not re.search(r"^module \w+:", text, re.MULTILINE):
+        if word in (*of_options, *only_rules) and not re.search(r"^module \w+:", text, re.MULTILINE):
             raise UserError(f"there is no rule {shown(word)}; there are {', '.join(sorted(rules))}")
     for word in to_make:
         for path in (Path(word), Path("config", word)):
