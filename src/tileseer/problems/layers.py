@@ -18,8 +18,8 @@ from tileseer.core.csv_files import read_csv
 from tileseer.core.errors import UserError, shown
 from tileseer.facts.operations import VARIANTS
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, Problem, ndim_of
-from tileseer.problems.problem_csv import LEAST, check_problems, of_distinct, require_cells, whole_numbers
+from tileseer.problems.problem import DIMS, LEAST, Problem, ndim_of
+from tileseer.problems.problem_csv import check_problems, of_distinct, require_cells, whole_numbers
 
 LAYER_SPLITS = ("train", "validation", "test")
 """What a layer may be used for; all layers of one family, at any batch size, have the same."""
@@ -126,8 +126,7 @@ def read_layers(path: Path) -> list[Layer]:
         way = "" if "network" in table else f"; tileseer crawl --problems {path} --output LAYERS.csv makes such a table"
         raise UserError(
             f"{path}, line 1: {fault}; the columns must be {','.join(REQUIRED_LAYER_COLUMNS)}, and may be "
-            f"{','.join(OPTIONAL)}, "
-            f"in any order{way}"
+            f"{','.join(OPTIONAL)}, in any order{way}"
         )
     table = table.assign(**{name: text for name, text in OPTIONAL.items() if name not in table})
     for name in (name for name in LAYER_COLUMNS if name not in DIMS):

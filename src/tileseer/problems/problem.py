@@ -86,7 +86,7 @@ class Problem:
             return f"ndim is {self.ndim!r}; use 2 or 3"
         for name in DIMS:
             value = getattr(self, name)
-            least = 0 if name.startswith("pad") else 1
+            least = LEAST[name]
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= INT32_MAX:
                 return f"{name} is {value!r}; it must be an int from {least} to {INT32_MAX}"
         if self.ndim == 2 and (self.Di, self.Z, self.stride_d, self.dilation_d, self.pad_d) != (1, 1, 1, 1, 0):
@@ -146,9 +146,8 @@ class Problem:
         if unknown:
             advice = meant(unknown[0], 0.6) or f"; the fields are {', '.join(DIMS)}"
             raise UserError(f"problem: unknown field {unknown[0]!r}{advice}")
-        full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
-        # A value of an array or a table.
-        full |= {name: int(value) for name, value in dims.items() if isinstance(value, np.integer)}
+        # An integer may be that of an array or a table.
+        full = LEAST | {name: int(value) if isinstance(value, np.integer) else value for name, value in dims.items()}
         return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), layout="", **full)
 
     def with_layout(self, layout: str) -> Self:
@@ -179,9 +178,11 @@ def drawable_problem(operation: Operation, dims: Mapping[str, int]) -> Problem |
 FIELDS = tuple(field.name for field in fields(Problem) if field.name != "layout")
 """Columns of every table of problems. A table with several layouts has a column ``layout`` too."""
 DIMS = FIELDS[3:]
+"""The 19 dimensions in the order of the benchmark CSV."""
+LEAST: dict[str, int] = {name: getattr(Problem, name) for name in DIMS}
+"""The least value of each dimension, which is also what it means where it is not given: padding 0, all else 1."""
 OTHER_NAMES = {"R": "Y", "S": "X", "H": "Hi", "W": "Wi", "D": "Di", "T": "Z"}
 """What other libraries call dimensions, in capitals."""
-"""The 19 dimensions in the order of the benchmark CSV."""
 _DIMS_OF = attrgetter(*DIMS)
 
 
@@ -232,7 +233,7 @@ def columns_of_frame(problems: pd.DataFrame) -> dict[str, np.ndarray]:
     return columns | {"layout": last.astype(np.int64)}
 
 
-_LEAST = np.array([0 if name.startswith("pad") else 1 for name in DIMS])
+_LEAST = np.array(list(LEAST.values()))
 
 
 def wrong_rows(values: np.ndarray) -> np.ndarray:

@@ -8,15 +8,13 @@ import pandas as pd
 
 from tileseer.core.csv_files import FIRST_LINE
 from tileseer.core.errors import UserError, shown
-from tileseer.problems.problem import DIMS, INT32_MAX, OTHER_NAMES, Problem, meant, wrong_rows
+from tileseer.problems.problem import DIMS, INT32_MAX, LEAST, OTHER_NAMES, Problem, meant, wrong_rows
 
 REQUIRED_DIMS = ("N", "C", "K", "Hi", "Wi", "Y", "X")
-DEFAULT_DIMS = {name: 0 if name.startswith("pad") else 1 for name in DIMS if name not in REQUIRED_DIMS}
+DEFAULT_DIMS = {name: value for name, value in LEAST.items() if name not in REQUIRED_DIMS}
 """What a column means that is absent or empty: one group, no depth, stride 1, no padding, no dilation."""
 USUAL = frozenset(f"{name}={value}" for name, value in DEFAULT_DIMS.items() if name != "G")
 """Dimensions that a reader expects."""
-LEAST = {name: 0 if name.startswith("pad") else 1 for name in DIMS}
-"""The least value of each dimension."""
 DIMS_WITHOUT_DEPTH = {"stride_d": 1, "pad_d": 0, "dilation_d": 1}
 """Depth columns that mean nothing without depth: the reference's library calls a problem 3D by Di and Z alone."""
 

@@ -32,7 +32,7 @@ from tileseer.facts.inputs import ProblemsSettings
 from tileseer.problems import design
 from tileseer.problems.layers import Layer, NetworkRun, read_layers, read_split_layers, runs_of
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, INT32_MAX, Problem, drawable_problem
+from tileseer.problems.problem import DIMS, INT32_MAX, LEAST, Problem, drawable_problem
 from tileseer.problems.problem_table import ProblemEntry
 
 _DERIVED = ("C/G", "K/G")
@@ -200,7 +200,7 @@ def _axis(key: str, values: list[Any], where: str) -> list[dict[str, int]]:
 
 def _problem(dims: dict[str, int], section: GeneratorSection, operation: Operation) -> Problem | None:
     """Return the problem, or None where G does not divide, the filter does not fit, or the problem is too large."""
-    full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
+    full = LEAST | {name: size for name, size in dims.items() if name in DIMS}
     if section.depthwise:
         full["G"] = full["K"] = full["C"]
     full |= {name[0]: dims[name] * full["G"] for name in _DERIVED if name in dims}

@@ -25,7 +25,7 @@ from tileseer.libraries.rules import signature
 from tileseer.libraries.symbols import Symbol, Writer, literal
 from tileseer.problems.kinds import CHANNELS_OF_FEW, evidence_kind, leaf_kind
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DEEP_LAYOUTS, DIMS, INT32_MAX, LAYOUTS
+from tileseer.problems.problem import DEEP_LAYOUTS, INT32_MAX, LAYOUTS, LEAST
 from tileseer.serve.selector import Selector
 
 CONTENT = "content_of_this_header"
@@ -51,7 +51,7 @@ def render_header(template: Path, selector: Selector) -> str:
     part = answer(model.spec.params.get("learner"), model.scorer.cpp, *given, kind=CppPart | str)
     if isinstance(part, str):
         return f'#error "{part}"\n'
-    dims = [(name, 0 if name.startswith("pad") else 1) for name in DIMS]
+    dims = list(LEAST.items())
     layouts = model.spec.layouts or []
     if layouts:
         dims.append(("layout", 0))

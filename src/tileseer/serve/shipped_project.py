@@ -23,7 +23,7 @@ from tileseer.libraries.emitter import Emitter
 from tileseer.libraries.gemm_kernel import Kernel
 from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, Problem, problem_frame
+from tileseer.problems.problem import LEAST, Problem, problem_frame
 from tileseer.serve import serving
 
 TEMPLATES = Path("workflow/templates")
@@ -34,8 +34,6 @@ NATIVE = ("launcher.hpp", "tileseer_conv.h", "gpu_api.hpp", "reference.hpp")
 EMULATED_FILES = ("emulated_device.hpp", "hip_stand_in.cpp")
 RUNTIMES = {"hipcc": ("hip", "hip/hip_runtime_api.h"), "nvcc": ("cuda", "cuda_runtime_api.h")}
 CPP_TYPE_OF_DTYPE = {"fp16": "Fp16", "bf16": "Bf16", "fp32": "Fp32"}
-PLAIN = {name: 0 if name.startswith("pad") else 1 for name in DIMS}
-"""Dimensions of a 1x1 convolution."""
 _FILTER = "shape.filter[0] * shape.filter[1] * shape.filter[2]"
 TEXT_OF_DIRECTION: dict[str, dict[str, Any]] = {
     "forward": {
@@ -103,7 +101,7 @@ def write_project(
     vendor = compiler.VENDORS[library.toolchain]
     runtime, runtime_header = RUNTIMES[vendor.program]
     operations = [_operation(operation, *models[operation]) for operation in models]
-    common = {"arch": target(arch), "dims": list(PLAIN.items()), "runtime": runtime, "runtime_header": runtime_header}
+    common = {"arch": target(arch), "dims": list(LEAST.items()), "runtime": runtime, "runtime_header": runtime_header}
     files = _kernel_files(kernels, emitter, target(arch))
     files |= {
         "include/tileseer/convolution.hpp": _cpp("convolution.hpp", **common, operations=operations),
@@ -122,7 +120,7 @@ def write_project(
         ),
     }
     for operation in operations:
-        own = {"arch": arch, "dims": list(PLAIN.items()), "operation": operation, "kernels": names[operation["name"]]}
+        own = {"arch": arch, "dims": list(LEAST.items()), "operation": operation, "kernels": names[operation["name"]]}
         files[f"src/{operation['name']}.cpp"] = _cpp("operation.cpp", **own)
     files |= _copies(emitter.launcher, vendor)
     for path, text in files.items():
@@ -185,4 +183,4 @@ def _layers(model: Model, operation: Operation, sure: Mapping[str, int]) -> list
         runs = model.supported(problem_frame(problems)).any(axis=1)
         if runs.any():
             layers.append(shapes[int(runs.argmax())])
-    return layers or [{name: value for name, value in sure.items() if value != PLAIN[name]}]
+    return layers or [{name: value for name, value in sure.items() if value != LEAST[name]}]
