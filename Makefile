@@ -9,9 +9,9 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-# What is there keeps its Python.
-ifneq ($(shell test ! -e $(VENV)/bin/python || test $(VENV)/bin/python -ef "$$(command -v $(PYTHON))" || echo other),)
+# An environment that is there keeps the Python that made it.
 ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
+ifneq ($(shell test ! -e $(VENV)/bin/python || test $(VENV)/bin/python -ef "$$(command -v $(PYTHON))" || echo other),)
 $(error PYTHON=$(PYTHON) is not the Python of $(VENV); leave it out, or make $(VENV) anew: rm -rf $(VENV))
 endif
 endif

@@ -115,6 +115,14 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
     assert capsys.readouterr().err == f"{text}\n"
 
 
+def test_values_that_are_set_of_rules_may_have_signs(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(run.os, "execve", lambda _, command, __: pytest.fail(f"began {command[-4:]}"))
+    words = ["--set-resources", "benchmark:slurm_extra=--gres=gpu:1", "results/reports/gfx950.html"]
+    with pytest.raises(pytest.fail.Exception, match=r"slurm_extra=--gres=gpu:1', '--', 'results/reports/gfx950.html"):
+        main.main(["run", "-n", *words])
+
+
 def test_what_is_made_may_stand_between_options():
     assert run_words.split_targets(["-n", "--", "results/a"]) == (["results/a"], ["-n"])
     words = ["--until", "model", "results/models/gfx950", "-n"]

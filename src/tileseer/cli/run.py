@@ -59,8 +59,8 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     run_words.refuse_mistakes(args.arch, words)
     # A folder of `tileseer init` has not all tables of the workflow.
     given = list(run_words.with_options(words))
-    files = {word for option, word in given if word and option in run_words.CONFIG_FILES}
-    words = [str(places.find_file(Path(word))) if word in files else targets.relative(word) for word in words]
+    configs = {word for option, word in given if word and option in run_words.CONFIG_FILES}
+    words = [str(places.find_file(Path(word))) if word in configs else targets.relative(word) for word in words]
     models = [match[1] for word in words if (match := run_words.MODELS.fullmatch(word))]
     own = [args.arch] if args.arch else []
     if library := installed_words().get(args.arch):
@@ -79,10 +79,10 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     targets.refuse_mistakes(words, list(archs), settings)
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(settings.published_as, archs)) if archs else []
-    made = [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
-    asked, others = run_words.split_targets(words)
-    made = [*(word for word in asked if not run_words.MODELS.fullmatch(word)), *made]
+    to_make, others = run_words.split_targets(words)
+    files = [word for word in to_make if not run_words.MODELS.fullmatch(word)]
+    files += [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    command = [*run_words.SNAKEMAKE, "--logger=tileseer", *others, "--", *made]
+    command = [*run_words.SNAKEMAKE, "--logger=tileseer", *others, "--", *files]
     os.execve(sys.executable, command, os.environ | {"PATH": path})

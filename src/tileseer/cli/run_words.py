@@ -38,8 +38,10 @@ USUAL = {
 CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
 TAKE_RULES = ("--until", "-U", "--omit-from", "-O", "--forcerun", "-R", "--allowed-rules")
 """Options that take names of rules, or files."""
-SET_OF_RULES = {"--set-resources": "RULE:NAME=NUMBER", "--set-threads": "RULE=NUMBER"}
-"""Options that set something of a rule, and the form of their words."""
+SET_OF_RULES = {
+    "--set-resources": ("RULE:NAME=NUMBER", "[^:=]+:[^:=]+=.+"), "--set-threads": ("RULE=NUMBER", "[^:=]+=.+")
+}  # fmt: skip
+"""Options that set something of a rule, with the form of their words, for a message and as a pattern."""
 ELSEWHERE = {
     "-n", "--dry-run", "--unlock", "--lint", "--executor", "-e", "--profile", "--workflow-profile", *TAKE_RULES
 }  # fmt: skip
@@ -62,6 +64,8 @@ def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word in words:
         if word.startswith("-") and not word[1:].isdigit():
             option, _, word = word.partition("=")
+        elif option in SET_OF_RULES and word.startswith("results/"):
+            option = ""
         yield option, word
         if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES, *SET_OF_RULES):
             option = ""
@@ -70,23 +74,29 @@ def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def split_targets(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return what is to be made, and the other words.
 
-    What is to be made stands before all options, or is a file of ``results`` elsewhere, where Snakemake would take it
-    for a value of an option with several, or for a second list. Models are made also behind ``--until STAGE``.
+    What is to be made stands before all options, behind ``--``, or is a file of ``results`` elsewhere, where Snakemake
+    would take it for a value of an option with several, or for a second list. Models are made also behind
+    ``--until STAGE``.
     """
     if "--" in words:
         place = list(words).index("--")
-        made, others = split_targets(words[:place])
-        return [*made, *words[place + 1 :]], others
+        to_make, others = split_targets(words[:place])
+        return [*to_make, *words[place + 1 :]], others
     first = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
-    options = [option for option, _ in with_options(words)]
-    is_made = [
-        place < first or MODELS.fullmatch(word) or (word.startswith("results/") and option not in TAKE_VALUES)
-        for place, (word, option) in enumerate(zip(words, options, strict=True))
-    ]
-    made, others = (
-        [word for word, own in zip(words, is_made, strict=True) if bool(own) is wanted] for wanted in (True, False)
-    )
-    return made, others
+    to_make, others = list(words[:first]), []
+    for word, (option, _) in zip(words[first:], with_options(words[first:]), strict=True):
+        is_file = word.startswith("results/") and option not in TAKE_VALUES
+        (to_make if is_file or MODELS.fullmatch(word) else others).append(word)
+    return to_make, others
+
+
+def profiles_of(words: Sequence[str]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the file of each profile that words name as a folder, and its content."""
+    for option, word in with_options(words):
+        path = Path(word, "config.yaml")
+        if option == "--workflow-profile" and word and path.is_file():
+            content = read_yaml(path)
+            yield path, content if isinstance(content, dict) else {}
 
 
 def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
@@ -108,14 +118,16 @@ def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
             raise UserError(f"{option}: what it takes is missing; write {option} {TAKE_VALUES[option]}")
     if sum(word.partition("=")[0] in CONFIG_FILES for word in words) > 1:
         raise UserError("--configfile is given twice, and the last would count alone; write --configfile FILE FILE")
-    for option, word in with_options(words):
+    given = list(with_options(words))
+    for option, word in given:
         if word:
             _refuse_value(option, word)
-    dry = {"-n", "--dry-run"} & set(words)
-    for profile in (word for option, word in with_options(words) if option == "--workflow-profile" and not dry):
-        _refuse_absent_slurm(Path(profile, "config.yaml"))
-    own_profile = {"--profile", "--workflow-profile"} & {option for option, _ in with_options(words)}
-    if (unusual := [option for option, _ in with_options(words) if option not in {"", *USUAL}]) or own_profile:
+    options = {option for option, _ in given}
+    for path, profile in profiles_of(words):
+        if profile.get("executor") == "slurm" and not options & {"-n", "--dry-run"}:
+            _refuse_absent_slurm(path)
+    unusual = [option for option, _ in given if option not in {"", *USUAL}]
+    if unusual or options & {"--profile", "--workflow-profile"}:
         _refuse_unknown_options(unusual, words)
 
 
@@ -126,17 +138,19 @@ def _refuse_value(option: str, word: str) -> None:
             raise UserError(f"{option}: {shown(word)} is a folder; name a file of it")
         if not places.find_file(Path(word)).is_file():
             files = [*Path(word).parent.glob("*.y*ml"), *CONFIG_FILE.parent.glob("*.yaml")]
-            same = f"; is it {CONFIG_FILE.parent / word}?" if (CONFIG_FILE.parent / word).is_file() else ""
-            way = "correct its path" if word.endswith((".yaml", ".yml")) else "put what to make before --configfile"
-            way = "separate files by blanks" if "," in word else way
+            way = "put what to make before --configfile"
+            if "," in word:
+                way = "separate files by blanks"
+            elif word.endswith((".yaml", ".yml")):
+                way = "correct its path"
             raise UserError(
-                f"--configfile: {shown(word)}: there is no such file{same or is_it(word, files, 0.8) or f'; {way}'}"
+                f"--configfile: {shown(word)}: there is no such file{is_it(word, files, 0.8) or f'; {way}'}"
             )
     if option in CONFIG_VALUES:
         _refuse_setting(option, word)
-    form = re.sub("[A-Z]+", "[^:=]+", SET_OF_RULES.get(option, ""))
-    if form and not word.startswith("results/") and not re.fullmatch(form, word):
-        raise UserError(f"{option}: {shown(word)}: write {SET_OF_RULES[option]}")
+    form, pattern = SET_OF_RULES.get(option, ("", ".*"))
+    if form and not re.fullmatch(pattern, word):
+        raise UserError(f"{option}: {shown(word)}: write {form}")
     if option in COUNTS and word != COUNTS[option] and not re.fullmatch("[1-9][0-9]*", word):
         raise UserError(f"{option}: {shown(word)}: give a whole number from 1, or {COUNTS[option]}")
     if option in ("--executor", "-e") and word not in (known := _executors()):
@@ -166,15 +180,14 @@ def _refuse_profile(option: str, word: str) -> None:
 
 
 def _refuse_absent_slurm(profile: Path) -> None:
-    """Raise a ``UserError`` for a profile of SLURM where no controller answers: Snakemake asks again for a minute."""
-    if profile.is_file() and (read_yaml(profile) or {}).get("executor") == "slurm":
-        where = f"{profile}: no controller of SLURM answers here; call it on a login node of the cluster"
-        try:
-            said = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise UserError(f"{where}: scontrol: {error.strerror}") from error
-        if "is UP" not in said.stdout:
-            raise UserError(f"{where}, or list the jobs with -n")
+    """Raise a ``UserError`` where no controller of SLURM answers: Snakemake asks again for a minute."""
+    where = f"{profile}: no controller of SLURM answers here; call it on a login node of the cluster"
+    try:
+        said = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UserError(f"{where}: scontrol: {error.strerror}") from error
+    if "is UP" not in said.stdout:
+        raise UserError(f"{where}, or list the jobs with -n")
 
 
 def _refuse_setting(option: str, word: str) -> None:
@@ -200,8 +213,8 @@ def _executors() -> list[str]:
 
 def _refuse_unknown_options(unusual: Sequence[str], words: Sequence[str]) -> None:
     """Raise a ``UserError`` for ``unusual`` options of ``words`` that Snakemake answers with its whole usage."""
-    made, others = split_targets(words)
-    command = [sys.executable, "-c", PARSE, *others, "--", *made]
+    to_make, others = split_targets(words)
+    command = [sys.executable, "-c", PARSE, *others, "--", *to_make]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     own, known = ("--arch", "--gpu"), re.findall(r"--[a-z][a-z-]*", said.stdout)
     for option in (each for each in unusual if each.startswith("--")):

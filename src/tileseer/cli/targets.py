@@ -5,12 +5,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tileseer.cli.run_words import ELSEWHERE, SET_OF_RULES, TAKE_RULES, with_options
+from tileseer.cli.run_words import ELSEWHERE, SET_OF_RULES, TAKE_RULES, profiles_of, with_options
 from tileseer.core.entry_points import entry_points
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import workflow_folder
 from tileseer.core.reading import read_utf8
-from tileseer.core.yaml_files import read_yaml
 from tileseer.data.recordings import refusal, replayed, way_to_models
 from tileseer.facts.config import Config
 from tileseer.facts.hardware import target
@@ -19,7 +18,7 @@ from tileseer.learn.learner import GROUP
 from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 
 UNTIL, NEED_THE_GPU = {"--until", "-U"}, {"plans", "benchmark"}
-"""Without a GPU a run until these stages is none either."""
+"""Options that name the last stage of a run, and stages that measure: a run until one of them needs the GPU."""
 _RULE = re.compile(r"^ *rule (\w+):\n(.*?)(?=^ *rule \w+:\n|\Z)", re.MULTILINE | re.DOTALL)
 _FOLDER = re.compile(r"results/(\w+)")
 _OF_MODELS = re.compile(r"results/(?:models|reports)/([^/]+?)(?:\.html|/)?")
@@ -47,30 +46,33 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
     given = list(with_options(words))
     files = [word for option, word in given if not option]
     rules = [word for option, word in given if option in TAKE_RULES and word]
-    set_of = [word for option, word in given if option in SET_OF_RULES and word and not word.startswith("results/")]
-    set_rules = [re.split("[:=]", word)[0] for word in set_of]
-    for profile in (Path(word, "config.yaml") for option, word in given if option == "--workflow-profile" and word):
-        content = (read_yaml(profile) if profile.is_file() else None) or {}
-        set_rules += [rule for option in SET_OF_RULES for rule in content.get(option.removeprefix("--"), ())]
-    _refuse_names(files, rules, set_rules, settings)
+    set_of_rules = [word for option, word in given if option in SET_OF_RULES and word]
+    for _, profile in profiles_of(words):
+        set_of_rules += [word for option in SET_OF_RULES for word in profile.get(option.removeprefix("--"), ())]
+    _refuse_names(files, rules, [re.split("[:=]", word)[0] for word in set_of_rules], settings)
     known = (*settings.replays, *settings.benchmark.products)
     for arch in archs:
         if arch not in known and (reason := refusal(settings, arch)):
             raise UserError(f"{arch}: {reason}; {way_to_models(arch, settings)}")
         if arch in settings.replays and settings.benchmark.device in DRIVERS:
             raise replayed(settings, arch)
-    device, made = settings.benchmark.device, archs if files or archs else [settings.arch]
-    for arch in made:
-        # Before a GPU is looked for: a misspelt one has none.
-        if arch == settings.arch and arch not in known and (near := is_it(arch, known, 0.8)):
-            raise UserError(f"arch: {shown(arch)} is known by neither benchmark.products nor replays{near}")
-    measured = [arch for arch in made if arch not in settings.replays]
+    made, arch = archs if files or archs else [settings.arch], settings.arch
+    # Before a GPU is looked for: a misspelt one has none.
+    if arch in made and arch not in known and (near := is_it(arch, known, 0.8)):
+        raise UserError(f"arch: {shown(arch)} is known by neither benchmark.products nor replays{near}")
     options = {option for option, _ in given}
     if NEED_THE_GPU & {word for option, word in given if option in UNTIL}:
         options -= UNTIL
-    if device in DRIVERS and measured and not options & ELSEWHERE and (missing := missing_driver(device)):
+    measured = [arch for arch in made if arch not in settings.replays]
+    if measured and not options & ELSEWHERE:
+        _refuse_without_gpu(settings.benchmark.device, measured[0])
+
+
+def _refuse_without_gpu(device: str, arch: str) -> None:
+    """Raise a ``UserError`` where an arch is to be measured on a ``device`` that is a GPU, and there is none."""
+    if device in DRIVERS and (missing := missing_driver(device)):
         replays = Config().replays
-        recorded = [one for one in (measured[0], *replays) if one in replays and target(one) == target(measured[0])]
+        recorded = [one for one in (arch, *replays) if one in replays and target(one) == target(arch)]
         other = f"take recorded times: tileseer run --arch {recorded[0]}" if recorded else "leave --configfile out"
         raise UserError(
             f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with "
@@ -83,7 +85,11 @@ def _refuse_names(
 ) -> None:
     """Raise a ``UserError`` for a word by which another one was meant.
 
-    The first two are files or rules: those that the call is to make, and those that its options name.
+    Args:
+        to_make: Files and rules that the call is to make.
+        of_options: Files and rules that its options name.
+        only_rules: Rules of which its options, or a profile, set something.
+        settings: The configuration of the call.
     """
     sources = [*Path().glob("*nakefile"), *sorted(workflow_folder().glob("workflow/rules/*.smk"))]
     text = "\n".join(map(read_utf8, sources))

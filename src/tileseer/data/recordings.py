@@ -53,12 +53,18 @@ def operations_of(settings: Config, arch: str) -> Sequence[str]:
 
 def replayed(settings: Config, arch: str) -> UserError:
     """Return the error of a GPU that is to measure an arch whose times are replayed."""
-    device, library = settings.benchmark.device, library_of_arch(arch)
-    measured = library.sweep is not None or (library.offered and device == "cuda")
+    device = settings.benchmark.device
+    measure = ", or to measure them write replays: {} into it" if _can_be_measured(arch, device) else ""
     return UserError(
         f"benchmark.device is {device}, but the times of {arch} are replayed from {settings.replays[arch]}; leave out "
-        f"the configuration that sets benchmark{', or to measure them write replays: {} into it' if measured else ''}"
+        f"the configuration that sets benchmark{measure}"
     )
+
+
+def _can_be_measured(arch: str, device: str) -> bool:
+    """Return whether kernels of an arch are made here, or offered by a library on this device."""
+    library = library_of_arch(arch)
+    return device == "cuda" if library.offered else library.sweep is not None
 
 
 def refusal(settings: Config, arch: str) -> str:
@@ -68,10 +74,10 @@ def refusal(settings: Config, arch: str) -> str:
             recorded_operations(settings.replays, arch)
             return ""
         library = library_of_arch(arch)
-        if library.offered or library.sweep is None:
-            if library.offered and settings.benchmark.device == "cuda":
-                return ""
+        if not _can_be_measured(arch, settings.benchmark.device):
             return f"no recording of it is under replays, and {library.title}'s kernels are not simulated"
+        if library.offered:
+            return ""
         if arch not in settings.benchmark.products:
             return "no GPU in benchmark.products stands for it"
         configs = settings.configs
