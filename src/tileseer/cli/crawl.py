@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--problems", type=Path, metavar="FILE", help=options.problem_files())
     meaning = "shape of an input, batch first, such as 8x3x224x224; repeat it for each further input"
     parser.add_argument("--input", action="append", default=[], metavar="[NAME=]SHAPE", help=meaning)
-    parser.add_argument("--output", type=Path, required=True, help="the table to write")
+    parser.add_argument("--output", type=options.csv_output, required=True, help="the table to write")
     parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
     parser.add_argument("--network", help="name of the network (default: that of the callable or the file)")
     parser.epilog = f"Needs the packages of an extra: {install('crawl')}."
@@ -39,8 +39,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Crawl, write the table, and list the convolutions left out; the exit status is 1 if there is none."""
-    if args.output.suffix != ".csv":
-        raise UserError(f"--output: {args.output}: the table is a CSV; name a file that ends with .csv")
     if args.problems:
         if unused := [option for option in ("input", "train") if getattr(args, option)]:
             raise UserError(

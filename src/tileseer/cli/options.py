@@ -100,20 +100,26 @@ INPUTS = ("problems", "kernels", "engines", "onnx")
 def check_paths(args: argparse.Namespace) -> None:
     """Raise a ``UserError`` for an option of ``INPUTS`` without its file, and for an output that is read as well.
 
-    A table of the package stands for one that is not there.
+    In a folder that lacks a table of the package, the option gets that of the package.
     """
-    for name, value in vars(args).copy().items():
-        paths = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, Path)]
-        if name in INPUTS and paths:
-            paths = list(map(find_file, paths))
-            for path in paths:
-                if not path.exists():
-                    raise UserError(f"--{name} {path}: {no_file(path)}")
+    for name in INPUTS:
+        value = getattr(args, name, None)
+        paths = list(map(find_file, _paths(value)))
+        for path in paths:
+            if not path.exists():
+                raise UserError(f"--{name} {path}: {no_file(path)}")
+        if paths:
             setattr(args, name, paths if isinstance(value, list) else paths[0])
-        output = getattr(args, "output", None)
-        written = [output] if name != "output" and isinstance(output, Path) and output.exists() else []
-        if any(one.exists() and own.samefile(one) for own in written for one in paths):
-            raise UserError(f"--output {output} is read as {name} and would be lost; give another name")
+    output = getattr(args, "output", None)
+    if isinstance(output, Path) and output.exists():
+        for name, value in vars(args).items():
+            if name != "output" and any(path.exists() and output.samefile(path) for path in _paths(value)):
+                raise UserError(f"--output {output} is read as {name} and would be lost; give another name")
+
+
+def _paths(value: object) -> list[Path]:
+    """Return the paths that an argument is or lists."""
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, Path)]
 
 
 def add_tables(parser: argparse._ActionsContainer) -> None:
@@ -137,9 +143,11 @@ def table_of(args: argparse.Namespace, name: str) -> Path:
 
 
 def csv_output(text: str) -> Path:
-    """Return the name of a table that is to be written."""
-    if Path(text).suffix != ".csv" and not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r}: the table is a CSV; name a file that ends with .csv")
+    """Return the name of a table that is to be written; ``UserError`` for a folder and for another ending."""
+    if Path(text).is_dir():
+        raise UserError(f"--output: {text} is a folder; give the name of a file")
+    if Path(text).suffix != ".csv":
+        raise UserError(f"--output: {text!r}: the table is a CSV; name a file that ends with .csv")
     return Path(text)
 
 

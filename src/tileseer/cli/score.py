@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError
 from tileseer.problems.problem import DIMS
 from tileseer.serve import scoring
 
@@ -25,8 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the table; print remarks on standard error and a summary on standard output."""
-    if args.output.is_dir():
-        raise UserError(f"--output: {args.output} is a folder; give the name of a file")
     table, notes = scoring.score_kernels(args.models, args.problems, args.kernels)
     write_text(args.output, table.to_csv(index=False))
     sys.stderr.writelines(f"note: {note}\n" for note in notes)
