@@ -92,11 +92,16 @@ def nearest(word: object, known: Iterable[object], share: float = 0.6) -> str:
     """
     words = {str(each).lower(): str(each) for each in known}
     written = str(word).lower()
-    # A name that ends with the word is meant rather than one that looks like it: tv_resnet50 rather than resnet50s.
-    ends = re.compile(rf"[/._-]{re.escape(written)}$")
-    near = [each for each in sorted(words, key=len) if len(written) > 3 and written not in words and ends.search(each)]
-    near = near or get_close_matches(written, words, 1, share)
-    return words[near[0]] if near else ""
+    # Rather than one that looks like it: tv_resnet50 and not resnet50s for resnet50.
+    longer = with_a_prefix(word, known) if len(written) > 3 and written not in words else []
+    near = [words[each] for each in get_close_matches(written, words, 1, share)]
+    return (longer or near or [""])[0]
+
+
+def with_a_prefix(word: object, known: Iterable[object]) -> list[str]:
+    """Return those of ``known`` that are ``word`` behind a prefix which one of ``/._-`` ends, the shortest first."""
+    ends = re.compile(rf"[/._-]{re.escape(str(word))}$", re.IGNORECASE)
+    return sorted((str(each) for each in known if ends.search(str(each))), key=len)
 
 
 def is_it(word: object, known: Iterable[object], share: float = 0.6) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.build.base import ESTIMATED_BYTES
-from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.errors import UserError, is_it, shown, with_a_prefix
 from tileseer.data.dataset import Dataset
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary, percent
@@ -220,9 +220,7 @@ def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) 
         networks = " ".join(networks).split()
     if missing := sorted(set(networks) - known):
         # Prefixes of networks say whose they are.
-        alike = sorted((name for name in known if name.endswith(f"_{missing[0]}")), key=lambda name: (len(name), name))[
-            :3
-        ]
+        alike = with_a_prefix(missing[0], sorted(known))[:3]
         advice = f"; is it {' or '.join(alike)}?" if alike else is_it(missing[0], sorted(known))
         advice = advice or f"; its column network has {', '.join(sorted(known)[:5])}, ..."
         raise UserError(f"{path}: there is no network {shown(missing[0])}{advice}")
