@@ -118,14 +118,10 @@ class RuleSet:
             _refuse_other_library(self.name, CK_TILE.name, arch)
             return self._enumerator.enumerate(self.name, arch, variants, ndims, dtypes)
         if not Path(self.name).is_file():
-            files = {path.stem: path for path in self.tables.glob("*.yaml")}
-            near = nearest(Path(self.name).stem, [*RULE_SETS, *files], 0.75)
-            advice = (
-                f"; is it {files.get(near, near)}?"
-                if near
-                else f"; use one of {', '.join(RULE_SETS)}, or the path of a file"
-            )
-            raise UserError(f"unknown rule set {self.name!r}{advice}")
+            sets = {path.stem: str(path) for path in self.tables.glob("*.yaml")} | {name: name for name in RULE_SETS}
+            near = nearest(Path(self.name).stem, sets, 0.75)
+            advice = f"is it {sets[near]}?" if near else f"use one of {', '.join(RULE_SETS)}, or the path of a file"
+            raise UserError(f"unknown rule set {self.name!r}; {advice}")
         self.specs.arch(arch)
         sweep = read_sweep(Path(self.name), arch)
         kernels: list[Any] = []
