@@ -30,12 +30,9 @@ def read_csv(path: Path, needed: Sequence[str] = ()) -> pd.DataFrame:
     head = text.lstrip().partition("\n")[0]
     if "," not in head and (sign := next((one for one in ";\t" if one in head), "")):
         raise UserError(f"{path}: its columns are separated by {sign!r}; write commas")
-    # The quicker one for large tables.
-    is_plain = '"' not in text and ", " not in text
-    whole = text.split("\n")
-    rows = (line.split(",") for line in whole) if is_plain else csv.reader(whole, skipinitialspace=True, strict=True)
+    rows = csv.reader(text.split("\n"), skipinitialspace=True, strict=True)
     try:
-        lines = [(line, row) for line, row in enumerate(rows, 1) if row not in ([], [""])]
+        lines = [(line, row) for line, row in enumerate(rows, 1) if row]
     except csv.Error as error:
         raise UserError(f"{path}: is no CSV file: {error}") from error
     if not lines:
