@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules import module as hooks
-from torch.nn.modules.conv import _ConvNd
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tileseer.core.errors import UserError
 from tileseer.problems.crawl.observed import Observed
 
 META = torch.device("meta")
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _CONVOLUTION = torch.ops.aten.convolution.default
 
 
@@ -59,8 +59,8 @@ class _Recorder(TorchDispatchMode):
         name = self.names.get(id(module)) or parent
         self.running.append(name)
         # PyTorch names neither the layer nor what it expects, on the meta device.
-        if isinstance(module, _ConvNd) and isinstance(inputs, tuple) and inputs and hasattr(inputs[0], "shape"):
-            shape, axes = tuple(inputs[0].shape), module.weight.dim() - 2
+        if isinstance(module, CONVOLUTIONS) and isinstance(inputs, tuple) and inputs and hasattr(inputs[0], "shape"):
+            shape, axes = tuple(inputs[0].shape), len(module.kernel_size)
             if len(shape) > axes and shape[-axes - 1] != module.in_channels:
                 given = f"an image of {shape[-axes - 1]} channels, {' x '.join(map(str, shape))}"
                 raise UserError(f"--input: {name} gets {given}, and has weights for {module.in_channels}")

@@ -63,20 +63,15 @@ def torch_layers(
     def feed(model: Any) -> object:
         return model(*map(torch.empty, positional), **{name: torch.empty(shape) for name, shape in named.items()})
 
-    # What a network prints is not the answer of this program.
-    with (
-        redirect_stdout(sys.stderr),
-        mistakes_of(f"--torch {target}: calling it without arguments, on the meta device"),
-    ):
-        model = torch_record.build_model(make)
-        if not isinstance(model, torch.nn.Module):
-            raise UserError(f"--torch {target}: returned {shown(model)}; name what returns a torch.nn.Module")
     given = f"with --input {' --input '.join(inputs)} (N x C x H x W), without values"
-    with (
-        redirect_stdout(sys.stderr),
-        mistakes_of(f"--torch {target}: running it {given} (--onnx takes models that need them)"),
-    ):
-        observed = torch_record.record_torch(model, feed, trained)
+    # What a network prints is not the answer of this program.
+    with redirect_stdout(sys.stderr):
+        with mistakes_of(f"--torch {target}: calling it without arguments, on the meta device"):
+            model = torch_record.build_model(make)
+            if not isinstance(model, torch.nn.Module):
+                raise UserError(f"--torch {target}: returned {shown(model)}; name what returns a torch.nn.Module")
+        with mistakes_of(f"--torch {target}: running it {given} (--onnx takes models that need them)"):
+            observed = torch_record.record_torch(model, feed, trained)
     return tabulate_layers(network or attribute.rpartition(".")[2], _run(inputs, trained), observed)
 
 
