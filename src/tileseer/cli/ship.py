@@ -66,8 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Choose, print, and write what is asked for."""
     listed = model_files.read_index(args.models)
-    asked = listed.operations if args.operation is None else args.operation
-    operations = " ".join(asked).replace(",", " ").split() or [""]
+    given = listed.operations if args.operation is None else args.operation
+    operations = " ".join(given).replace(",", " ").split() or [""]
     unknown = next((name for name in operations if name not in listed.operations), None)
     if unknown is not None:
         known, near = ", ".join(listed.operations), is_it(unknown, listed.operations)

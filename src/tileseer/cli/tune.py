@@ -54,25 +54,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print what was gained per operation; return 1 if no problem has a choice."""
-    # Measuring takes a second to import.
-    from tileseer.serve import tuning
-    from tileseer.serve.selector import Selector
+OF_DEVICE = {"libraries": "gpu", "driver": "gpu", "recording": "recorded"}
+"""The device that an option is for."""
 
-    # Here, as what follows takes half a minute of a large list.
-    if args.driver and not shutil.which(args.driver):
-        fault = "it cannot be executed" if Path(args.driver).exists() else "there is no such program"
-        raise UserError(f"--driver {args.driver}: {fault}; give the path of one that runs")
-    index = model_files.read_index(args.models)
+
+def _timed_by(args: argparse.Namespace, index: model_files.Index) -> tuple[str, Path]:
+    """Return the device that times, and the folder of the recording, which only the device ``recorded`` reads.
+
+    ``UserError`` for options of another device, and for a recording that is not there.
+    """
     device = args.device or ("gpu" if args.driver else OF_KIND[index.device_kind])
-    for option, given, wanted in (
-        ("--libraries", args.libraries, "gpu"), ("--driver", args.driver, "gpu"),
-        ("--recording", args.recording, "recorded"),
-    ):  # fmt: skip
-        if given and device != wanted:
+    for option, wanted in OF_DEVICE.items():
+        if (given := getattr(args, option)) and device != wanted:
             raise UserError(
-                f"{option} {given}: is for --device {wanted}, and the device is {device}; leave "
+                f"--{option} {given}: is for --device {wanted}, and the device is {device}; leave "
                 f"it out, or write --device {wanted}"
             )
     if device == "recorded" and index.device_kind != device and not args.recording:
@@ -86,6 +81,21 @@ def run(args: argparse.Namespace) -> int:
             f"{args.models}: the recording of its times is not in {recording}; name it with --recording DIR, or time "
             "on a GPU with --device gpu or --driver"
         )
+    return device, recording
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was gained per operation; return 1 if no problem has a choice."""
+    # Measuring takes a second to import.
+    from tileseer.serve import tuning
+    from tileseer.serve.selector import Selector
+
+    # Here, as what follows takes half a minute of a large list.
+    if args.driver and not shutil.which(args.driver):
+        fault = "it cannot be executed" if Path(args.driver).exists() else "there is no such program"
+        raise UserError(f"--driver {args.driver}: {fault}; give the path of one that runs")
+    index = model_files.read_index(args.models)
+    device, recording = _timed_by(args, index)
     operations = [
         name
         for name in index.operations

@@ -113,7 +113,7 @@ class Selector:
         self._measured = dict(zip(dims, known["row"].to_pylist(), strict=True))
         self._tuned: dict[tuple[int, ...], Choice] = {}
         self.sibling = ""
-        """The device that is asked for, where it is another one than that of the times: its picks are guesses."""
+        """Name of the device that picks are for, where that of the times is another one; empty where it is the same."""
 
     @classmethod
     def read(
