@@ -125,9 +125,9 @@ def test_a_scorer_that_does_not_what_it_should(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"learner mine: S.read returned None; return a"):
         learners.read_scorer("mine", tmp_path)
     with pytest.raises(UserError, match=r"learner mine: Mine.prepare returned None; return a CppPart or str \("):
-        learners.answer("mine", kind(None).prepare, None, kind=learners.CppPart | str)
+        learners.result_of("mine", kind(None).prepare, None, kind=learners.CppPart | str)
     with pytest.raises(UserError, match=r"learner mine: TypeError: .*prepare\(\) missing 1 required"):
-        learners.answer("mine", kind(None).prepare)
+        learners.result_of("mine", kind(None).prepare)
     table = pd.DataFrame({"N": [1, 2]})
     with pytest.raises(UserError, match="learner mine: a pair gets other scores in another call"):
         learners.scores_of(kind.scorer(), "mine", table, table, np.ones((2, 2), bool))

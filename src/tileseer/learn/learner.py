@@ -188,7 +188,7 @@ def learner_of(recipe: Recipe) -> Learner:
         return kind(recipe)
 
 
-def answer(name: object, method: Callable[..., Any], *given: object, kind: type | UnionType = object) -> Any:
+def result_of(name: object, method: Callable[..., Any], *given: object, kind: type | UnionType = object) -> Any:
     """Return what a method of a learner or scorer does; ``UserError`` names one that fails, or returns no ``kind``."""
     owner = getattr(method, "__self__", method)
     with _mistakes(name, owner if isinstance(owner, type) else type(owner)):
@@ -203,14 +203,14 @@ def answer(name: object, method: Callable[..., Any], *given: object, kind: type 
 
 def fitted(learner: Learner, prepared: Any, rows: np.ndarray) -> Scorer:
     """Return what ``learner.fit`` does; ``UserError`` names a learner that fails, or that leaves no scorer."""
-    scorer: Scorer = answer(learner.recipe.settings.learner, learner.fit, prepared, rows, kind=Scorer)
+    scorer: Scorer = result_of(learner.recipe.settings.learner, learner.fit, prepared, rows, kind=Scorer)
     return scorer
 
 
 def save_scorer(scorer: Scorer, name: object, folder: Path) -> None:
     """Save a scorer; ``UserError`` names the learner of one that fails, or that writes other files than ``FILES``."""
     before = {path.name for path in folder.glob("*")}
-    answer(name, scorer.save, folder)
+    result_of(name, scorer.save, folder)
     written = {path.name for path in folder.glob("*")}
     for file in scorer.FILES:
         if file not in written:
@@ -225,7 +225,7 @@ def read_scorer(name: str, folder: Path) -> Scorer:
         kind = learner_class(name).scorer
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
-    scorer: Scorer = answer(name, kind.read, folder, kind=Scorer)
+    scorer: Scorer = result_of(name, kind.read, folder, kind=Scorer)
     return scorer
 
 
@@ -233,7 +233,7 @@ def scores_of(
     scorer: Scorer, name: object, problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray
 ) -> np.ndarray:
     """Return what ``scorer.score`` does; ``UserError`` names the learner of scores that are no numbers [P, Q]."""
-    scores = answer(name, scorer.score, problems, candidates, offered)
+    scores = result_of(name, scorer.score, problems, candidates, offered)
     shape = getattr(scores, "shape", None)
     if not isinstance(scores, np.ndarray) or shape != offered.shape or not np.isfinite(scores[offered]).all():
         said = f"scores of shape {shape}" if shape != offered.shape else "scores that are no numbers"
@@ -242,7 +242,7 @@ def scores_of(
             "offered"
         )
     if not _is_ours(type(scorer)):
-        again = answer(name, scorer.score, problems.iloc[:1], candidates, offered[:1])
+        again = result_of(name, scorer.score, problems.iloc[:1], candidates, offered[:1])
         if not np.allclose(again, scores[:1], 1e-5, 1e-5):
             raise UserError(f"learner {name}: a pair gets other scores in another call; its score depends on it alone")
     return scores

@@ -20,7 +20,7 @@ from tileseer.facts.hardware import Hardware, target
 from tileseer.facts.operations import DTYPES
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.features import Features
-from tileseer.learn.learner import Scorer, answer, learner_class, read_scorer, save_scorer, scores_of
+from tileseer.learn.learner import Scorer, learner_class, read_scorer, result_of, save_scorer, scores_of
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin, same_origin
 from tileseer.libraries.features.table import Columns
 from tileseer.libraries.gemm_kernel import field_types
@@ -129,7 +129,7 @@ class Model:
         if not (has := offered.any(axis=1)).any():
             raise UserError(f"{dataset.operation}: no candidate can run a training problem; there is nothing to serve")
         given = dataset.problems.iloc[rows[has]], self.pool, offered[has]
-        scorer = answer(self.spec.params.get("learner"), self.scorer.calibrated, *given, kind=Scorer)
+        scorer = result_of(self.spec.params.get("learner"), self.scorer.calibrated, *given, kind=Scorer)
         return replace(self, scorer=scorer)
 
     def knows(self, candidates: pd.DataFrame) -> np.ndarray:

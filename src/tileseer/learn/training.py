@@ -16,7 +16,7 @@ from tileseer.facts.model import ModelSettings
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import LearntEvidence, calibrated_distances, held_out, with_losses
 from tileseer.learn.features import feature_set, fitting
-from tileseer.learn.learner import Recipe, Scorer, answer, fitted, learner_of, scores_of
+from tileseer.learn.learner import Recipe, Scorer, fitted, learner_of, result_of, scores_of
 from tileseer.learn.left_out import judged_folds, judged_picks, layers_at_any_size
 from tileseer.learn.model import Model, training_files
 from tileseer.learn.model_schema import FeatureSpec, Manifest, Origin
@@ -126,9 +126,8 @@ class Prepared:
     def by(cls, recipe: Recipe, pairs: Dataset) -> Self:
         """Let the learner of a recipe prepare training pairs."""
         teaching = sampled(pairs, recipe.settings)
-        return cls(
-            recipe, pairs, teaching, answer(recipe.settings.learner, learner_of(recipe).prepare, pairs.only(teaching))
-        )
+        prepared = result_of(recipe.settings.learner, learner_of(recipe).prepare, pairs.only(teaching))
+        return cls(recipe, pairs, teaching, prepared)
 
 
 @dataclass(frozen=True, eq=False)

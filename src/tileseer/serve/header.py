@@ -17,7 +17,7 @@ from tileseer.learn.evidence import (
     sizes_of,
 )
 from tileseer.learn.formula import UNIT
-from tileseer.learn.learner import LANES, CppPart, answer
+from tileseer.learn.learner import LANES, CppPart, result_of
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.libraries.registry import library_of_arch
@@ -48,7 +48,7 @@ def render_header(template: Path, selector: Selector) -> str:
         places.append(np.concatenate([own, own[-1:].repeat(-len(own) % LANES)]))
     spread, inputs = model.with_pool(np.concatenate(places)), _inputs(model)
     given = Operation.parse(model.spec.operation), spread.pool, inputs
-    part = answer(model.spec.params.get("learner"), model.scorer.cpp, *given, kind=CppPart | str)
+    part = result_of(model.spec.params.get("learner"), model.scorer.cpp, *given, kind=CppPart | str)
     if isinstance(part, str):
         return f'#error "{part}"\n'
     dims = list(LEAST.items())
