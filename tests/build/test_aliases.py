@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from kernel_samples import a_kernel
 from published_models import SMALL_SERVING
+from repository import MI355X
 
 from tileseer.build import aliases
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.data.dataset_files import KERNELS
-from tileseer.facts import hardware
 from tileseer.learn import training as stage
 from tileseer.learn.model import Model
 from tileseer.measure import support_table
@@ -85,9 +85,8 @@ def test_pairs_of_an_alias_are_those_of_its_stand_in():
 
 
 def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):
-    device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", "gfx950_mi355x")
     world = samples.measured()
-    folder = dataset_files.dataset(tmp_path / "own", device=device.name)
+    folder = dataset_files.dataset(tmp_path / "own", device=MI355X.name)
     alone = Dataset.read(folder)
     first = alone.candidates["kernel"][0]
     rows = parquet.read_table(folder / "kernels.parquet").to_pylist()
@@ -102,7 +101,7 @@ def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):
     assert np.array_equal(data.latency_ms, alone.latency_ms, equal_nan=True)
 
     settings = stage.settings_for(samples.SMALL, data)
-    trained = samples.train(data, device, settings, coefficients=samples.coefficients())
+    trained = samples.train(data, MI355X, settings, coefficients=samples.COEFFICIENTS)
     served = serving.serve_model(data, trained.model, SMALL_SERVING)
     entries = {entry.kernel: entry.aliases for entry in served.kernels.kernels}
     assert entries[first] == [second] and second not in entries

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
+from repository import ROOT
 
 import compile_matrix
 import emulated_matrix
@@ -18,7 +18,6 @@ from tileseer.libraries.ck_tile import api
 from tileseer.libraries.ck_tile.emit import CkTileEmitter
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 
-ROOT = Path(__file__).parents[2]
 LEVEL = "2025.11"
 PLAIN = KernelConfig.parse("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16")
 

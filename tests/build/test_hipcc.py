@@ -6,7 +6,8 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from fake_machine import MI355X, ROOT, HipMachine
+from fake_machine import HipMachine
+from repository import MI355X, ROOT
 
 from tileseer.build import build, compiler, registration
 from tileseer.build import chunk as stage

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import fake_nvcc
 import pytest
-from fake_machine import H200, ROOT, CudaMachine
+from fake_machine import CudaMachine
 from kernel_samples import a_kernel
+from repository import COEFFICIENTS, H200, ROOT
 
 from tileseer.build import compiler, registration
 from tileseer.build.base import CompileUnit, NoToolchain
@@ -16,7 +17,6 @@ from tileseer.build.modules import batches
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.facts.compile import CompileSettings
-from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.libraries.cutlass.kernel import CutlassKernel
 from tileseer.libraries.registry import emitter_of, tree_of_toolchain
 
@@ -86,9 +86,8 @@ def test_occupancy_is_what_the_cuda_runtime_said_of_every_recorded_kernel(operat
 
 
 def test_without_a_compiler_the_operand_buffers_are_what_is_known():
-    coefficients = load_coefficients(ROOT / "config/simulated_device.yaml")
     large = replace(KERNEL, tile_m=256, tile_n=256, stages=8)
-    fits, too_large = NoToolchain(H200, coefficients).compile(
+    fits, too_large = NoToolchain(H200, COEFFICIENTS).compile(
         [CompileUnit(kernel, "sm_90", b"") for kernel in (KERNEL, large)]
     )
     assert (fits.status, fits.resources.source, fits.resources.vgprs) == ("ok", "estimated", None)

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from learning_samples import CONFIG, measured
+from learning_samples import measured
+from repository import CONFIG
 
 from tileseer.data.dataset_files import KERNELS, PAIRS, TABLES, read_recording, read_tables, write_tables
 from tileseer.data.provenance import Recording

@@ -7,6 +7,7 @@ from pathlib import Path
 import fake_hipcc
 import fake_nvcc
 from kernel_samples import a_kernel
+from repository import H200, MI355X
 
 from tileseer.build import compiler, reading
 from tileseer.build import source_trees as trees
@@ -15,12 +16,8 @@ from tileseer.build.hipcc import HipccToolchain
 from tileseer.build.modules import Libraries
 from tileseer.build.nvcc import NvccToolchain
 from tileseer.core.cache import Cache
-from tileseer.facts import hardware
 from tileseer.facts.compile import CompileSettings
 from tileseer.libraries.cutlass.kernel import CutlassKernel
-
-ROOT = Path(__file__).parents[2]
-MI355X, H200 = (hardware.read_hardware(ROOT / "config/hardware.yaml", name) for name in ("gfx950_mi355x", "sm_90_h200"))
 
 
 def install_compiler(path: Path, module: str) -> None:

@@ -6,14 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
+from repository import CONFIG, ROOT
+
 from tileseer.build import modules
 from tileseer.build.compiler import NATIVE_SOURCES
 from tileseer.measure.session import Session
 
-ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
-
-
 INCLUDE = ROOT / NATIVE_SOURCES
 
 
@@ -32,14 +31,13 @@ def build(folder: Path) -> tuple[str, str]:
 
 def session(journal: Path | None, *, driver: str | None = None, modules=None, lock=None, **settings: object) -> Session:
     """Return a session of gfx950 whose settings of the benchmark and of the lock are given."""
-    config = ROOT / "config"
     return Session(
         arch="gfx950",
         operation="forward_bf16",
         options={"benchmark": settings, "lock": lock or {}},
-        hardware_table=config / "hardware.yaml",
+        hardware_table=CONFIG / "hardware.yaml",
         product="gfx950_mi355x",
-        coefficients=config / "simulated_device.yaml",
+        coefficients=CONFIG / "simulated_device.yaml",
         journal=journal,
         driver=Path(driver) if driver else None,
         modules=modules or {},

@@ -3,7 +3,7 @@
 import bz2
 
 import pandas as pd
-from learning_samples import CONFIG
+from repository import CONFIG
 
 from tileseer.libraries.miopen.find_db import DIRECTION_OF_LETTER, Entry, Key
 from tileseer.libraries.miopen.kernel import Solver

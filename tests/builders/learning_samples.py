@@ -2,13 +2,12 @@
 
 import dataclasses
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from repository import COEFFICIENTS, MI355X
 
 from tileseer.data.dataset import Dataset
-from tileseer.facts import hardware
 from tileseer.facts.model import ModelSettings
 from tileseer.learn import training
 from tileseer.learn.evidence import TIMED, KindLosses
@@ -18,30 +17,18 @@ from tileseer.learn.training import prior_of
 from tileseer.libraries import candidates as candidate_tables
 from tileseer.libraries.ck_tile import kernel, resources
 from tileseer.libraries.ck_tile.kernel import KernelConfig
-from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import kinds, problem
 from tileseer.problems.problem import Problem
 from tileseer.problems.shapes import implicit_gemm
 
-CONFIG = Path(__file__).parents[2] / "config"
 SMALL = ModelSettings(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8, min_child_samples=5)
 
 
 def changed(**settings):
     """The small settings with others."""
     return ModelSettings(**{**SMALL.model_dump(), **settings})
-
-
-@cache
-def product():
-    return hardware.read_hardware(CONFIG / "hardware.yaml", "gfx950_mi355x")
-
-
-@cache
-def coefficients():
-    return load_coefficients(CONFIG / "simulated_device.yaml")
 
 
 def kernels(variant="forward"):
@@ -67,7 +54,7 @@ def candidates(configs, split_k=(1,)):
     labels = [candidate_tables.label(n, s) for n, s in zip(table["kernel"], table["split_k"], strict=True)]
     table.insert(0, "candidate", labels)
     table.insert(2, "kernel_id", [f"{i:016x}" for i in range(len(table))])
-    estimate = resources.estimate(table, product(), coefficients())
+    estimate = resources.estimate(table, MI355X, COEFFICIENTS)
     return table.assign(aliases="", **{name: estimate[name] for name in ("vgprs", "lds_bytes", "occupancy")})
 
 
@@ -101,7 +88,7 @@ def timed(problem_table, candidate_table, operation, gpu=None, arch="gfx950"):
     """The pairs of the two tables that the simulated device could try, with its times."""
     pairs = np.indices((len(problem_table), len(candidate_table)), dtype=np.int32)
     rows, columns = (index.ravel() for index in pairs)
-    device = SimulatedDevice(gpu or product(), coefficients(), seed=1)
+    device = SimulatedDevice(gpu or MI355X, COEFFICIENTS, seed=1)
     times = device.measure(problem_table, candidate_table, rows, columns)
     flops = implicit_gemm(problem_table, problem_table["variant"].iloc[0])["flops"].to_numpy()
     unknown = np.full(len(rows), np.nan)
@@ -152,13 +139,13 @@ def with_known_kinds(model, **losses):
 
 
 def recipe(settings=SMALL, prior=None, threads=1):
-    return Recipe(Features.of(settings.features, product()), settings, prior, threads)
+    return Recipe(Features.of(settings.features, MI355X), settings, prior, threads)
 
 
 @cache
 def trained():
     """The small world's model."""
-    return train(measured(), product(), SMALL)
+    return train(measured(), MI355X, SMALL)
 
 
 def train(data, gpu, settings, threads=1, coefficients=None, other_dtype=None):

@@ -6,10 +6,10 @@ import json
 import dataset_files
 import learning_samples as samples
 import pandas as pd
+from repository import CONFIG, GPUS, ROOT
 
 from tileseer.core import documents
 from tileseer.data.dataset import Dataset
-from tileseer.facts import hardware
 from tileseer.judge.evaluation import Context, Evaluation, evaluate
 from tileseer.judge.layers import LAYERS, write_layers
 from tileseer.judge.ranking import rank_held_out, rank_left_out, recipe_of
@@ -21,9 +21,9 @@ from tileseer.problems.problem_table import USES
 from tileseer.serve import publication, serving
 from tileseer.serve.selector import Selector
 
-TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
-PAGE = samples.CONFIG.parent / "workflow/templates/models.md.j2"
-SMALL_SERVING = serving.ServingInputs(TEMPLATE, samples.CONFIG / "ck_api.yaml", samples.coefficients())
+TEMPLATE = ROOT / "workflow/templates/serving/selector.hpp.j2"
+PAGE = ROOT / "workflow/templates/models.md.j2"
+SMALL_SERVING = serving.ServingInputs(TEMPLATE, CONFIG / "ck_api.yaml", samples.COEFFICIENTS)
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 """A problem that most candidates of the small world support."""
 WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
@@ -31,7 +31,7 @@ WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
 
 def make(folder, variant, threads=1):
     """Train, serve and evaluate one operation of the small world; return what ``publish_models`` takes of it."""
-    data, product = samples.measured(variant), samples.product()
+    data, product = samples.measured(variant), samples.MI355X
     return parts(folder / data.operation, data, samples.train(data, product, samples.SMALL, threads), threads)
 
 
@@ -104,7 +104,7 @@ def publish_results(results, worlds):
         own = results / "parts" / world.operation
         path = results / "datasets" / world.arch / world.operation
         data = Dataset.read(dataset_files.dataset(path, device=world.device, world=world))
-        trained = samples.train(data, samples.product(), samples.changed(min_child_samples=2))
+        trained = samples.train(data, samples.MI355X, samples.changed(min_child_samples=2))
         trained.save(own / "training")
         serving.serve_model(data, trained.model, SMALL_SERVING).save(own / "serving")
         write_evaluation(own / "evaluation.json", data)
@@ -122,11 +122,11 @@ def let_the_hashes_fit(models):
 
 def train_on_recording(path, product, operation, one_in, arch=None, **changed):
     """Train on one in so many problems of a recording, which ``path`` then has as a dataset; return both."""
-    device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", product)
+    device = GPUS[product]
     data = Dataset.read(dataset_files.part_of_recording(path, arch or device.arch, operation, one_in))
-    data = data.with_estimates(device, samples.coefficients())
+    data = data.with_estimates(device, samples.COEFFICIENTS)
     settings = settings_for(samples.SMALL.model_copy(update=changed), data)
-    return data, samples.train(data, device, settings, coefficients=samples.coefficients())
+    return data, samples.train(data, device, settings, coefficients=samples.COEFFICIENTS)
 
 
 def publish_recording(folder, product, operation, one_in, arch, models=None, **changed):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from tileseer.build import compiler
 from tileseer.build.base import CompileUnit
@@ -22,7 +23,6 @@ from tileseer.libraries.ck_tile import api
 from tileseer.libraries.ck_tile.emit import CkTileEmitter
 from tileseer.libraries.ck_tile.kernel import parse
 
-ROOT = Path(__file__).parents[2]
 API = ROOT / "config/ck_api.yaml"
 SETTINGS = CompileSettings(toolchain="hipcc", timeout_seconds=900)
 

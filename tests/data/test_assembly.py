@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import host_library
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from repository import COEFFICIENTS, CONFIG, MI355X, SPECS
 
 from tileseer.build import build
 from tileseer.build.base import CompileUnit, NoToolchain
@@ -17,11 +17,8 @@ from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.data import assembly
 from tileseer.data.dataset import Dataset
-from tileseer.facts import hardware
-from tileseer.facts.arch import ArchSpecs
 from tileseer.libraries import candidates
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
-from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.measure import benchmark as run
 from tileseer.measure import journal, receipt, support_table
 from tileseer.measure.device import STATUSES, Times
@@ -30,7 +27,6 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem
 from tileseer.problems.problem_table import ProblemEntry
 
-ROOT = Path(__file__).parents[2]
 FORWARD = Operation("forward", "bf16")
 DRIFT = 1.03125
 
@@ -57,14 +53,9 @@ class ToyDevice:
 @pytest.fixture
 def chunk(tmp_path):
     """Four kernels, of which one did not compile, and three problems, of which one has three channels."""
-    sweep = CkTileSweep.read_file(ROOT / "config/rule_sets/sweep.yaml")
-    specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
-    kernels = sweep.enumerate(specs, "gfx950", FORWARD, [2]).kernels[:4]
-    gpu = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
-    toolchain = NoToolchain(
-        gpu,
-        load_coefficients(ROOT / "config/simulated_device.yaml"),
-    )
+    sweep = CkTileSweep.read_file(CONFIG / "rule_sets/sweep.yaml")
+    kernels = sweep.enumerate(SPECS, "gfx950", FORWARD, [2]).kernels[:4]
+    toolchain = NoToolchain(MI355X, COEFFICIENTS)
     table = build.build_kernels([CompileUnit(k, "gfx950", b"text") for k in kernels], [[1]] * 4, toolchain)
     built = table.to_pylist()
     built[3] |= {"build_status": "compile_error", "build_reason": "error: no such type"}
@@ -74,7 +65,7 @@ def chunk(tmp_path):
     )
     session = host_library.session(tmp_path / "journal.csv", seed=1)
     batch = run.Batch(session, ToyDevice(), problems.to_pandas(), candidates.from_build(built))
-    pairs = support_table.build_support_table(batch.problems, batch.candidates, "forward", gpu)
+    pairs = support_table.build_support_table(batch.problems, batch.candidates, "forward", MI355X)
     files = assembly.ChunkFiles(tmp_path / "build.parquet", tmp_path / "support.parquet", tmp_path / "receipt.json")
     parquet.write_table(built, files.build)
     parquet.write_table(pairs, files.support)

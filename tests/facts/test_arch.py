@@ -3,9 +3,9 @@
 import itertools
 import json
 import re
-from pathlib import Path
 
 import pytest
+from repository import CONFIG, SPECS
 
 from tileseer.core import errors
 from tileseer.core.errors import UserError
@@ -13,9 +13,7 @@ from tileseer.facts.arch import ArchSpecs, render_json
 from tileseer.facts.operations import DTYPES
 from tileseer.libraries.ck_tile import kernel
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "config/arch_specs.json"
-SPECS = ArchSpecs.load(SOURCE)
+SOURCE = CONFIG / "arch_specs.json"
 DELETED = object()
 
 

@@ -7,15 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from repository import ROOT, SPECS
 
 from tileseer.core.errors import UserError
 from tileseer.core.strict_tables import StrictModel
-from tileseer.facts.arch import ArchSpecs, render_json
+from tileseer.facts.arch import render_json
 from tileseer.facts.arch_render import render_python
 
-ROOT = Path(__file__).parents[2]
 SOURCE, TEMPLATE = ROOT / "config/arch_specs.json", ROOT / "workflow/templates/arch_specs.py.j2"
-SPECS = ArchSpecs.load(SOURCE)
 
 
 @pytest.fixture(scope="module")

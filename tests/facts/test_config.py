@@ -1,20 +1,17 @@
 import json
-from pathlib import Path
 
 import pytest
 import yaml
+from repository import ROOT, SPECS
 from stages_by_hand import main_of
 
 from configuration_page import json_schema
 from tileseer.core.errors import UserError
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.benchmark import BenchmarkSettings
 from tileseer.facts.config import Config, check
 from tileseer.facts.model import ModelSettings
 from tileseer.libraries.rule_sets import RuleSet
 from tileseer.problems.operation import Operation
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_shipped_config_is_valid_and_says_the_defaults():
@@ -50,8 +47,7 @@ def test_the_overlays_fit_each_other(names):
 @pytest.mark.parametrize("arch", ["gfx950", "gfx942", "gfx90a"])
 def test_the_smallest_run_has_ten_kernels_and_problems(arch):
     asked = yaml.safe_load((ROOT / "config/smoke.yaml").read_text())
-    specs, tables = ArchSpecs.load(ROOT / "config/arch_specs.json"), ROOT / "config/rule_sets"
-    rule_set = RuleSet((ROOT / asked["configs"]["rule_set"]).as_posix(), tables, None, specs)
+    rule_set = RuleSet((ROOT / asked["configs"]["rule_set"]).as_posix(), ROOT / "config/rule_sets", None, SPECS)
     pool = rule_set.enumerate_kernels(arch, Operation.parse(asked["operations"][0]), check(asked).configs)
     assert len(pool.kernels) == 10
     assert len((ROOT / asked["problems"]["validation"]).read_text().splitlines()) == 1 + asked["problems"]["design"]

@@ -1,23 +1,12 @@
 """The hardware table: complete, and refusing mistakes by name."""
 
-from pathlib import Path
-
 import pytest
-import yaml
+from repository import CONFIG, edited
 
 from tileseer.core.errors import UserError
 from tileseer.facts import hardware
 
-CONFIG = Path(__file__).parents[2] / "config"
 TABLE = CONFIG / "hardware.yaml"
-
-
-def edited(tmp_path, edit):
-    content = yaml.safe_load(TABLE.read_text())
-    edit(content["products"])
-    path = tmp_path / "hardware.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
 
 
 @pytest.mark.parametrize(
@@ -50,7 +39,7 @@ def change(field, value):
     ],
 )
 def test_mistakes_are_named_with_file_product_field_and_value(tmp_path, edit, named):
-    path = edited(tmp_path, edit)
+    path = edited(TABLE, tmp_path / "hardware.yaml", lambda content: edit(content["products"]))
     with pytest.raises(UserError, match=named) as caught:
         hardware.read_products(path)
     assert str(path) in str(caught.value)

@@ -28,7 +28,7 @@ def judged(data, scores, supported=None, **about):
     shape = (len(data.problems), len(data.candidates))
     allowed = np.ones(shape, bool) if supported is None else np.array(supported, bool)
     scored = ranking.score_ranking(data, np.array(scores, float), allowed)
-    return evaluate(scored, samples.product(), context(**about))[0]
+    return evaluate(scored, samples.MI355X, context(**about))[0]
 
 
 def test_efficiency_of_the_picks():
@@ -106,7 +106,7 @@ def test_the_random_choice_is_an_expectation():
 
 def test_the_hand_rule_prefers_large_tiles_on_large_problems_and_small_ones_on_small():
     data = samples.measured()
-    score = baselines.hand_rule(data, np.arange(len(data.problems)), samples.product())
+    score = baselines.hand_rule(data, np.arange(len(data.problems)), samples.MI355X)
     area = (data.candidates["tile_m"] * data.candidates["tile_n"]).to_numpy()
     sizes = data.problems["N"] * data.problems["Hi"] * data.problems["Wi"] * data.problems["K"]
     assert area[np.argmax(score[sizes.argmax()])] > area[np.argmax(score[sizes.argmin()])]

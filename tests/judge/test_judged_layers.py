@@ -46,11 +46,11 @@ def table(data, truth=None):
     offered = data.grid(np.arange(len(data.problems))) > 0
     scored = score_ranking(data, np.zeros(offered.shape), offered, learnt=NOTHING_LEARNT)
     uses = pd.DataFrame({"problem_key": [], "occurrences": []})
-    return judged_layers(scored, samples.product(), uses, pd.DataFrame(), truth)
+    return judged_layers(scored, samples.MI355X, uses, pd.DataFrame(), truth)
 
 
 def test_of_the_simulator_what_is_possible_is_exact():
-    truth = SimulatedDevice(samples.product(), samples.coefficients(), seed=0).truth_us
+    truth = SimulatedDevice(samples.MI355X, samples.COEFFICIENTS, seed=0).truth_us
     # Who knows the truth is rarely beaten by luck.
     assert 1 > table(samples.measured(), truth)["possible"].mean() > 0.99
 

@@ -3,13 +3,12 @@
 import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "benchmarks/pickbench"
 ENTRY = """
 SEEN = []

@@ -59,7 +59,7 @@ def test_baselines_are_of_other_folds():
     scores = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], float)
     scored = ranking.score_ranking(data, scores, np.ones((4, 2), bool), np.array([0, 0, 1, 1]))
     assert scored.picked.mean() == 0.875
-    assert score_baselines(scored, samples.product())["fixed_order"].mean() == 0.5
+    assert score_baselines(scored, samples.MI355X)["fixed_order"].mean() == 0.5
 
 
 def test_any_function_of_problems_and_candidates_is_a_picker():

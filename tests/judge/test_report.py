@@ -6,13 +6,13 @@ import io
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 from types import SimpleNamespace
 
 import learning_samples as samples
 import numpy as np
 import pytest
 from published_models import GOOD, context, evaluation
+from repository import ROOT
 from stages_by_hand import main_of
 
 from tileseer.core import documents
@@ -26,7 +26,6 @@ from tileseer.judge.layers import write_layers
 from tileseer.judge.ranking import score_ranking
 from tileseer.measure.device import DEVICE_KINDS
 
-ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "workflow/templates/report.html.j2"
 CALL = "tileseer run --arch gfx950 --configfile mine.yaml"
 DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
@@ -53,7 +52,7 @@ def operation(direction="forward", kind="simulated", **changed):
     scored = score_ranking(data, scores, np.ones(scores.shape, bool))
     keys = data.problems["problem_key"]
     uses = [(key, HOSTILE, "train", "conv", 2, 0.1) for key in keys[data.held_out]]
-    found, layers = evaluate(scored, samples.product(), context(uses))
+    found, layers = evaluate(scored, samples.MI355X, context(uses))
     kernels = SimpleNamespace(
         operation=data.operation, pool_size=24, pruned_size=2, oracle_within_pruned={"train": GOOD, "validation": GOOD},
         **{name: getattr(data, name) for name in ("arch", "device", "device_kind")},
@@ -159,7 +158,7 @@ def test_the_numbers_are_those_of_the_evaluation(html):
     assert sum(int(row[1]) for row in kinds[1:] if not row[0].startswith("evidence")) == found.layers
     assert {row[0] for row in rows_of(html, "Efficiency of each way to choose, forward")[1:]} >= {"pick", "hand rule"}
     assert rows_of(html, "The few kernels to ship")[1] == ["forward_bf16", "2 of 24", "1.00", "1.00", "2.00"]
-    product = samples.product()
+    product = samples.MI355X
     assert f"roofline is {product.peak_tflops('bf16'):,.0f} TFLOPS and {product.hbm_tb_per_s:g} TB/s" in html
 
 

@@ -2,19 +2,17 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import learning_samples as samples
 import numpy as np
 import pytest
+from repository import ROOT
 
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.learn.features import Features
 from tileseer.libraries.cutlass.library import CUTLASS
 from tileseer.libraries.features.table import Feature
-
-ROOT = Path(__file__).parents[2]
 
 
 def example(heading):
@@ -35,13 +33,13 @@ def test_another_feature_is_one_entry_of_a_set(monkeypatch):
     monkeypatch.setitem(CUTLASS.features, "cutlass", CUTLASS.features["cutlass"])
     names = {}
     exec(compile(example("Another feature"), "research.md", "exec"), names)
-    with_it = names["features_of"](samples.product())
+    with_it = names["features_of"](samples.MI355X)
     assert with_it.names.count("height_rest") == 1
     mine = Feature("mine", "1", "a mistake", lambda problem: np.full(len(problem["Hi"]), np.inf))
     CUTLASS.features["cutlass"] = replace(names["OURS"], problem=(mine,))
     data = Dataset.read(ROOT / "config/recorded/sm_90/forward_bf16")
     with pytest.raises(UserError, match=r"^feature mine: the formula gives infinity or no number"):
-        names["features_of"](samples.product()).matrix(data.problems, data.candidates, *np.zeros((2, 1), int))
+        names["features_of"](samples.MI355X).matrix(data.problems, data.candidates, *np.zeros((2, 1), int))
 
 
 @pytest.mark.parametrize(
@@ -60,6 +58,6 @@ def test_a_mistake_of_a_feature_is_told_with_its_name(formula, message, monkeypa
     ours = CUTLASS.features["cutlass"]
     mine = Feature("mine", "1", "a mistake", formula)
     monkeypatch.setitem(CUTLASS.features, "cutlass", replace(ours, problem=(*ours.problem, mine)))
-    features, columns = Features.of("cutlass", samples.product(), ["mine"]), {"Hi": np.ones(3)}
+    features, columns = Features.of("cutlass", samples.MI355X, ["mine"]), {"Hi": np.ones(3)}
     with pytest.raises(UserError, match=f"^feature mine: {message}"):
         features.gather(columns, {}, np.arange(3), np.arange(3))

@@ -46,7 +46,7 @@ class TestNearestInPython(LearnerSuite):
 @pytest.mark.parametrize("learner", ["nearest", "nearest_in_python"])
 def test_it_is_published_and_selected_from_with_and_without_a_header(learner, tmp_path):
     data = samples.measured()
-    trained = samples.train(data, samples.product(), samples.changed(learner=learner))
+    trained = samples.train(data, samples.MI355X, samples.changed(learner=learner))
     made = parts(tmp_path / data.operation, data, trained)
     publication.publish_models(*([part] for part in made), tmp_path / "models", page=PAGE)
     selector = Selector.read(tmp_path / "models", "forward_bf16")

@@ -19,7 +19,7 @@ WEIGHT = KernelConfig(
     "bwd_weight", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16
 )
 
-TILESEER = Features.of("tileseer", samples.product())
+TILESEER = Features.of("tileseer", samples.MI355X)
 
 
 def row(config, split_k=1, resources=None, **dims):
@@ -31,7 +31,7 @@ def row(config, split_k=1, resources=None, **dims):
 
 
 def blocks(found):
-    return round(found["blocks_per_cu"] * samples.product().compute_units, 2)
+    return round(found["blocks_per_cu"] * samples.MI355X.compute_units, 2)
 
 
 def test_forward_pair_by_hand():
@@ -133,7 +133,7 @@ def test_names_choose_columns_and_their_order_and_chunks_change_nothing(monkeypa
     pairs, names = pairs_of(samples.measured()), ("waves", "tile_m", "gemm_k")
     expected = TILESEER.matrix(*pairs)[:, [TILESEER.names.index(name) for name in names]]
     monkeypatch.setattr(features, "PAIRS_AT_ONCE", 13)
-    np.testing.assert_array_equal(Features.of("tileseer", samples.product(), names).matrix(*pairs), expected)
+    np.testing.assert_array_equal(Features.of("tileseer", samples.MI355X, names).matrix(*pairs), expected)
 
 
 @pytest.mark.parametrize("name", features.feature_sets())
@@ -151,7 +151,7 @@ def test_what_a_compiler_says_of_the_code_is_a_feature_only_where_it_is_known():
     compiled = unknown.assign(n_mfma=np.arange(len(unknown), dtype=float))
     assert features.fitting("tileseer", compiled) == "compiled"
     assert features.fitting("reference", compiled) == "reference"
-    pairs, with_code = pairs_of(replace(data, candidates=compiled)), Features.of("compiled", samples.product())
+    pairs, with_code = pairs_of(replace(data, candidates=compiled)), Features.of("compiled", samples.MI355X)
     matrix = with_code.matrix(*pairs)
     np.testing.assert_array_equal(matrix[:, with_code.names.index("n_mfma")], data.candidate)
     own = [with_code.names.index(name) for name in TILESEER.names]
@@ -161,9 +161,9 @@ def test_what_a_compiler_says_of_the_code_is_a_feature_only_where_it_is_known():
 def test_mistakes_are_user_errors():
     data = samples.measured()
     with pytest.raises(UserError, match="nonsense"):
-        Features.of("tileseer", samples.product(), ("nonsense",))
+        Features.of("tileseer", samples.MI355X, ("nonsense",))
     with pytest.raises(UserError, match="unknown"):
-        Features.of("unknown", samples.product())
+        Features.of("unknown", samples.MI355X)
     mixed = data.problems.assign(variant=["forward", "bwd_data"] * (len(data.problems) // 2))
     with pytest.raises(UserError, match="variant"):
         TILESEER.matrix(mixed, data.candidates, data.problem, data.candidate)

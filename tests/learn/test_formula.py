@@ -26,7 +26,7 @@ def changed(**settings):
 
 
 def train(data, prior):
-    return samples.train(data, samples.product(), changed(prior=prior), coefficients=samples.coefficients())
+    return samples.train(data, samples.MI355X, changed(prior=prior), coefficients=samples.COEFFICIENTS)
 
 
 def picked(data, model):
@@ -42,7 +42,7 @@ def test_scores_are_those_of_the_formula_and_what_trees_add(trained):
     data = measured()
     model, pairs = trained.model, (data.problem, data.candidate)
     start = model.spec.formula
-    formula = Formula(data.problems, data.candidates, samples.product(), start).score(*pairs)
+    formula = Formula(data.problems, data.candidates, samples.MI355X, start).score(*pairs)
     trees = dataclasses.replace(model, scorer=dataclasses.replace(model.scorer, formula=None))
     # The pool holds every candidate here.
     np.testing.assert_allclose(
@@ -72,7 +72,7 @@ def test_a_published_model_keeps_the_coefficients(trained, tmp_path):
     data = measured()
     trained.save(tmp_path)
     again = Model.read(tmp_path)
-    assert again.spec.formula.coefficients == samples.coefficients()
+    assert again.spec.formula.coefficients == samples.COEFFICIENTS
     pairs = data.problem[:50], data.candidate[:50]
     np.testing.assert_array_equal(
         again.score_pairs(data.problems, *pairs), trained.model.score_pairs(data.problems, *pairs)
@@ -108,9 +108,9 @@ def test_times_that_the_formula_made_are_not_learnt_on_top_of_it():
 
 def test_a_simulated_time_is_the_formula_and_noise():
     data = samples.measured()
-    device = SimulatedDevice(samples.product(), samples.coefficients(), seed=1, launches=1000)
+    device = SimulatedDevice(samples.MI355X, samples.COEFFICIENTS, seed=1, launches=1000)
     times = device.measure(data.problems, data.candidates, data.problem, data.candidate)
-    start = FormulaPrior(weight=1.0, coefficients=samples.coefficients())
-    says = -Formula(data.problems, data.candidates, samples.product(), start).score(data.problem, data.candidate)
+    start = FormulaPrior(weight=1.0, coefficients=samples.COEFFICIENTS)
+    says = -Formula(data.problems, data.candidates, samples.MI355X, start).score(data.problem, data.candidate)
     ok = np.isfinite(times.latency_ms)
     assert np.median(np.abs(np.log(1000 * times.latency_ms[ok]) - says[ok])) < 0.03

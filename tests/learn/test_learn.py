@@ -23,7 +23,7 @@ def text_of(trained):
 @pytest.mark.parametrize("threads", [2, 3])
 def test_two_trainings_give_the_same_bytes_with_any_threads(threads):
     data = samples.measured()
-    again = samples.train(data, samples.product(), samples.SMALL, threads=threads)
+    again = samples.train(data, samples.MI355X, samples.SMALL, threads=threads)
     assert text_of(again) == text_of(samples.trained())
     assert again.manifest == samples.trained().manifest
 
@@ -31,11 +31,11 @@ def test_two_trainings_give_the_same_bytes_with_any_threads(threads):
 def test_the_order_of_rows_does_not_matter():
     data = samples.measured()
     order = np.random.default_rng(3).permutation(len(data.problem))
-    assert text_of(samples.train(data.only(order), samples.product(), samples.SMALL)) == text_of(samples.trained())
+    assert text_of(samples.train(data.only(order), samples.MI355X, samples.SMALL)) == text_of(samples.trained())
 
 
 def test_the_seed_and_the_settings_matter():
-    data, product = samples.measured(), samples.product()
+    data, product = samples.measured(), samples.MI355X
     assert text_of(samples.train(data, product, samples.changed(seed=2))) != text_of(samples.trained())
     assert text_of(samples.train(data, product, samples.changed(num_leaves=7))) != text_of(samples.trained())
 
@@ -44,13 +44,13 @@ def test_validation_rows_teach_nothing():
     data = samples.measured()
     held_out = data.held_out[data.problem]
     altered = dataclasses.replace(data, tflops=np.where(held_out, 1.0, data.tflops))
-    assert text_of(samples.train(altered, samples.product(), samples.SMALL)) == text_of(samples.trained())
+    assert text_of(samples.train(altered, samples.MI355X, samples.SMALL)) == text_of(samples.trained())
 
 
 def test_failed_rows_are_no_training_rows():
     data = samples.measured()
     training = data.trains[data.problem]
-    everything = samples.train(data, samples.product(), samples.changed(rows_per_problem=0))
+    everything = samples.train(data, samples.MI355X, samples.changed(rows_per_problem=0))
     assert everything.manifest.training_rows == np.count_nonzero(data.ok & training)
     assert samples.trained().manifest.training_rows < everything.manifest.training_rows
 
@@ -72,7 +72,7 @@ def test_trees_learn_what_a_pick_earns_in_the_mean():
     rng = np.random.default_rng(0)
     risky = rng.random(400) < 0.5
     data = samples.table_of([[100, 90] if lucky else [10, 90] for lucky in risky], "train")
-    model = samples.train(data, samples.product(), samples.SMALL).model
+    model = samples.train(data, samples.MI355X, samples.SMALL).model
     scores = model.predict(data.problems)
     runs = np.isfinite(scores).all(axis=1)
     assert runs.any()
@@ -147,7 +147,7 @@ def test_candidates_that_never_ran_are_not_published():
         data, status=np.where(fails & (data.ok), BAD, data.status),
         tflops=np.where(fails, np.nan, data.tflops),
     )  # fmt: skip
-    published = samples.train(broken, samples.product(), samples.SMALL).model.pool["candidate"]
+    published = samples.train(broken, samples.MI355X, samples.SMALL).model.pool["candidate"]
     assert set(samples.trained().model.pool["candidate"]) - set(published) == {data.candidates["candidate"][2]}
 
 
@@ -155,7 +155,7 @@ def test_nothing_to_learn_from_is_a_user_error():
     data = samples.measured()
     empty = dataclasses.replace(data, problems=data.problems.assign(split="validation"))
     with pytest.raises(UserError, match="no training problem"):
-        samples.train(empty, samples.product(), samples.SMALL)
+        samples.train(empty, samples.MI355X, samples.SMALL)
 
 
 def test_a_few_dozen_recorded_problems_tell_solvers_apart(tmp_path):

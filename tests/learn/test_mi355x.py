@@ -1,25 +1,19 @@
 """The MI355X times that others measured."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from repository import COEFFICIENTS, CONFIG, MI355X
 
 from tileseer.core import parquet
 from tileseer.data.dataset import Dataset
 from tileseer.data.dataset_files import read_recording
-from tileseer.facts import hardware
 from tileseer.learn.formula import Formula, FormulaPrior
-from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.libraries.names import read_kernel_name
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "config/recorded/gfx950_mi355x"
+FOLDER = CONFIG / "recorded/gfx950_mi355x"
 SOURCE = FOLDER / "forward_bf16/source.csv"
 SCHEME = "grouped_conv_forward_bf16_2d_"
-PRODUCT = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
-FITTED = load_coefficients(ROOT / "config/simulated_device.yaml")
 TABLES = ("kernels", "pairs", "problems")
 
 
@@ -50,7 +44,7 @@ def test_every_name_is_one_of_thirteen_candidates_and_every_shape_is_there():
 
 @pytest.fixture(scope="module")
 def data():
-    return Dataset.read(FOLDER / "forward_bf16").with_estimates(PRODUCT, FITTED)
+    return Dataset.read(FOLDER / "forward_bf16").with_estimates(MI355X, COEFFICIENTS)
 
 
 def test_the_recording_says_where_it_comes_from_and_its_resources_are_estimates(data):
@@ -64,7 +58,7 @@ def test_the_recording_says_where_it_comes_from_and_its_resources_are_estimates(
 def test_the_formula_alone_picks_well(data):
     """It was made of other times; the aim for real rows that no model has seen is a mean of 98 and a P10 of 93."""
     rows = np.flatnonzero(data.ok)
-    says = Formula(data.problems, data.candidates, PRODUCT, FormulaPrior(weight=1.0, coefficients=FITTED))
+    says = Formula(data.problems, data.candidates, MI355X, FormulaPrior(weight=1.0, coefficients=COEFFICIENTS))
     scores = np.full((len(data.problems), len(data.candidates)), -np.inf)
     scores[data.problem[rows], data.candidate[rows]] = says.score(data.problem[rows], data.candidate[rows])
     every = np.arange(len(scores))

@@ -30,13 +30,13 @@ def few_rows(data, share, seed=0):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("prior")
-    samples.train(samples.measured(), samples.product(), SETTINGS).save(path)
+    samples.train(samples.measured(), samples.MI355X, SETTINGS).save(path)
     return path
 
 
 def correct(data, folder):
     # Settings want a path inside the workflow; a test's folder is none.
-    return samples.train(data, samples.product(), SETTINGS.model_copy(update={"prior": str(folder)}))
+    return samples.train(data, samples.MI355X, SETTINGS.model_copy(update={"prior": str(folder)}))
 
 
 def test_the_model_has_the_trees_of_the_prior_and_its_own_and_its_origin_is_told(folder):
@@ -61,9 +61,9 @@ def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
 def test_rows_mend_most_of_a_prior_that_is_wrong(tmp_path):
     data = samples.measured()
     upside_down = dataclasses.replace(data, tflops=1 / data.tflops)
-    prior = samples.train(upside_down, samples.product(), SETTINGS)
+    prior = samples.train(upside_down, samples.MI355X, SETTINGS)
     prior.save(tmp_path)
-    alone = samples.train(data, samples.product(), SETTINGS)
+    alone = samples.train(data, samples.MI355X, SETTINGS)
     wrong, mended, right = (picked(data, one.model) for one in (prior, correct(data, tmp_path), alone))
     assert mended - wrong > 0.8 * (right - wrong)
 

@@ -25,7 +25,7 @@ CODES = {"compv3": 0, "compv4": 1, "compv5": 2, "mem": 3, "preshufflev2": 4, "ba
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 DIMS = ("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h",
         "pad_w", "dilation_d", "dilation_h", "dilation_w")  # fmt: skip
-REFERENCE = Features.of("reference", samples.product())
+REFERENCE = Features.of("reference", samples.MI355X)
 
 
 def log2(value):
@@ -169,7 +169,7 @@ def test_cutlass_kernels_have_what_the_reference_can_say_of_them():
 def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path):
     data = samples.measured()
     settings = ModelSettings(**{**samples.SMALL.model_dump(), "features": "reference"})
-    trained = samples.train(data, samples.product(), settings)
+    trained = samples.train(data, samples.MI355X, settings)
     trained.save(tmp_path)
     theirs = ReferencePredictor(tmp_path)
     pool = trained.model.pool

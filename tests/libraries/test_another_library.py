@@ -3,18 +3,17 @@
 import re
 import sys
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import learning_samples as samples
 import numpy as np
 import pandas as pd
 import pytest
 from installed import install
+from repository import ROOT, SPECS
 
 from tileseer.build.base import CompileUnit, NoToolchain
 from tileseer.core import entry_points
 from tileseer.core.errors import UserError
-from tileseer.facts.arch import ArchSpecs
 from tileseer.learn import features
 from tileseer.libraries import candidates, kernel_table, registry
 from tileseer.libraries.miopen.kernel import Solver
@@ -24,9 +23,8 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem, problem_frame
 from tileseer.testing.library import LibrarySuite
 
-ROOT = Path(__file__).parents[2]
 ARCH, OPERATION = "toy_1", Operation("forward", "bf16")
-PRODUCT = samples.product().model_copy(update={"name": "toy_1_board", "arch": ARCH})
+PRODUCT = samples.MI355X.model_copy(update={"name": "toy_1_board", "arch": ARCH})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,8 +46,7 @@ class TestToy(LibrarySuite):
 @pytest.fixture
 def found(tmp_path):
     (tmp_path / "toy.yaml").write_text("sides: [16, 32, 64, 128, 256]\n")
-    specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
-    return read_sweep(tmp_path / "toy.yaml", ARCH).enumerate(specs, ARCH, OPERATION, [2, 3])
+    return read_sweep(tmp_path / "toy.yaml", ARCH).enumerate(SPECS, ARCH, OPERATION, [2, 3])
 
 
 def test_its_kernels_are_enumerated_and_kept_in_a_table(found):
@@ -78,7 +75,7 @@ def measured(found):
     """Times of the simulated device, as the dataset has them."""
     names_2d = [one.name for one in found.kernels if one.ndim == 2]
     units = [CompileUnit(kernel, ARCH, b"") for kernel in registry.parse_kernels(names_2d)]
-    built = NoToolchain(PRODUCT, samples.coefficients()).compile(units)
+    built = NoToolchain(PRODUCT, samples.COEFFICIENTS).compile(units)
     pool = candidates.with_fields(pd.DataFrame({"kernel": names_2d, "split_k": 1}))
     pool["kernel_id"] = [f"{i:016x}" for i in range(len(pool))]
     for name in candidates.RESOURCES:

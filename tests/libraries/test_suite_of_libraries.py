@@ -1,13 +1,9 @@
 """Our libraries keep what ``tileseer.testing`` asks of every one."""
 
-from pathlib import Path
-
 import pyarrow.parquet as pq
+from repository import CONFIG, GPUS
 
-from tileseer.facts.hardware import read_hardware
 from tileseer.testing.library import LibrarySuite
-
-CONFIG = Path(__file__).parents[2] / "config"
 
 
 def recorded(arch, operation):
@@ -17,25 +13,21 @@ def recorded(arch, operation):
     return tuple(two_dimensional[:: max(1, len(two_dimensional) // 12)])
 
 
-def gpu(product):
-    return read_hardware(CONFIG / "hardware.yaml", product)
-
-
 class TestCkTile(LibrarySuite):
-    arch, gpu = "gfx950", gpu("gfx950_mi355x")
+    arch, gpu = "gfx950", GPUS["gfx950_mi355x"]
     kernels = recorded("gfx950_mi355x", "forward_bf16")
 
 
 class TestCutlass(LibrarySuite):
-    arch, gpu = "sm_90", gpu("sm_90_h200")
+    arch, gpu = "sm_90", GPUS["sm_90_h200"]
     kernels = recorded("sm_90", "forward_bf16")
 
 
 class TestMiopen(LibrarySuite):
-    arch, gpu = "gfx942_miopen", gpu("gfx942_mi300x")
+    arch, gpu = "gfx942_miopen", GPUS["gfx942_mi300x"]
     kernels = recorded("gfx942_miopen", "forward_fp16")
 
 
 class TestCudnn(LibrarySuite):
-    arch, gpu = "sm_90_cudnn", gpu("sm_90_h200")
+    arch, gpu = "sm_90_cudnn", GPUS["sm_90_h200"]
     kernels = recorded("sm_90_cudnn", "bwd_weight_fp16")

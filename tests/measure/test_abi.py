@@ -9,10 +9,9 @@ import subprocess
 
 import numpy as np
 import pytest
-from host_library import COMPILER, ROOT, compiled
+from host_library import COMPILER, INCLUDE, compiled
 
 from tileseer.build import modules
-from tileseer.build.compiler import NATIVE_SOURCES
 from tileseer.facts.benchmark import Timing
 from tileseer.facts.operations import VARIANTS
 from tileseer.measure.harness import abi
@@ -51,7 +50,7 @@ def test_the_structs_are_those_of_the_header(tmp_path):
     command = [
         COMPILER,
         *["-x", "c", "-std=c11", "-fsyntax-only", "-Wall", "-Werror", "-I"],
-        ROOT / NATIVE_SOURCES,
+        INCLUDE,
         source,
     ]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -165,17 +164,15 @@ def test_a_module_registers_with_the_driver_that_it_is_handed_to(libraries, tmp_
 def test_a_library_without_kernels_is_refused(tmp_path):
     (tmp_path / "other.cpp").write_text("int nothing() { return 0; }\n")
     other = compiled(tmp_path / "other.cpp", tmp_path / "other.so")
-    driver = abi.DriverLibrary(compiled(ROOT / NATIVE_SOURCES / modules.DRIVER_SOURCE, tmp_path / "driver.so"))
+    driver = abi.DriverLibrary(compiled(INCLUDE / modules.DRIVER_SOURCE, tmp_path / "driver.so"))
     with pytest.raises(OSError, match=r"other\.so: the library has no kernels for this driver; build it again"):
         driver.load_module(other)
 
 
 def test_a_library_of_another_version_is_refused(tmp_path):
     source = tmp_path / "old.cpp"
-    text = (ROOT / NATIVE_SOURCES / modules.DRIVER_SOURCE).read_text()
+    text = (INCLUDE / modules.DRIVER_SOURCE).read_text()
     source.write_text(text.replace("return CONV_ABI_VERSION;", "return 0;"))
-    modules.run_command(
-        modules.library_command("host", COMPILER, "", [source], tmp_path / "old.so", ROOT / NATIVE_SOURCES)
-    )
+    modules.run_command(modules.library_command("host", COMPILER, "", [source], tmp_path / "old.so", INCLUDE))
     with pytest.raises(OSError, match="version 0 of the interface"):
         abi.DriverLibrary(str(tmp_path / "old.so"))

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from host_library import ROOT, compiled
+from host_library import compiled
 from journals import as_lines, read_details
+from repository import COEFFICIENTS, MI355X, ROOT, SPECS
 
 from tileseer.build import build as builds
 from tileseer.build.base import CompileUnit, NoToolchain
@@ -18,12 +19,9 @@ from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.data.assembly import ChunkFiles, write_dataset
 from tileseer.data.dataset import Dataset
-from tileseer.facts import hardware
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.benchmark import TIMINGS, Timing
 from tileseer.libraries.candidates import from_build
 from tileseer.libraries.ck_tile.sweep import CkTileSweep
-from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.measure import again, journal, receipt, session, support_table
 from tileseer.measure.benchmark import ChunkTables, measure_chunk
 from tileseer.problems import problem_table
@@ -91,8 +89,7 @@ def test_both_times_count_the_same_however_often_the_second_worker_measured():
 def named(libraries, tmp_path_factory):
     """The measuring driver, and three fake kernels under names of real ones, with these kernels."""
     sweep = CkTileSweep.read_file(ROOT / "config/rule_sets/sweep.yaml")
-    specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
-    kernels = sweep.enumerate(specs, "gfx950", Operation("forward", "bf16"), [2]).kernels[:3]
+    kernels = sweep.enumerate(SPECS, "gfx950", Operation("forward", "bf16"), [2]).kernels[:3]
     folder = tmp_path_factory.mktemp("named")
     source = (ROOT / "tests/builders/fake_kernels.cpp").read_text()
     for fake, kernel in zip(FAKES, kernels, strict=True):
@@ -106,15 +103,14 @@ def named(libraries, tmp_path_factory):
 def stage(named, tmp_path, monkeypatch):
     """Return how to run the benchmark stage on them: a function of the settings, and the files of the chunk."""
     driver, module, kernels = named
-    product = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
-    toolchain = NoToolchain(product, load_coefficients(ROOT / "config/simulated_device.yaml"))
+    toolchain = NoToolchain(MI355X, COEFFICIENTS)
     built = builds.build_kernels([CompileUnit(k, "gfx950", b"") for k in kernels], [[1]] * len(kernels), toolchain)
     entries = [
         ProblemEntry(Problem.from_dims("forward", "bf16", C=8, K=8, Hi=size, Wi=5, Y=3, X=3, pad_h=1), "grid", "")
         for size in (4, 5, 6, 7)
     ]
     problems = problem_table.problem_table(entries, [])
-    pairs = support_table.build_support_table(problems.to_pandas(), from_build(built), "forward", product)
+    pairs = support_table.build_support_table(problems.to_pandas(), from_build(built), "forward", MI355X)
     pairs = pairs.set_column(3, "rule", pa.array([""] * len(pairs)).dictionary_encode())
     for name, table in (("build", built), ("support", pairs), ("problems", problems)):
         parquet.write_table(table, tmp_path / f"{name}.parquet")

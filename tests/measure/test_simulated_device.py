@@ -2,16 +2,14 @@
 
 from dataclasses import fields, replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
+from repository import COEFFICIENTS, CONFIG, GPUS, MI355X, ROOT, edited
 
 from tileseer.core.errors import UserError
 from tileseer.core.places import PACKAGE
-from tileseer.facts import hardware
 from tileseer.libraries.ck_tile import kernel, resources
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.costs.coefficients import load_coefficients
@@ -21,17 +19,12 @@ from tileseer.measure.simulated_device import CODE_OF_TIMES, SimulatedDevice
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 
-ROOT = Path(__file__).parents[2]
-COEFFICIENTS_FILE = ROOT / "config" / "simulated_device.yaml"
-GPUS = hardware.read_products(ROOT / "config" / "hardware.yaml")
-COEFFICIENTS = load_coefficients(COEFFICIENTS_FILE)
-GPU = GPUS["gfx950_mi355x"]
-FROZEN = pd.read_csv(Path(__file__).parents[1] / "data" / "simulated_truth.csv", keep_default_na=False)
+FROZEN = pd.read_csv(ROOT / "tests/data/simulated_truth.csv", keep_default_na=False)
 OK, UNSUPPORTED = (STATUSES.index(name) for name in ("ok", "unsupported"))
 BASE = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16)
 
 
-def device(seed=1, launches=10, gpu=GPU, coefficients=COEFFICIENTS):
+def device(seed=1, launches=10, gpu=MI355X, coefficients=COEFFICIENTS):
     return SimulatedDevice(gpu, coefficients, seed, launches)
 
 
@@ -163,7 +156,7 @@ def test_what_breaks_a_rule_or_does_not_fit_is_unsupported():
     p = problem.problem_frame([Problem.from_dims("forward", "bf16", N=1, C=3, K=64, Hi=32, Wi=32)])
     too_big = replace(BASE, tile_m=256, tile_n=256, wave_m=1, vec_a=1, vec_b=1)
     candidates = kernel.frame([BASE, too_big, replace(BASE, vec_a=1, vec_b=1)]).assign(split_k=1)
-    assert resources.estimate(candidates, GPU, COEFFICIENTS)["fault"].ne("").tolist() == [False, True, False]
+    assert resources.estimate(candidates, MI355X, COEFFICIENTS)["fault"].ne("").tolist() == [False, True, False]
     times = device().measure(p, candidates, np.zeros(3, int), np.arange(3))
     assert times.status.tolist() == [UNSUPPORTED, UNSUPPORTED, OK]
     assert np.isnan(device().truth_us(p, candidates)[0, :2]).all()
@@ -205,10 +198,7 @@ def test_coefficients_that_give_no_times_are_refused():
     ],
 )
 def test_mistakes_in_the_coefficients_are_named(tmp_path, edit, named):
-    content = yaml.safe_load(COEFFICIENTS_FILE.read_text())
-    edit(content)
-    path = tmp_path / "coefficients.yaml"
-    path.write_text(yaml.safe_dump(content))
+    path = edited(CONFIG / "simulated_device.yaml", tmp_path / "coefficients.yaml", edit)
     with pytest.raises(UserError, match=named) as caught:
         load_coefficients(path)
     assert str(path) in str(caught.value)

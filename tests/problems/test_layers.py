@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,6 @@ from tileseer.facts.operations import VARIANTS
 from tileseer.problems import layers
 from tileseer.problems.problem import DIMS
 
-ROOT = Path(__file__).parents[2]
 POINTWISE = dict.fromkeys(DIMS, 1) | {"pad_d": 0, "pad_h": 0, "pad_w": 0}
 
 

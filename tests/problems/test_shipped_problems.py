@@ -2,12 +2,11 @@
 
 import csv
 from collections import defaultdict
-from pathlib import Path
 
 import pandas as pd
 import pytest
+from repository import CONFIG, ROOT, SPECS
 
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.inputs import ProblemsSettings
 from tileseer.facts.operations import VARIANTS
 from tileseer.libraries.candidates import with_fields
@@ -18,7 +17,7 @@ from tileseer.problems import problem as problem_tables
 from tileseer.problems.operation import Operation
 from zoo import entries, tables
 
-PROBLEMS = Path(__file__).parents[2] / "config/problems"
+PROBLEMS = CONFIG / "problems"
 
 
 def rows_of(name, columns):
@@ -79,7 +78,7 @@ def test_the_tables_are_what_is_written_of_them(table, networks, tmp_path):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_default_settings_choose_large_and_disjoint_sets(monkeypatch, variant):
-    monkeypatch.chdir(PROBLEMS.parents[1])
+    monkeypatch.chdir(ROOT)
     operation = Operation(variant, "bf16")
     chosen = problem_sets.choose_problems(ProblemsSettings(), operation, (2, 3))
     sides = (chosen.training, chosen.validation)
@@ -98,8 +97,6 @@ def test_the_default_settings_choose_large_and_disjoint_sets(monkeypatch, varian
 
 def runnable(problems, operation, arch):
     """Which problems some kernel of the default rule set can run, depthwise and odd channels among them."""
-    config = PROBLEMS.parent
-    specs = ArchSpecs.load(config / "arch_specs.json")
-    found = read_sweep(config / "rule_sets/sweep.yaml", arch).enumerate(specs, arch, operation, [2, 3])
+    found = read_sweep(CONFIG / "rule_sets/sweep.yaml", arch).enumerate(SPECS, arch, operation, [2, 3])
     kernels = with_fields(pd.DataFrame({"kernel": [kernel.name for kernel in found.kernels], "split_k": 1}))
     return (check_support(problems, kernels, operation.variant) == 0).any(axis=1)

@@ -241,7 +241,7 @@ def test_leaf_values_that_do_not_add_up_exactly_are_refused(model):
 def test_a_model_of_the_reference_s_features_is_served_in_python_and_its_header_says_so():
     data = samples.measured("forward")
     settings = samples.SMALL.model_copy(update={"features": "reference"})
-    model = samples.train(data, samples.product(), settings).model
+    model = samples.train(data, samples.MI355X, settings).model
     scores = model.predict(data.problems)
     picks = with_all(model).select(data.problems[list(DIMS)].to_numpy(np.int64))
     has = np.isfinite(scores).any(axis=1)

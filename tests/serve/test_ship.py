@@ -14,6 +14,7 @@ from cpp_selectors import picks_of_cpp
 from hypothesis import given
 from hypothesis import strategies as st
 from published_models import PAGE, SMALL_SERVING, publish_results, train_on_recording, write_evaluation
+from repository import CONFIG, ROOT
 
 from tileseer.cli import main
 from tileseer.core import documents
@@ -27,7 +28,6 @@ from tileseer.serve import kernel_set, publication, shipping
 from tileseer.serve import serving as stage
 from tileseer.serve.serving_files import Kernels
 
-ROOT = Path(__file__).parents[2]
 ARCH, OPERATION = "gfx950_mi355x", "forward_bf16"
 TABLES = st.lists(st.lists(st.sampled_from([0.0, 0.5, 0.9, 1.0]), min_size=5, max_size=5), min_size=1, max_size=6).map(
     np.array
@@ -72,7 +72,7 @@ def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for():
 
 def test_a_cut_model_loses_what_its_best_kernel_of_the_set_loses():
     data = measured()
-    pool, model = pool_of(data), samples.train(data, samples.product(), samples.SMALL).model
+    pool, model = pool_of(data), samples.train(data, samples.MI355X, samples.SMALL).model
     own = model.with_pool((model.pool["kernel"] == pool.names[0]).to_numpy())
     assert set(own.pool["kernel"]) == {pool.names[0]}
     found = shipping.losses(pool, {"one": own, "all": model})
@@ -81,7 +81,7 @@ def test_a_cut_model_loses_what_its_best_kernel_of_the_set_loses():
 
 
 def test_the_calls_of_networks_say_which_problems_count(tmp_path):
-    table = pd.read_csv(samples.CONFIG / "problems/layers.csv").iloc[[0]].assign(network="mine")
+    table = pd.read_csv(CONFIG / "problems/layers.csv").iloc[[0]].assign(network="mine")
     dims = samples.problems()[list(DIMS)].iloc[1]
     table.assign(**dims.to_dict()).to_csv(tmp_path / "layers.csv", index=False)
     weight = shipping.network_weights(measured(), tmp_path / "layers.csv", ["mine"])

@@ -9,8 +9,9 @@ import sys
 import learning_samples as samples
 import numpy as np
 import pytest
-from host_library import COMPILER, ROOT, build
+from host_library import COMPILER, build
 from published_models import let_the_hashes_fit, publish_recording
+from repository import CONFIG, ROOT
 
 from tileseer.cli import main
 from tileseer.cli.options import word_of
@@ -29,7 +30,7 @@ from tileseer.serve.tuned import read_choices, tuned_path
 OPERATION = "forward_bf16"
 GOOD = ("eng0_k2=0", "eng0_k2=1", "eng1_k2=0", "eng1_k2=1", "eng2")
 """Plans of the stand-in, of which the second is the fastest."""
-TABLES = samples.CONFIG / "hardware.yaml", samples.CONFIG / "simulated_device.yaml"
+TABLES = CONFIG / "hardware.yaml", CONFIG / "simulated_device.yaml"
 UNRECORDED = Problem.from_dims("bwd_weight", "bf16", N=3, C=40, K=48, Hi=17, Wi=19)
 
 
@@ -56,7 +57,7 @@ def call(own, tmp_path):
         "--problems",
         problems_file(tmp_path, problems),
         "--config",
-        str(samples.CONFIG),
+        str(CONFIG),
     ], problems
 
 
@@ -201,7 +202,7 @@ def test_the_figures_of_two_and_three_are_those_of_short_lists(recorded):
 def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsys):
     models, problems, _ = recorded
     path = problems_file(tmp_path, [*problems[:20], UNRECORDED])
-    status, printed = tune(capsys, "tune", str(models), "--problems", path, "--config", str(samples.CONFIG))
+    status, printed = tune(capsys, "tune", str(models), "--problems", path, "--config", str(CONFIG))
     assert status == 0 and printed["device_kind"] == "recorded" and printed["tuned"] >= 15
     assert {"problem": word_of(UNRECORDED), "reason": "the recording has no times of it"} in printed["left_out"]
     assert printed["mean_gain"] >= 1 and printed["changed"] >= 0
@@ -222,7 +223,7 @@ def test_a_recording_gives_the_times_of_its_candidates(recorded, tmp_path, capsy
 def test_a_recording_without_times_leaves_nothing(recorded, tmp_path, capsys):
     own = shutil.copytree(recorded[0], tmp_path / "models")
     path = problems_file(tmp_path, [UNRECORDED])
-    status, printed = tune(capsys, "tune", str(own), "--problems", path, "--config", str(samples.CONFIG))
+    status, printed = tune(capsys, "tune", str(own), "--problems", path, "--config", str(CONFIG))
     assert status == 1 and [one["reason"] for one in printed["left_out"]] == ["the recording has no times of it"]
     assert not tuned_path(own, "bwd_weight_bf16").parent.exists()
 

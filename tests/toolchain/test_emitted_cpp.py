@@ -1,23 +1,21 @@
 """Emitted C++ parses and instantiates against stand-in headers (ck_stand_in/README.md), not the real library."""
 
 import itertools
-import os
-import shutil
 import subprocess
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from host_library import COMPILER
+from repository import ROOT
 
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.emit import CkTileEmitter
 from tileseer.libraries.ck_tile.kernel import LAYOUTS_OF_NDIM, PIPELINES, KernelConfig
 
-ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).parent / "ck_stand_in"
-COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 FLAGS = ("-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
 EMITTER = CkTileEmitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml")
 

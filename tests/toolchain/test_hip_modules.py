@@ -6,14 +6,14 @@ import ctypes
 import io
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from repository import ROOT
 
 from tileseer.measure.harness import abi
 
-NATIVE = Path(__file__).parents[2] / "workflow/native"
+NATIVE = ROOT / "workflow/native"
 FORWARD = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16"
 WEIGHT = "grouped_conv_bwd_weight_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_2stage"
 HOST_PASS = ("-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only")

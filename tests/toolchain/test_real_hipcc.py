@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 from test_hip_modules import FORWARD
 
 from tileseer.build import instructions, reading
@@ -15,7 +15,6 @@ from tileseer.build import source_trees as trees
 from tileseer.build.source_trees import HeaderTree
 from tileseer.libraries.ck_tile.kernel import parse
 
-ROOT = Path(__file__).parents[2]
 PLAIN = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"
 KERNELS = {
     # The first one is also compiled as a library: test_emulated.py compares their machine code.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from published_models import train_on_recording
+from repository import H200, ROOT
 
 from tileseer.build import compiler, reading
 from tileseer.build import source_trees as trees
@@ -22,7 +22,6 @@ from tileseer.build.nvcc import NvccToolchain
 from tileseer.build.source_trees import HeaderTree, tree_of
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
-from tileseer.facts import hardware
 from tileseer.facts.compile import CompileSettings
 from tileseer.libraries.cutlass import emit
 from tileseer.libraries.cutlass.kernel import CutlassKernel, shared_bytes
@@ -34,7 +33,6 @@ from tileseer.problems import problem, problem_sets
 from tileseer.problems.operation import Operation
 from tileseer.serve import shipped_project
 
-ROOT = Path(__file__).parents[2]
 parse, frame = CutlassKernel.parse, CutlassKernel.frame
 SETTINGS = CompileSettings(toolchain="nvcc", timeout_seconds=900)
 NAMES = (
@@ -64,8 +62,7 @@ def libraries(machine, tmp_path_factory):
     found, tree = machine
     units = [CompileUnit(parse(name), "sm_90", emitter().header(parse(name), "sm_90").encode()) for name in NAMES]
     cache, native = Cache(default_folder(), 20 << 30), ROOT / "workflow/native"
-    product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
-    results = NvccToolchain(found, tree, SETTINGS, cache, native, product).compile(units)
+    results = NvccToolchain(found, tree, SETTINGS, cache, native, H200).compile(units)
     made = Libraries(found, tree, SETTINGS, cache, native)
     folder = tmp_path_factory.mktemp("libraries")
     (folder / "driver.so").write_bytes(made.driver("sm_90"))
@@ -85,7 +82,6 @@ def test_keys_are_made_from_what_the_preprocessor_reads(machine, tmp_path, monke
     original = header.read_text()
     header.unlink()
     unit = CompileUnit(parse(NAMES[0]), "sm_90", emitter().header(parse(NAMES[0]), "sm_90").encode())
-    product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
     # What counts where the preprocessor fails: it must not.
     monkeypatch.delattr(HeaderTree, "digest")
 
@@ -94,7 +90,7 @@ def test_keys_are_made_from_what_the_preprocessor_reads(machine, tmp_path, monke
         for known in (trees.content_digest, reading._digest):
             known.cache_clear()
         linked = HeaderTree(include, tree.folder)
-        return NvccToolchain(found, linked, SETTINGS, Cache(tmp_path, 0), ROOT / "workflow/native", product).key(unit)
+        return NvccToolchain(found, linked, SETTINGS, Cache(tmp_path, 0), ROOT / "workflow/native", H200).key(unit)
 
     before = key(original)
     assert key(original + "\n// a comment\n") == before

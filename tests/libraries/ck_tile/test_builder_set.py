@@ -5,16 +5,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from repository import CONFIG, SPECS
 
 from tileseer.core.errors import UserError
-from tileseer.facts.arch import ArchSpecs
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.upstream import builder_set
 from tileseer.libraries.ck_tile.upstream.full_set import Cell
 from tileseer.libraries.ck_tile.upstream.named import Enumerator, RuleTables
 
-CONFIG = Path(__file__).parents[3] / "config"
-SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")
 TABLES = RuleTables.read_folder(CONFIG / "rule_sets")
 CONFIGS = Path("experimental/grouped_convolution_tile_instances/configs")
 FOLDERS = {"forward": "forward", "bwd_data": "backward_data", "bwd_weight": "backward_weight"}

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from repository import CONFIG, ROOT, SPECS
 
 from tileseer.cli.main import main
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.inputs import ConfigsSettings
 from tileseer.libraries import emitted_folder as library
 from tileseer.libraries.ck_tile import flags, kernel
@@ -19,8 +19,6 @@ from tileseer.libraries.ck_tile.upstream.named import Enumerator
 from tileseer.libraries.rule_sets import RuleSet
 from tileseer.problems.operation import Operation
 
-ROOT = Path(__file__).parents[3]
-CONFIG = ROOT / "config"
 TINY = "--arch gfx950 --rule-set tiny"
 ONE = "--variant forward --ndim 2 --dtype bf16"
 
@@ -219,7 +217,7 @@ def test_mistakes_are_told_and_fail(codegen, options, told):
 def test_a_rule_set_of_a_file_gives_the_kernels_that_the_workflow_has(codegen):
     for arch, name in (("gfx950", "sweep.yaml"), ("sm_90", "cutlass.yaml")):
         rules = str(CONFIG / "rule_sets" / name)
-        rule_set = RuleSet(rules, CONFIG / "rule_sets", None, ArchSpecs.load(CONFIG / "arch_specs.json"))
+        rule_set = RuleSet(rules, CONFIG / "rule_sets", None, SPECS)
         pool = rule_set.enumerate_kernels(arch, Operation("forward", "bf16"), ConfigsSettings(include_flagged=["all"]))
         built = [kernel.name for kernel in pool.kernels]
         words = f"--arch {arch} --rule-set {rules} --variant forward --dtype bf16 --list-names"

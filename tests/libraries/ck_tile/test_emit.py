@@ -6,12 +6,11 @@ import re
 import shutil
 from dataclasses import replace
 from operator import attrgetter
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repository import ROOT, edited
 from stages_by_hand import main_of
 
 from tileseer.core import bundle, parquet
@@ -32,7 +31,6 @@ from tileseer.libraries.ck_tile.kernel import (
 )
 from tileseer.libraries.emitter import ONE_SLICE
 
-ROOT = Path(__file__).parents[3]
 TEMPLATES = ROOT / "workflow/templates"
 API = ROOT / "config/ck_api.yaml"
 EMITTER = CkTileEmitter(TEMPLATES, API)
@@ -404,9 +402,7 @@ def test_broken_missing_and_absent_templates_are_named(room):
     ],
 )
 def test_wrong_table_is_named(room, change, message):
-    table = yaml.safe_load(API.read_text())
-    change(table)
-    room[1].write_text(yaml.safe_dump(table))
+    edited(API, room[1], change)
     with pytest.raises(UserError, match=message) as caught:
         CkTileEmitter(*room)
     assert str(room[1]) in str(caught.value)

@@ -4,15 +4,13 @@ import csv
 import hashlib
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from repository import CONFIG, ROOT, SPECS, edited
 
 from tileseer.core.errors import UserError
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import DTYPES, TABLE_SETS, VARIANTS
 from tileseer.libraries.ck_tile import api, flags, kernel, registry_key
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
@@ -23,10 +21,7 @@ from tileseer.libraries.ck_tile.upstream.reference_filter import ARCH_RULES, CON
 from tileseer.libraries.enumeration import ListedKernel
 from tileseer.libraries.rules import broken_rules
 
-ROOT = Path(__file__).parents[3]
-DATA = Path(__file__).parents[2] / "data"
-CONFIG = ROOT / "config"
-SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")
+DATA = ROOT / "tests/data"
 TABLES = RuleTables.read_folder(CONFIG / "rule_sets")
 API = api.read_api(CONFIG / "ck_api.yaml")
 COUNTS = list(csv.DictReader((DATA / "reference_counts.csv").open()))
@@ -178,10 +173,7 @@ def test_words_that_are_given_twice_count_once_and_an_unknown_arch_is_named(enum
 )
 def test_mistakes_in_the_tables_are_named(tmp_path, file, edit, told):
     for name in ("default", "full", "builder"):
-        content = yaml.safe_load((CONFIG / f"rule_sets/{name}.yaml").read_text())
-        if name == file:
-            edit(content)
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+        edited(CONFIG / f"rule_sets/{name}.yaml", tmp_path / f"{name}.yaml", edit if name == file else id)
     with pytest.raises(UserError) as caught:
         RuleTables.read_folder(tmp_path)
     assert told in str(caught.value) and f"{file}.yaml" in str(caught.value)

@@ -1,19 +1,14 @@
 """Resource estimates: figures by hand, every fault, and the hint that the kernel itself derives."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from repository import COEFFICIENTS, GPUS, MI355X
 
-from tileseer.facts import hardware
 from tileseer.libraries.ck_tile import kernel
 from tileseer.libraries.ck_tile.kernel import PIPELINES, KernelConfig
 from tileseer.libraries.ck_tile.resources import Blocks, estimate
-from tileseer.libraries.costs.coefficients import load_coefficients
 
-CONFIG = Path(__file__).parents[3] / "config"
-GPUS = hardware.read_products(CONFIG / "hardware.yaml")
-COEFFICIENTS = load_coefficients(CONFIG / "simulated_device.yaml")
 PLAIN = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16)
 
 
@@ -75,12 +70,12 @@ def test_faults_name_their_reason(changes, product, fault):
 
 def test_no_block_fits_when_waves_have_no_slots():
     short = COEFFICIENTS.model_copy(update={"occupancy": COEFFICIENTS.occupancy.model_copy(update={"max_waves": 0.5})})
-    assert "not one block" in Blocks(kernel.frame([PLAIN]), GPUS["gfx950_mi355x"], short).faults[0]
+    assert "not one block" in Blocks(kernel.frame([PLAIN]), MI355X, short).faults[0]
 
 
 def test_a_row_depends_on_no_neighbour_and_aliases_need_the_same():
     pool = kernel.frame([replace(PLAIN, pipeline=name) for name in PIPELINES])
-    table = estimate(pool, GPUS["gfx950_mi355x"], COEFFICIENTS).set_index(pool["pipeline"])
+    table = estimate(pool, MI355X, COEFFICIENTS).set_index(pool["pipeline"])
     for row, name in enumerate(PIPELINES):
-        alone = estimate(pool.iloc[[row]], GPUS["gfx950_mi355x"], COEFFICIENTS).iloc[0].tolist()
+        alone = estimate(pool.iloc[[row]], MI355X, COEFFICIENTS).iloc[0].tolist()
         assert alone == table.loc[name].tolist() == table.loc[COEFFICIENTS.aliases.get(name, name)].tolist()

@@ -1,11 +1,8 @@
-from pathlib import Path
-
 import pytest
-import yaml
 from kernel_samples import a_kernel
+from repository import CONFIG, SPECS, edited
 
 from tileseer.core.errors import UserError
-from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.inputs import ConfigsSettings
 from tileseer.libraries.ck_tile import api
 from tileseer.libraries.ck_tile.kernel import parse
@@ -15,9 +12,7 @@ from tileseer.libraries.rule_sets import RuleSet
 from tileseer.libraries.rules import Rule, broken_rules
 from tileseer.problems.operation import Operation
 
-ROOT = Path(__file__).parents[3]
-SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
-SWEEP = ROOT / "config/rule_sets/sweep.yaml"
+SWEEP = CONFIG / "rule_sets/sweep.yaml"
 
 
 def enumerated(arch, operation, ndims=(2,), rules=None):
@@ -60,7 +55,7 @@ def test_every_tile_that_an_arch_has_waves_for_is_offered_at_each_level_in_each_
     assert len(pool.kernels) == count
     assert {row.rule for row in pool.rejected} == {"waves_on_arch"}
     for level in api.LEVELS:
-        table = api.read_api(ROOT / "config/ck_api.yaml", level)
+        table = api.read_api(CONFIG / "ck_api.yaml", level)
         assert not [kernel for kernel in pool.kernels if table.lack(kernel, arch)]
     waves = [tuple(wave) for wave in SPECS.arch(arch).waves]
     tiles = CkTileSweep.read_file(SWEEP).tiles
@@ -103,10 +98,7 @@ def test_a_rule_set_without_a_legal_kernel_is_an_error():
     ],
 )
 def test_a_wrong_rule_set_is_named(tmp_path, edit, told):
-    rules = yaml.safe_load(SWEEP.read_text())
-    edit(rules)
-    path = tmp_path / "r.yaml"
-    path.write_text(yaml.safe_dump(rules))
+    path = edited(SWEEP, tmp_path / "r.yaml", edit)
     with pytest.raises(UserError, match=told):
         enumerated("gfx950", "forward_bf16", rules=CkTileSweep.read_file(path))
 
@@ -165,6 +157,6 @@ def test_kernels_with_a_known_defect_are_left_out_unless_they_are_asked_for():
     flagged = [row for row in strict.rejected if row.rule == "half_zero_output"]
     assert {row.kernel for row in flagged} == {kernel.name for kernel in gone} and all(row.reason for row in flagged)
     with pytest.raises(UserError, match="unknown flag 'slow'"):
-        RuleSet(str(SWEEP), ROOT, None, SPECS).enumerate_kernels(
+        RuleSet(str(SWEEP), CONFIG, None, SPECS).enumerate_kernels(
             "gfx950", weight, ConfigsSettings(include_flagged=["slow"])
         )

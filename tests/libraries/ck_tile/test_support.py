@@ -1,13 +1,12 @@
 """Support rules: each is hit, explained, and asked in order."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from repository import GPUS
 
-from tileseer.facts import hardware
 from tileseer.libraries.ck_tile import kernel
 from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.rules import RULES
@@ -18,7 +17,6 @@ from tileseer.problems.problem import Problem
 
 ASKED = [rule for rule in RULES.every if "arch" not in rule.reads]
 NAMES = [rule.name for rule in ASKED]
-WAVE32 = hardware.read_hardware(Path(__file__).parents[3] / "config/hardware.yaml", "gfx1201_9070xt")
 BASE = KernelConfig(
     "forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16, 8, 8, 8
 )
@@ -116,7 +114,7 @@ def test_every_rule_of_problems_or_slices_has_a_case():
         (layer("bwd_weight"), variant_of("bwd_weight", two_stage=True), 129, {}),
         (layer("bwd_weight", N=1, Hi=14, Wi=14), variant_of("bwd_weight"), 12, {}),
         (layer(), replace(BASE, pipeline="compv6"), 1, {}),
-        (layer(), BASE, 1, {"hardware": WAVE32}),
+        (layer(), BASE, 1, {"hardware": GPUS["gfx1201_9070xt"]}),
         (layer(N=256, C=512, K=64, Hi=128, Wi=128), replace(BASE, split_image=True), 1, {}),
         # Vectors wider than 16 bytes are split: of fp32, four elements have to fit.
         (layer(dtype="fp32", C=4, K=4), replace(BASE, dtype="fp32"), 1, {}),

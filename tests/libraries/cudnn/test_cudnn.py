@@ -11,12 +11,12 @@ from dataset_files import part_of_recording
 from hypothesis import given
 from hypothesis import strategies as st
 from published_models import SMALL_SERVING
+from repository import CONFIG, H200
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.data.dataset_files import read_recording
-from tileseer.facts import hardware
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.judge import ranking
 from tileseer.learn import model_files, own_choice
@@ -35,8 +35,7 @@ from tileseer.serve.selector import NO_CANDIDATE, Selector
 from tileseer.serve.tuned import Choice
 
 ARCH, OPERATION = "sm_90_cudnn", "bwd_weight_bf16"
-FOLDER = samples.CONFIG / "recorded" / ARCH
-H200 = hardware.read_hardware(samples.CONFIG / "hardware.yaml", "sm_90_h200")
+FOLDER = CONFIG / "recorded" / ARCH
 knobs = st.lists(st.tuples(st.integers(0, 40), st.integers(-1, 2048)), unique_by=lambda pair: pair[0], max_size=6)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import runpy
-from pathlib import Path
 
 import pytest
-from host_library import ROOT
 from journals import journal_rows, read_details
+from repository import ROOT
 
 from tileseer.core import parquet
 from tileseer.data.assembly import ChunkFiles, write_dataset
@@ -22,7 +21,7 @@ from tileseer.problems import problem_table
 from tileseer.problems.problem import Problem
 from tileseer.problems.problem_table import ProblemEntry
 
-STAND_IN = Path(__file__).parents[2] / "builders/stand_in_cudnn"
+STAND_IN = ROOT / "tests/builders/stand_in_cudnn"
 TIMING = {"min_time_ms": 0.5, "sample_ms": 0.1, "min_samples": 4, "max_samples": 50, "settle_ms": 0.0}
 OPTIONS = launch_options(Timing(**TIMING))
 SIZES = {"N": 2, "C": 4, "Hi": 7, "Wi": 6, "Y": 3, "X": 2, "pad_h": 1}

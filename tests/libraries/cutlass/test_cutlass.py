@@ -15,15 +15,13 @@ import pytest
 from dataset_files import part_of_recording
 from hypothesis import given
 from hypothesis import strategies as st
+from repository import COEFFICIENTS, H200, MI355X, ROOT, SPECS
 
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.data import dataset_files
 from tileseer.data.dataset import Dataset
-from tileseer.facts import hardware
-from tileseer.facts.arch import ArchSpecs
 from tileseer.learn import features
-from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.libraries.cutlass import cost as simulated
 from tileseer.libraries.cutlass import emit, rules
 from tileseer.libraries.cutlass.kernel import (
@@ -45,14 +43,10 @@ from tileseer.problems import problem as problem_tables
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem
 
-ROOT = Path(__file__).parents[3]
 parse, frame = CutlassKernel.parse, CutlassKernel.frame
-SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
 SWEEP = CutlassSweep.read_file(ROOT / "config/rule_sets/cutlass.yaml")
 OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
-H200 = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
 RECORDED = ROOT / "config/recorded/sm_90"
-COEFFICIENTS = load_coefficients(ROOT / "config/simulated_device.yaml")
 
 counts = st.integers(1, 512)
 
@@ -271,9 +265,8 @@ def test_what_is_wrong_with_a_recording_is_said(tmp_path):
         dataset_files.check_recording(folder, "bwd_data_fp16", H200)
     with pytest.raises(UserError, match="is no dataset of one operation; give the folder of one of bwd_data_bf16"):
         Dataset.read(folder / "bwd_data_fp16")
-    other = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     with pytest.raises(UserError, match=r"of gfx950_mi355x \(benchmark\.products\)"):
-        dataset_files.check_recording(folder, "forward_bf16", other)
+        dataset_files.check_recording(folder, "forward_bf16", MI355X)
     (folder / "recording.json").write_text("{")
     with pytest.raises(UserError, match="is not JSON"):
         Dataset.read(folder / "forward_bf16")

@@ -1,11 +1,11 @@
 """Rules for hipDNN: golden files, and a reader made from the published form alone that chooses engines by them."""
 
 import json
-from pathlib import Path
 
 import pytest
 from help_examples import words
 from published_models import publish_recording
+from repository import ROOT
 
 from tileseer.cli import main
 from tileseer.core.errors import UserError
@@ -13,7 +13,7 @@ from tileseer.libraries.miopen import hipdnn
 from tileseer.libraries.miopen.hipdnn import Decision, Engine, Rules
 from tileseer.problems.problem import Problem
 
-GOLDEN = Path(__file__).parents[2] / "data/hipdnn_rules.json"
+GOLDEN = ROOT / "tests/data/hipdnn_rules.json"
 DIMS = {"N": 8, "C": 64, "K": 32, "Hi": 56, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 LINE = "MIOpenDriver conv -n {} -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1"
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from help_examples import words
 from installed_miopen import find_db_lines, write_installation
-from learning_samples import CONFIG
+from repository import CONFIG
 
 from tileseer.cli import main
 from tileseer.core import documents

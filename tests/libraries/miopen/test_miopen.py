@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learning_samples import CONFIG
+from repository import CONFIG, GPUS, ROOT
 
 from tileseer.cli import main
 from tileseer.core import documents
@@ -177,7 +177,7 @@ def test_every_key_is_written_as_it_was_read(text):
 
 
 def test_lines_of_miopen_are_written_as_they_were_read():
-    text = (CONFIG.parent / "tests/data/miopen_find_db.txt").read_text()
+    text = (ROOT / "tests/data/miopen_find_db.txt").read_text()
     kinds, equal = set(), 0
     for line in text.splitlines():
         name, _, values = line.partition("=")
@@ -257,7 +257,7 @@ def test_the_gpu_is_that_of_the_files_name(tmp_path, capsys, name, asked, arch, 
     table = folder / "hardware.yaml" if is_new else CONFIG / "hardware.yaml"
     product = hardware.read_hardware(table, device)
     assert (product.compute_units, product.arch) == (units, hardware.target(asked))
-    assert is_new == (device not in hardware.read_products(CONFIG / "hardware.yaml"))
+    assert is_new == (device not in GPUS)
     assert Dataset.read(folder / "forward_fp16").device == device
     taken = documents.read_document(folder / "recording.json", Recording).taken
     assert taken.library == "MIOpen (version not known)"
@@ -349,9 +349,8 @@ def test_a_solver_that_counts_in_32_bits_is_no_candidate_of_a_tensor_of_2_gib(ch
 
 
 def test_features_know_the_problem_and_the_solver():
-    product = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx942_mi300x")
     pool = candidates.with_fields(pd.DataFrame({"kernel": [Solver("forward", "fp16", 2, "fft").name], "split_k": 1}))
-    row = features.Features.of("miopen", product).matrix(
+    row = features.Features.of("miopen", GPUS["gfx942_mi300x"]).matrix(
         problem_frame([LAYER]), pool, np.zeros(1, int), np.zeros(1, int)
     )[0]
     found = dict(zip(features.feature_set("miopen").names, row, strict=True))
