@@ -118,7 +118,8 @@ def test_what_snakemake_does_not_understand_is_one_line_and_a_defect_of_ours_is_
 def test_values_that_are_set_of_rules_may_have_signs(monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(run.os, "execve", lambda _, command, __: pytest.fail(f"began {command[-4:]}"))
-    words = ["--set-resources", "benchmark:slurm_extra=--gres=gpu:1", "results/reports/gfx950.html"]
+    others = ["model:mem=4 GB", "dataset:mem_mb=4000 * attempt", "compile:runtime=2h"]
+    words = ["--set-resources", *others, "benchmark:slurm_extra=--gres=gpu:1", "results/reports/gfx950.html"]
     with pytest.raises(pytest.fail.Exception, match=r"slurm_extra=--gres=gpu:1', '--', 'results/reports/gfx950.html"):
         main.main(["run", "-n", *words])
 
@@ -175,7 +176,8 @@ def test_what_is_deleted_is_shown(view, capsys):
         (["--config", "arch=gfx942", "--arch", "gfx950"], "arch=gfx942 and gfx950 are two archs; leave one out"),
         (["--config", "arch", "=", "gfx942"], "'arch' is no setting; write arch=VALUE without blanks around ="),
         (["--rerun-triggers", "none"], r"--rerun-triggers: invalid choice: 'none'"),
-        (["--workflow-profile", "own", "-n"], "unrecognized arguments: --jobz=3; is it --jobs"),
+        (["--workflow-profile", "own", "-n"], "own/config.yaml: jobz: Snakemake has no such option; is it jobs"),
+        (["--workflow-profile", "large"], "large/config.yaml: default-resources: mem_mb: '4 GB of RAM': give a number"),
         (["--workflow-profile", "empty"], "'empty': has no config.yaml; copy that of a profile"),
         (["--jobs", "-n"], "--jobs: what it takes is missing; write --jobs NUMBER"),
         (["--workflow-profile", "site"], "no controller of SLURM answers here; call it on a login node"),
@@ -187,10 +189,11 @@ def test_a_mistake_in_the_words_of_a_run_is_one_line_before_snakemake_starts(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "latin.yaml").write_bytes(b"\xff\xfearch: gfx950")
-    for folder in ("site", "own", "empty"):
+    for folder in ("site", "own", "empty", "large"):
         (tmp_path / folder).mkdir()
     (tmp_path / "own/config.yaml").write_text("jobz: 3\n")
     (tmp_path / "site/config.yaml").write_text("executor: slurm\n")
+    (tmp_path / "large/config.yaml").write_text("default-resources: {mem_mb: 4 GB of RAM}\n")
     if "site" in words:
         monkeypatch.setenv("PATH", "/nowhere")
     (tmp_path / "tab.yaml").write_text("arch: gfx950\n\tbad: tab\n")
@@ -246,6 +249,10 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
         ("--set-resources dataset.mem_mb=4096 -n", "'dataset.mem_mb=4096': write RULE:NAME=NUMBER"),
         ("--set-resources benchmarks:mem_mb=4096 -n", "there is no rule 'benchmarks'; is it benchmark?"),
         ("--set-threads modl=2 -n", "there is no rule 'modl'; is it model?"),
+        ("--set-resources model:mem_mb=4GB -n", "model:mem_mb: '4GB': give a number of MB without its unit, such as"),
+        ("--default-resources runtime=02:00:00 -n", "runtime: '02:00:00': give a number of minutes, such as 120, or"),
+        ("--set-resources model:partition=cpu -n", "knows the resource partition; is it slurm_partition?"),
+        ("--set-threads model=all -n", "--set-threads: model: 'all': give a whole number, such as 1"),
         ("--until report benchmrk", "there is no rule 'benchmrk'; is it benchmark?"),
     ],
 )

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+import warnings
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -31,6 +32,8 @@ def source(path):
     return outside(Path(HERE, path))
 
 
+# Snakemake asks for sizes of inputs, for resources, and does not wait for the answer.
+warnings.filterwarnings("ignore", "coroutine 'InputFiles", RuntimeWarning)
 # Jobs import this package, also where it is not installed.
 os.environ |= {"PYTHONPATH": ":".join(filter(None, [str(places.PACKAGE.parent), os.environ.get("PYTHONPATH")]))}
 # Jobs run side by side: the threads of each are those of its rule, also of a product of matrices.

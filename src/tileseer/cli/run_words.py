@@ -5,11 +5,12 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tileseer.cli.run_resources import refuse_resource
 from tileseer.core import places
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.reruns import NOT_WRITABLE
@@ -31,7 +32,8 @@ EXECUTOR = "snakemake_executor_plugin_"
 """How the modules of Snakemake's executors begin."""
 USUAL = {
     "--cores", "--config", "--configfile", "--configfiles", "--dry-run", "--directory", "--forceall", "--forcerun",
-    "--jobs", "--keep-going", "--profile", "--quiet", "--rerun-incomplete", "--unlock", "--until", "--workflow-profile",
+    "--jobs", "--keep-going", "--max-checksum-file-size", "--nolock", "--profile", "--quiet", "--rerun-incomplete",
+    "--resources", "--scheduler", "--show-failed-logs", "--unlock", "--until", "--workflow-profile",
     "--", "-F", "-R", "-U", "-c", "-j", "-k", "-n", "-p",
 }  # fmt: skip
 """Options of Snakemake that are known without asking it."""
@@ -42,6 +44,8 @@ SET_OF_RULES = {
     "--set-resources": ("RULE:NAME=NUMBER", "[^:=]+:[^:=]+=.+"), "--set-threads": ("RULE=NUMBER", "[^:=]+=.+")
 }  # fmt: skip
 """Options that set something of a rule, with the form of their words, for a message and as a pattern."""
+SETTERS = {**SET_OF_RULES, **dict.fromkeys(("--default-resources", "--resources"), ("NAME=NUMBER", "[^:=]+=.+"))}
+"""These, and options that set something of all rules."""
 ELSEWHERE = {
     "-n", "--dry-run", "--unlock", "--lint", "--executor", "-e", "--profile", "--workflow-profile", *TAKE_RULES
 }  # fmt: skip
@@ -64,10 +68,10 @@ def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word in words:
         if word.startswith("-") and not word[1:].isdigit():
             option, _, word = word.partition("=")
-        elif option in SET_OF_RULES and word.startswith("results/"):
+        elif option in SETTERS and word.startswith("results/"):
             option = ""
         yield option, word
-        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES, *SET_OF_RULES):
+        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES, *SETTERS):
             option = ""
 
 
@@ -91,12 +95,32 @@ def split_targets(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def profiles_of(words: Sequence[str]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the file of each profile that words name as a folder, and its content."""
-    for option, word in with_options(words):
-        path = Path(word, "config.yaml")
-        if option == "--workflow-profile" and word and path.is_file():
+    """Yield the file of each profile of a call that is a folder, that of the working folder too, and its content."""
+    folders = {option: word for option, word in with_options(words) if option in ("--profile", "--workflow-profile")}
+    for folder in ({"--workflow-profile": str(PROFILES / "default")} | folders).values():
+        if (path := Path(folder, "config.yaml")).is_file():
             content = read_yaml(path)
-            yield path, content if isinstance(content, dict) else {}
+            if not isinstance(content, dict):
+                raise UserError(f"{path}: should have options such as cores: 4, but it is {shown(content)}")
+            yield path, content
+
+
+def words_of_profile(profile: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a profile says of configurations, jobs and resources, as ``with_options`` does of a call."""
+    for option in ("--configfile", "--executor", "--cores", "--jobs", *SETTERS):
+        value = profile.get(option.removeprefix("--"), ())
+        for word in value if isinstance(value, list) else _assignments(value):
+            yield option, str(word)
+
+
+def _assignments(value: Any) -> Iterator[str]:
+    """Yield the words that a value in a profile stands for: RULE:NAME=NUMBER for {RULE: {NAME: NUMBER}}."""
+    if not isinstance(value, dict):
+        yield from () if value == () else (str(value),)
+        return
+    for name, inner in value.items():
+        for word in _assignments(inner):
+            yield f"{name}:{word}" if isinstance(inner, dict) else f"{name}={'' if inner is None else word}"
 
 
 def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
@@ -123,12 +147,19 @@ def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
         if word:
             _refuse_value(option, word)
     options = {option for option, _ in given}
-    for path, profile in profiles_of(words):
+    profiles = dict(profiles_of(words))
+    for path, profile in profiles.items():
+        for option, word in words_of_profile(profile):
+            try:
+                _refuse_value(option, word)
+            except UserError as error:
+                raise UserError(f"{path}: {str(error).removeprefix('--')}") from error
         if profile.get("executor") == "slurm" and not options & {"-n", "--dry-run"}:
             _refuse_absent_slurm(path)
     unusual = [option for option, _ in given if option not in {"", *USUAL}]
-    if unusual or options & {"--profile", "--workflow-profile"}:
-        _refuse_unknown_options(unusual, words)
+    of_profiles = {f"--{name}" for profile in profiles.values() for name in profile}
+    if unusual or of_profiles - USUAL or options & {"--profile", "--workflow-profile"}:
+        _refuse_unknown_options(unusual, words, profiles)
 
 
 def _refuse_value(option: str, word: str) -> None:
@@ -148,9 +179,11 @@ def _refuse_value(option: str, word: str) -> None:
             )
     if option in CONFIG_VALUES:
         _refuse_setting(option, word)
-    form, pattern = SET_OF_RULES.get(option, ("", ".*"))
+    form, pattern = SETTERS.get(option, ("", ".*"))
     if form and not re.fullmatch(pattern, word):
         raise UserError(f"{option}: {shown(word)}: write {form}")
+    if option in SETTERS:
+        refuse_resource(option, word)
     if option in COUNTS and word != COUNTS[option] and not re.fullmatch("[1-9][0-9]*", word):
         raise UserError(f"{option}: {shown(word)}: give a whole number from 1, or {COUNTS[option]}")
     if option in ("--executor", "-e") and word not in (known := _executors()):
@@ -211,7 +244,9 @@ def _executors() -> list[str]:
     return ["local", "dryrun", "touch", *(name.replace("_", "-") for name in plugins)]
 
 
-def _refuse_unknown_options(unusual: Sequence[str], words: Sequence[str]) -> None:
+def _refuse_unknown_options(
+    unusual: Sequence[str], words: Sequence[str], profiles: Mapping[Path, Mapping[str, Any]]
+) -> None:
     """Raise a ``UserError`` for ``unusual`` options of ``words`` that Snakemake answers with its whole usage."""
     to_make, others = split_targets(words)
     command = [sys.executable, "-c", PARSE, *others, "--", *to_make]
@@ -226,6 +261,10 @@ def _refuse_unknown_options(unusual: Sequence[str], words: Sequence[str]) -> Non
             setting = f"{section}='{{{field or 'FIELD'}: VALUE}}'"
             raise UserError(f"{option}: there is no such option; for a setting write --config {setting}")
         raise UserError(f"{option}: there is no such option{is_it(option, [*own, *sorted(known)])}")
+    for path, profile in profiles.items():
+        if unknown := next((name for name in profile if f"--{name}" not in known), None):
+            near = is_it(f"--{unknown}", known).replace("--", "")
+            raise UserError(f"{path}: {unknown}: Snakemake has no such option{near}")
     if said.returncode:
         reason = " ".join(re.split("[Ee]rror: ", said.stderr)[-1].split()).removeprefix("argument ")
         if match := re.search(r"unrecognized arguments: (--[\w-]+)", reason):
@@ -233,7 +272,7 @@ def _refuse_unknown_options(unusual: Sequence[str], words: Sequence[str]) -> Non
         # What a function of Snakemake raises names no option.
         if "Traceback" in said.stderr:
             reason = f"{', '.join(dict.fromkeys(unusual))}: {reason}; see snakemake --help"
-        raise UserError(reason)
+        raise UserError("".join([*(f"{path}: " for path in profiles if not unusual), reason]))
 
 
 def settings_of(words: Sequence[str]) -> Config:
@@ -241,15 +280,18 @@ def settings_of(words: Sequence[str]) -> Config:
     layers, values = [], []
     if (path := places.find_file(CONFIG_FILE)).is_file():
         layers.append((str(CONFIG_FILE), read_config_file(path)))
-    for option, word in with_options(words):
+    given = list(with_options(words))
+    if not any(option in CONFIG_FILES for option, _ in given):
+        given += [both for _, profile in profiles_of(words) for both in words_of_profile(profile)]
+    for option, word in given:
         if word and option in CONFIG_FILES:
             layers.append((word, read_config_file(places.find_file(Path(word)))))
             check(layers[-1][1], word)
         elif word and option in CONFIG_VALUES:
             name, _, text = word.partition("=")
             values.append((option, {name: parse_yaml(text, f"{option}: {name}")}))
-    given = [name for _, value in values for name in value]
-    if twice := next((name for name in given if given.count(name) > 1), None):
+    names = [name for _, value in values for name in value]
+    if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"--config: {twice} is given twice, and the last would count alone; leave one out")
     content: dict[str, Any] = {}
     settings = Config()

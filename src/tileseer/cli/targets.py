@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tileseer.cli.run_words import ELSEWHERE, SET_OF_RULES, TAKE_RULES, profiles_of, with_options
+from tileseer.cli.run_words import ELSEWHERE, SET_OF_RULES, TAKE_RULES, profiles_of, with_options, words_of_profile
 from tileseer.core.entry_points import entry_points
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import workflow_folder
@@ -48,7 +48,7 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
     rules = [word for option, word in given if option in TAKE_RULES and word]
     set_of_rules = [word for option, word in given if option in SET_OF_RULES and word]
     for _, profile in profiles_of(words):
-        set_of_rules += [word for option in SET_OF_RULES for word in profile.get(option.removeprefix("--"), ())]
+        set_of_rules += [word for option, word in words_of_profile(profile) if option in SET_OF_RULES]
     _refuse_names(files, rules, [re.split("[:=]", word)[0] for word in set_of_rules], settings)
     known = (*settings.replays, *settings.benchmark.products)
     for arch in archs:
