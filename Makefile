@@ -9,10 +9,17 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-# An environment that is there keeps the Python that made it.
+# Another variable of the call would have no effect.
+UNKNOWN := $(filter-out PYTHON=% ARCH=% VENV=% TOOLCHAIN=% CRAWL=%,$(MAKEOVERRIDES))
+ifneq ($(UNKNOWN),)
+$(error nothing reads $(UNKNOWN); write ARCH=sm_90 or PYTHON=python3.11, or settings behind tileseer run --config)
+endif
+
+# An environment that is there keeps the Python that made it. One that will not do is said first.
 ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
 ifneq ($(shell test ! -e $(VENV)/bin/python || test $(VENV)/bin/python -ef "$$(command -v $(PYTHON))" || echo other),)
-$(error PYTHON=$(PYTHON) is not the Python of $(VENV); leave it out, or make $(VENV) anew: rm -rf $(VENV))
+OTHER = error: PYTHON=$(PYTHON) is not the Python of $(VENV); leave it out, or make $(VENV) anew: rm -rf $(VENV)
+$(error $(or $(shell PYTHON="$(PYTHON)" sh envs/setup.sh check $(VENV) 2>&1),$(OTHER)))
 endif
 endif
 

@@ -2,9 +2,10 @@
 # Make the virtual environment, every package in the locked version and checked against its hash; or let it grow.
 # usage: envs/setup.sh new FOLDER      what users need, envs/requirements.lock (PYTHON: the interpreter, 3.11 to 3.13)
 #        envs/setup.sh grow FOLDER     what developers need as well, envs/requirements-dev.lock
+#        envs/setup.sh check FOLDER    nothing: will the interpreter do?
 set -eu
-what=${1:?usage: $0 new|grow FOLDER}
-venv=${2:?usage: $0 new|grow FOLDER}
+what=${1:?usage: $0 new|grow|check FOLDER}
+venv=${2:?usage: $0 new|grow|check FOLDER}
 python=${PYTHON:-python3}
 
 fail() {
@@ -32,8 +33,9 @@ if [ "$what" = grow ]; then
     exit
 fi
 
-"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' ||
-    fail "$python must be Python 3.11 to 3.13; name another one with PYTHON=..."
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2> /dev/null ||
+    fail "$python is no Python 3.11 to 3.13 here; name another one, such as PYTHON=python3.11"
+[ "$what" = new ] || exit 0
 step "making $venv with $("$python" --version)"
 "$python" -m venv --clear "$venv" ||
     fail "the venv module of $python does not work; on Debian and Ubuntu: apt-get install python3-venv"

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     elif models and args.arch not in (None, *models):
         raise UserError(f"--arch {args.arch} and results/models/{models[0]} name two archs; leave one out")
     archs = dict.fromkeys([*own, *models])
-    settings = run_words.settings_of(words)
+    settings = run_words.settings_of(words).located(str(places.workflow_folder()))
     configured = any(option in run_words.CONFIG_VALUES and word.startswith("arch=") for option, word in given)
     if configured and archs and settings.arch not in archs:
         raise UserError(f"--config arch={settings.arch} and {next(iter(archs))} are two archs; leave one out")

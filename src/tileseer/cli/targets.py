@@ -15,6 +15,7 @@ from tileseer.facts.config import Config
 from tileseer.facts.hardware import target
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.learn.learner import GROUP
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 
 UNTIL, NEED_THE_GPU = {"--until", "-U"}, {"plans", "benchmark"}
@@ -64,8 +65,24 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
     if NEED_THE_GPU & {word for option, word in given if option in UNTIL}:
         options -= UNTIL
     measured = [arch for arch in made if arch not in settings.replays]
+    for arch in measured:
+        _refuse_other_library(arch, settings)
     if measured and not options & ELSEWHERE:
         _refuse_without_gpu(settings.benchmark.device, measured[0])
+
+
+def _refuse_other_library(arch: str, settings: Config) -> None:
+    """Raise a ``UserError`` where a configuration measures or compiles kernels of another library than an arch has."""
+    own, device, toolchain = library_of_arch(arch), settings.benchmark.device, settings.compile.toolchain
+    backend, configuration = own.measured_with or ("", "")
+    of_kernels = toolchain == own.toolchain if device in DRIVERS else toolchain in ("none", own.toolchain)
+    if (device in DRIVERS and device != backend) or not (own.offered or of_kernels):
+        ways = [f"take --configfile {configuration}, which measures them"] if backend else []
+        ways += [] if own.offered else ["leave out what says so"]
+        raise UserError(
+            f"{arch}: benchmark.device is {device} and compile.toolchain {toolchain}, which is not for {own.title}'s "
+            f"kernels; {', or '.join(ways) or way_to_models(arch)}"
+        )
 
 
 def _refuse_without_gpu(device: str, arch: str) -> None:

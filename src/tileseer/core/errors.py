@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from difflib import get_close_matches
+from itertools import zip_longest
 from pathlib import Path
 from types import UnionType
 from typing import Any, TextIO, TypeVar, cast
@@ -105,9 +106,19 @@ def with_a_prefix(word: object, known: Iterable[object]) -> list[str]:
 
 
 def is_it(word: object, known: Iterable[object], share: float = 0.6) -> str:
-    """Return "; is it X?" with what ``nearest`` finds; "" if none is near."""
-    near = nearest(word, known, share)
-    return f"; is it {near}?" if near else ""
+    """Return "; is it X?" with what ``nearest`` finds, or with all in which one letter is another; "" if none is near.
+
+    So gfx940 is gfx942 or gfx950.
+    """
+    words = list(map(str, known))
+    near = nearest(word, words, share)
+    several = sorted({each for each in words if _letters(word, each) == 1}) if near and _letters(word, near) else []
+    return f"; is it {' or '.join(several[:3] or [near])}?" if near else ""
+
+
+def _letters(word: object, other: str) -> int:
+    """Return how many letters of two words differ, place by place; more than there are where one is longer."""
+    return sum(one != two for one, two in zip_longest(str(word).lower(), other.lower()))
 
 
 _ODD = re.compile(r"[^ -~\n\t]")
