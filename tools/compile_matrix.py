@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import hashlib
-import io
 import json
 import re
 from collections import Counter
@@ -21,6 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby, product
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from tileseer.build import compiler
 from tileseer.build import source_trees as trees
@@ -341,11 +342,8 @@ def read_verdicts(path: Path, pools: Pools | None = None) -> Verdicts:
 
 def verdicts_text(verdicts: Verdicts, pools: Pools) -> str:
     """Verdicts as a table, sorted."""
-    text = io.StringIO()
-    writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
     rows = ((case.arch, case.kernel.name, pools.text(case), error) for case, error in sorted(verdicts.items()))
-    writer.writerows([COLUMNS, *rows])
-    return text.getvalue()
+    return pd.DataFrame(rows, columns=COLUMNS).to_csv(sep="\t", index=False, lineterminator="\n")
 
 
 if __name__ == "__main__":

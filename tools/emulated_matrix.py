@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from statistics import median
+
+import pandas as pd
 
 from compile_matrix import API, ARCHS, POOLS, Case, Pools
 from tileseer.build import registration
@@ -172,11 +173,8 @@ def _verdict(row: dict[str, str]) -> KernelVerdict:
 
 def verdicts_text(verdicts: Verdicts) -> str:
     """Verdicts as a table, sorted."""
-    text = io.StringIO()
-    writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
-    rows = [asdict(v) | {"arch": case.arch, "verdict": v.status} for case, v in sorted(verdicts.items())]
-    writer.writerows([COLUMNS, *([row[name] for name in COLUMNS] for row in rows)])
-    return text.getvalue()
+    rows = (asdict(v) | {"arch": case.arch, "verdict": v.status} for case, v in sorted(verdicts.items()))
+    return pd.DataFrame(rows, columns=COLUMNS).to_csv(sep="\t", index=False, lineterminator="\n")
 
 
 @reports_user_errors

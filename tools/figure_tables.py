@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -11,6 +11,7 @@ from tileseer.core import documents
 from tileseer.core.documents import Document
 from tileseer.facts.operations import VARIANTS
 from tileseer.judge.evaluation import Evaluation
+from tileseer.judge.figures import Harm, LibraryComparison
 from tileseer.judge.verdict import verdict_of
 from tileseer.serve.model_page import figures_of
 
@@ -29,6 +30,8 @@ CANDIDATES = {
 """The rows of README.md: archs with times of a real GPU, and what is chosen from."""
 STEADY_US = 20.0
 """From so long on two timings of one layer agree (``benchmarks/gpu/torch_layers.py``)."""
+OTHERS = {"first": "cuDNN's first plan", "pytorch": "PyTorch's default", "benchmark": "its benchmark mode"}
+"""What timed layers are compared with."""
 NETWORKS = {
     "convnext_tiny": "ConvNeXt-T, batch 64",
     "densenet121": "DenseNet-121, batch 64",
@@ -114,61 +117,25 @@ def without_parts(evaluation: Evaluation) -> Evaluation:
     return evaluation.model_copy(update={"by_kind": {}, "by_evidence": {}, "networks": evaluation.networks[:1]})
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table of Markdown."""
-    lines = [" | ".join(map(str, cells)) for cells in (header, *rows)]
-    return "".join([f"| {lines[0]} |\n", "|---" * len(header), "|\n", *(f"| {line} |\n" for line in lines[1:])])
+def table(rows: Iterable[Mapping[str, object]]) -> str:
+    """Return a table of Markdown from its rows, each with its cells by their headings."""
+    every = list(rows)
+    lines = [" | ".join(map(str, cells)) for cells in (every[0], *(row.values() for row in every))]
+    return "".join([f"| {lines[0]} |\n", "|---" * len(every[0]), "|\n", *(f"| {line} |\n" for line in lines[1:])])
 
 
 def shipped_page(found: Published) -> str:
     """Return docs/generated/shipped.md."""
+    every = list(found.values())
     return (
         SHIPPED_HEAD
-        + table(
-            list(_shipped_cells(next(iter(found.values())))), (_shipped_cells(one).values() for one in found.values())
-        )
+        + table(map(_shipped_cells, every))
         + TIMES_HEAD
-        + table(
-            (
-                "arch",
-                "operation",
-                "picks",
-                "possible",
-                "without a model",
-                "lost in the longest",
-                "worst of the longest",
-                "harmed",
-                "harm",
-            ),
-            (_times_cells(one) for one in found.values()),
-        )
+        + table(map(_times_cells, every))
         + LIBRARIES_HEAD
-        + table(
-            ("arch", "operation", "library", "layers", "speed", "slower by 2 %"),
-            (
-                (one.arch, one.operation, other.library, other.layers, f"{other.speed:.3f}", f"{other.slower:.1f} %")
-                for one in found.values()
-                for other in one.libraries
-            ),
-        )
+        + table(_library_cells(one, other) for one in every for other in one.libraries)
         + HARM_HEAD
-        + table(
-            ("operation", "layers", "another pick", "room gained", "slower by 2 %", "worst", "best of 2", "best of 3"),
-            (
-                (
-                    one.operation,
-                    harm.layers,
-                    f"{harm.replaced:.1f} %",
-                    f"{harm.gained or 0:.0f} %",
-                    f"{harm.slower:.1f} %",
-                    f"{harm.slowest:.2f}",
-                    f"{one.best_of_2.mean:.1f}",
-                    f"{one.best_of_3.mean:.1f}",
-                )
-                for one in found.values()
-                if (harm := one.harm)
-            ),
-        )
+        + table(_harm_cells(one, one.harm) for one in every if one.harm)
     )
 
 
@@ -193,56 +160,64 @@ def _shipped_cells(one: Evaluation) -> dict[str, str]:
     }
 
 
-def _times_cells(one: Evaluation) -> list[str]:
-    return [
-        one.arch,
-        one.operation,
-        f"{one.sum_over_best:.3f}",
-        "not known" if one.sum_possible is None else f"{one.sum_possible:.3f}",
-        f"{one.sum_without_model:.3f}",
-        f"{one.lost_in_longest:.0f} %",
-        f"{one.worst_of_longest:.2f}",
-        f"{one.harmed:.1f} %",
-        f"{one.harm_factor:.2f}",
-    ]
+def _times_cells(one: Evaluation) -> dict[str, str]:
+    return {
+        "arch": one.arch,
+        "operation": one.operation,
+        "picks": f"{one.sum_over_best:.3f}",
+        "possible": "not known" if one.sum_possible is None else f"{one.sum_possible:.3f}",
+        "without a model": f"{one.sum_without_model:.3f}",
+        "lost in the longest": f"{one.lost_in_longest:.0f} %",
+        "worst of the longest": f"{one.worst_of_longest:.2f}",
+        "harmed": f"{one.harmed:.1f} %",
+        "harm": f"{one.harm_factor:.2f}",
+    }
+
+
+def _library_cells(one: Evaluation, other: LibraryComparison) -> dict[str, object]:
+    return {
+        "arch": one.arch,
+        "operation": one.operation,
+        "library": other.library,
+        "layers": other.layers,
+        "speed": f"{other.speed:.3f}",
+        "slower by 2 %": f"{other.slower:.1f} %",
+    }
+
+
+def _harm_cells(one: Evaluation, harm: Harm) -> dict[str, object]:
+    return {
+        "operation": one.operation,
+        "layers": harm.layers,
+        "another pick": f"{harm.replaced:.1f} %",
+        "room gained": f"{harm.gained or 0:.0f} %",
+        "slower by 2 %": f"{harm.slower:.1f} %",
+        "worst": f"{harm.slowest:.2f}",
+        "best of 2": f"{one.best_of_2.mean:.1f}",
+        "best of 3": f"{one.best_of_3.mean:.1f}",
+    }
 
 
 def picks(found: Published) -> str:
     """Return README's table: of each GPU the figures of its lowest and its highest operation, and its verdicts."""
 
-    def cells(arch: str, words: str) -> list[str]:
+    def cells(arch: str, words: str) -> dict[str, str]:
         own = [one for one in found.values() if one.arch == arch]
-        efficiencies: list[list[float]] = [
-            [one.efficiency.mean for one in own],
-            [one.efficiency.p10 for one in own],
-            [one.best_of_2.mean for one in own],
-        ]
-        factors: list[list[float]] = [[one.sum_over_best for one in own], [one.worst_of_longest for one in own]]
         verdicts = Counter(verdict_of(one).word for one in own)
-        without = max(100 - one.covered_time for one in own)
-        return [
-            words,
-            f"{sum(one.layers for one in own):,}",
-            *(_range(column, ".1f") for column in efficiencies),
-            *(_range(column, ".2f") for column in factors),
-            _range([one.harmed for one in own], ".1f") + " %",
-            f"{without:.0f} %",
-            "; ".join(f"{count} {word}" for word, count in sorted(verdicts.items())),
-        ]
+        return {
+            "GPU and candidates": words,
+            "layers": f"{sum(one.layers for one in own):,}",
+            "mean": _range([one.efficiency.mean for one in own], ".1f"),
+            "P10": _range([one.efficiency.p10 for one in own], ".1f"),
+            "best of 2": _range([one.best_of_2.mean for one in own], ".1f"),
+            "time over the fastest": _range([one.sum_over_best for one in own], ".2f"),
+            "worst of the 10 longest": _range([one.worst_of_longest for one in own], ".2f"),
+            "slower than without a model": _range([one.harmed for one in own], ".1f") + " %",
+            "time without a candidate": f"{max(100 - one.covered_time for one in own):.0f} %",
+            "verdicts": "; ".join(f"{count} {word}" for word, count in sorted(verdicts.items())),
+        }
 
-    header = (
-        "GPU and candidates",
-        "layers",
-        "mean",
-        "P10",
-        "best of 2",
-        "time over the fastest",
-        "worst of the 10 longest",
-        "slower than without a model",
-        "time without a candidate",
-        "verdicts",
-    )
-    return table(header, (cells(arch, words) for arch, words in CANDIDATES.items()))
+    return table(cells(arch, words) for arch, words in CANDIDATES.items())
 
 
 def _range(values: list[float], form: str) -> str:
@@ -256,59 +231,60 @@ def timed_layers(found: Published) -> str:
     lines = []
     for variant in VARIANTS:
         times = [row["us"] for row in rows if row["variant"] == variant and "us" in row]
-        verdict = verdict_of(found[f"sm_90_cudnn/{variant}_bf16"]).word
         for way, words in (("blind", "model alone"), ("verified", "timed once")):
-            cells = [f"{variant}, {words}", str(len(times))]
-            for other in ("first", "pytorch", "benchmark"):
+            line = {"picks": f"{variant}, {words}", "layers": str(len(times))}
+            for other, name in OTHERS.items():
                 mean = geometric_mean(us[other] / us[way] for us in times)
                 sums = sum(us[other] for us in times) / sum(us[way] for us in times)
-                cells.append(f"{mean:.3f}, {sums:.3f}")
+                line[name] = f"{mean:.3f}, {sums:.3f}"
             steady = [us for us in times if us[way] >= STEADY_US]
             slower = sum(us[way] >= 1.02 * us["pytorch"] for us in steady) / len(steady)
             worst = max(us[way] / us["pytorch"] for us in steady)
-            lines.append([*cells, f"{100 * slower:.1f} %, worst {worst:.2f}", verdict])
-    return table(
-        ("picks", "layers", "cuDNN's first plan", "PyTorch's default", "its benchmark mode",
-         "2 % slower than the default", "verdict on the model that ships"),
-        lines,
-    )  # fmt: skip
+            line["2 % slower than the default"] = f"{100 * slower:.1f} %, worst {worst:.2f}"
+            line["verdict on the model that ships"] = verdict_of(found[f"sm_90_cudnn/{variant}_bf16"]).word
+            lines.append(line)
+    return table(lines)
 
 
-STEP_COLUMNS = ("default, graph", "benchmark, graph", "memory", "default, eager", "benchmark, eager")
-"""What is said of a training step: ratios of time, and one of memory."""
-
-
-def _timed_steps() -> dict[str, tuple[float, ...]]:
-    """Return ``STEP_COLUMNS`` of each network's training step, the largest gain in a CUDA graph first."""
+def _timed_steps() -> dict[str, dict[str, float]]:
+    """Return ratios of time and of memory of each network's training step, the largest gain in a CUDA graph first."""
     rows = {
-        NETWORKS[name]: (
-            row["graph_ratios"]["default"],
-            row["graph_ratios"]["benchmark"],
-            row["peak_mib"]["verified"] / row["peak_mib"]["default"],
-            row["eager_ratios"]["default"],
-            row["eager_ratios"]["benchmark"],
-        )
+        NETWORKS[name]: {
+            "default, graph": row["graph_ratios"]["default"],
+            "benchmark, graph": row["graph_ratios"]["benchmark"],
+            "memory": row["peak_mib"]["verified"] / row["peak_mib"]["default"],
+            "default, eager": row["eager_ratios"]["default"],
+            "benchmark, eager": row["eager_ratios"]["benchmark"],
+        }
         for name, row in json.loads((TIMED / "steps.json").read_text()).items()
     }
-    return dict(sorted(rows.items(), key=lambda item: -item[1][0]))
+    return dict(sorted(rows.items(), key=lambda item: -item[1]["default, graph"]))
 
 
 def training_steps(found: Published) -> str:
     """Return the table of whole training steps."""
-    lines = [[name, *(f"{value:.3f}" for value in row)] for name, row in _timed_steps().items()]
-    return table(("network", *STEP_COLUMNS), lines)
+    return table(
+        {"network": network, **{what: f"{ratio:.3f}" for what, ratio in row.items()}}
+        for network, row in _timed_steps().items()
+    )
 
 
 def training_gains(found: Published) -> str:
     """Return what the training steps gain in CUDA graphs, in the mean and at the ends."""
-    steps = _timed_steps()
-    lines = []
-    for at, what in enumerate(("PyTorch's default", "its benchmark mode", "memory")):
-        values = {name: row[at] for name, row in steps.items()}
+    steps, lines = _timed_steps(), []
+    columns = {"PyTorch's default": "default, graph", "its benchmark mode": "benchmark, graph", "memory": "memory"}
+    for what, column in columns.items():
+        values = {name: row[column] for name, row in steps.items()}
         low, high = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
-        mean = geometric_mean(values.values())
-        lines.append([what, f"{mean:.3f}", f"{values[low]:.3f} ({low})", f"{values[high]:.3f} ({high})"])
-    return table(("beside", "geometric mean", "lowest", "highest"), lines)
+        lines.append(
+            {
+                "beside": what,
+                "geometric mean": f"{geometric_mean(values.values()):.3f}",
+                "lowest": f"{values[low]:.3f} ({low})",
+                "highest": f"{values[high]:.3f} ({high})",
+            }
+        )
+    return table(lines)
 
 
 BLOCKS: dict[str, Callable[[Published], str]] = {
