@@ -9,6 +9,7 @@ from repository import COEFFICIENTS, MI355X
 
 from tileseer.data.dataset import Dataset
 from tileseer.facts.model import ModelSettings
+from tileseer.judge.ranking import rank_held_out
 from tileseer.learn import training
 from tileseer.learn.evidence import TIMED, KindLosses
 from tileseer.learn.features import Features
@@ -138,8 +139,13 @@ def with_known_kinds(model, **losses):
     return dataclasses.replace(model, spec=model.spec.model_copy(update={"evidence": known}))
 
 
-def recipe(settings=SMALL, prior=None, threads=1):
-    return Recipe(Features.of(settings.features, MI355X), settings, prior, threads)
+def recipe():
+    return Recipe(Features.of(SMALL.features, MI355X), SMALL)
+
+
+def picked(data, model):
+    """Mean efficiency of a model's picks on the problems that were held out."""
+    return rank_held_out(model, data).picked.mean()
 
 
 @cache

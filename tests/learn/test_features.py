@@ -6,19 +6,16 @@ from dataclasses import replace
 import learning_samples as samples
 import numpy as np
 import pytest
+from kernel_samples import a_kernel
 
 from tileseer.core.errors import UserError
 from tileseer.learn import features
 from tileseer.learn.features import Features
-from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 
-BIG = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 32, 128, 64, 1, 4, 1, 32, 32, 16)
-WEIGHT = KernelConfig(
-    "bwd_weight", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16
-)
-
+BIG = a_kernel(tile_m=32, tile_n=128, wave_m=1, wave_n=4, warp_tile_m=32, warp_tile_n=32)
+WEIGHT = a_kernel(variant="bwd_weight")
 TILESEER = Features.of("tileseer", samples.MI355X)
 
 

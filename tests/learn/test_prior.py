@@ -5,20 +5,16 @@ import dataclasses
 import learning_samples as samples
 import numpy as np
 import pytest
+from learning_samples import picked
 from published_models import publish
 
 from tileseer.core.errors import UserError
-from tileseer.judge import ranking
 from tileseer.learn import model_files
 from tileseer.learn.learners.trees.scorer import MODEL
 from tileseer.learn.model import Model
 from tileseer.learn.training import read_prior
 
 SETTINGS = samples.changed(n_estimators=60)
-
-
-def picked(data, model):
-    return ranking.rank_held_out(model, data).picked.mean()
 
 
 def few_rows(data, share, seed=0):

@@ -20,7 +20,6 @@ from tileseer.measure.harness.supervisor import launch_options
 STRUCTS = {
     f"{struct.__name__}C": struct for struct in ctypes.Structure.__subclasses__() if struct.__module__ == abi.__name__
 }
-NAMES = {"forward": "good", "bwd_data": "good_bwd_data", "bwd_weight": "good_bwd_weight"}
 # N, G, C, K, extents, filter, strides, pads, dilations: uneven everywhere.
 SHAPES = (
     (2, 2, 4, 6, 1, 7, 6, 1, 3, 2, 1, 2, 1, 0, 1, 0, 1, 1, 2),
@@ -47,12 +46,7 @@ def test_the_structs_are_those_of_the_header(tmp_path):
     ]
     source = tmp_path / "layout.c"
     source.write_text('#include <stddef.h>\n#include "tileseer_conv.h"\n' + "".join(checks))
-    command = [
-        COMPILER,
-        *["-x", "c", "-std=c11", "-fsyntax-only", "-Wall", "-Werror", "-I"],
-        INCLUDE,
-        source,
-    ]
+    command = [COMPILER, "-x", "c", "-std=c11", "-fsyntax-only", "-Wall", "-Werror", "-I", INCLUDE, source]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
 

@@ -6,12 +6,12 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from kernel_samples import a_kernel
 from repository import COEFFICIENTS, CONFIG, GPUS, MI355X, ROOT, edited
 
 from tileseer.core.errors import UserError
 from tileseer.core.places import PACKAGE
 from tileseer.libraries.ck_tile import kernel, resources
-from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.measure import device as base
 from tileseer.measure.device import STATUSES
@@ -21,7 +21,7 @@ from tileseer.problems.problem import Problem
 
 FROZEN = pd.read_csv(ROOT / "tests/data/simulated_truth.csv", keep_default_na=False)
 OK, UNSUPPORTED = (STATUSES.index(name) for name in ("ok", "unsupported"))
-BASE = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16)
+BASE = a_kernel()
 
 
 def device(seed=1, launches=10, gpu=MI355X, coefficients=COEFFICIENTS):

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from host_library import COMPILER
+from kernel_samples import a_kernel
 from repository import ROOT
 
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.libraries.ck_tile.depthwise import DepthwiseConfig
 from tileseer.libraries.ck_tile.emit import CkTileEmitter
-from tileseer.libraries.ck_tile.kernel import LAYOUTS_OF_NDIM, PIPELINES, KernelConfig
+from tileseer.libraries.ck_tile.kernel import LAYOUTS_OF_NDIM, PIPELINES
 
 STAND_IN = Path(__file__).parent / "ck_stand_in"
 FLAGS = ("-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
@@ -21,9 +22,7 @@ EMITTER = CkTileEmitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml"
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no host C++ compiler (g++, clang++ or CXX)")
 
-FORWARD = KernelConfig(
-    "forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16
-)
+FORWARD = a_kernel()
 WEIGHT = replace(FORWARD, variant="bwd_weight")
 SPECIAL = (
     replace(FORWARD, num_groups_to_merge=8, dtype="fp16"),

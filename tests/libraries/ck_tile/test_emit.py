@@ -10,6 +10,7 @@ from operator import attrgetter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_samples import a_kernel
 from repository import ROOT, edited
 from stages_by_hand import main_of
 
@@ -27,7 +28,6 @@ from tileseer.libraries.ck_tile.kernel import (
     SCHEDULERS,
     SPECIALIZATIONS,
     STREAMK,
-    KernelConfig,
 )
 from tileseer.libraries.emitter import ONE_SLICE
 
@@ -37,9 +37,7 @@ EMITTER = CkTileEmitter(TEMPLATES, API)
 OTHER_EMITTER = CkTileEmitter(TEMPLATES, API)
 TABLE = read_api(API)
 
-FORWARD = KernelConfig(
-    "forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 32, 64, 128, 2, 1, 1, 16, 16, 32
-)
+FORWARD = a_kernel(tile_m=32, tile_k=128, wave_m=2, warp_tile_k=32)
 WEIGHT = replace(FORWARD, variant="bwd_weight")
 TWO_STAGE = replace(WEIGHT, two_stage=True)
 STREAM_K = replace(WEIGHT, streamk="tree")

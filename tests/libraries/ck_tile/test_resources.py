@@ -1,20 +1,17 @@
 """Resource estimates: figures by hand, every fault, and the hint that the kernel itself derives."""
 
-from dataclasses import replace
-
 import pytest
+from kernel_samples import a_kernel
 from repository import COEFFICIENTS, GPUS, MI355X
 
 from tileseer.libraries.ck_tile import kernel
-from tileseer.libraries.ck_tile.kernel import PIPELINES, KernelConfig
+from tileseer.libraries.ck_tile.kernel import PIPELINES
 from tileseer.libraries.ck_tile.resources import Blocks, estimate
-
-PLAIN = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16)
 
 
 def need(product="gfx950_mi355x", **changes):
     """A block of one kernel."""
-    return Blocks(kernel.frame([replace(PLAIN, **changes)]), GPUS[product], COEFFICIENTS)
+    return Blocks(kernel.frame([a_kernel(**changes)]), GPUS[product], COEFFICIENTS)
 
 
 def test_figures_by_hand():
@@ -38,7 +35,7 @@ def test_large_shuffled_tile_sets_the_lds_size():
 @pytest.mark.parametrize("double", [False, True])
 def test_register_budget_follows_the_kernels_own_blocks_per_cu(pipeline, double):
     changes = {"pipeline": pipeline, "double_smem_buffer": double}
-    blocks, waves = replace(PLAIN, **changes).blocks_per_cu, need(**changes).waves_per_simd
+    blocks, waves = a_kernel(**changes).blocks_per_cu, need(**changes).waves_per_simd
     assert need(**changes).vgpr_budget == 512 / min(waves * blocks, max(waves, 4))
 
 
@@ -70,11 +67,11 @@ def test_faults_name_their_reason(changes, product, fault):
 
 def test_no_block_fits_when_waves_have_no_slots():
     short = COEFFICIENTS.model_copy(update={"occupancy": COEFFICIENTS.occupancy.model_copy(update={"max_waves": 0.5})})
-    assert "not one block" in Blocks(kernel.frame([PLAIN]), MI355X, short).faults[0]
+    assert "not one block" in Blocks(kernel.frame([a_kernel()]), MI355X, short).faults[0]
 
 
 def test_a_row_depends_on_no_neighbour_and_aliases_need_the_same():
-    pool = kernel.frame([replace(PLAIN, pipeline=name) for name in PIPELINES])
+    pool = kernel.frame([a_kernel(pipeline=name) for name in PIPELINES])
     table = estimate(pool, MI355X, COEFFICIENTS).set_index(pool["pipeline"])
     for row, name in enumerate(PIPELINES):
         alone = estimate(pool.iloc[[row]], MI355X, COEFFICIENTS).iloc[0].tolist()

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from kernel_samples import a_kernel
 from repository import GPUS
 
 from tileseer.libraries.ck_tile import kernel
-from tileseer.libraries.ck_tile.kernel import KernelConfig
 from tileseer.libraries.ck_tile.rules import RULES
 from tileseer.libraries.registry import check_support
 from tileseer.libraries.rules import signatures
@@ -17,9 +17,7 @@ from tileseer.problems.problem import Problem
 
 ASKED = [rule for rule in RULES.every if "arch" not in rule.reads]
 NAMES = [rule.name for rule in ASKED]
-BASE = KernelConfig(
-    "forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16, 8, 8, 8
-)
+BASE = a_kernel(vec_a=8)
 TAPS = replace(BASE, specialization="filter3x3", vec_a=1, vec_b=1, vec_c=1)
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 POINTWISE = {"Y": 1, "X": 1, "pad_h": 0, "pad_w": 0}

@@ -4,7 +4,6 @@ import json
 
 import pytest
 from help_examples import words
-from published_models import publish_recording
 from stand_in_driver import write_driver
 
 from tileseer.cli import main
@@ -20,17 +19,10 @@ LAST = " -I NHWC -f NHWC -O NHWC"
 UFDB = "gfx90a68.HIP.3_5_2_36bb7fd4a.ufdb.txt"
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("driver")
-    publish_recording(folder, "gfx90a_mi210", OPERATION, 24, "gfx90a_miopen")
-    return folder / "models"
-
-
 @pytest.fixture
-def models(published, tmp_path):
+def models(solvers, tmp_path):
     """The models under a path whose tuned choices are this test's."""
-    (tmp_path / "models").symlink_to(published)
+    (tmp_path / "models").symlink_to(solvers)
     return tmp_path / "models"
 
 
@@ -40,7 +32,7 @@ def layer(batch, layout=""):
     ).with_layout(layout)
 
 
-def solvers(models, problem, count=3):
+def first_of(models, problem, count=3):
     listed = Selector.read(models, OPERATION).shortlist(problem, count)
     return [row["kernel"].partition("_2d_")[2] for row in listed]
 
@@ -65,7 +57,7 @@ def test_the_fastest_of_the_first_solvers_is_remembered_and_exported(models, tmp
             "64-56-56-3x3-64-56-56-3-1x1-1x1-1x1-0-NCHW-FP32-F=GemmFwdRest:0.5,0,miopenConvolutionFwdAlgoGEMM\n"
         )
     monkeypatch.setenv("MIOPEN_USER_DB_PATH", str(home))
-    first = solvers(models, layer(5))
+    first = first_of(models, layer(5))
     times = {solver: 0.5 - 0.1 * place for place, solver in enumerate(first)}
     driver, runs = write_driver(tmp_path, times, build="3_5_2_36bb7fd4a")
     status, told = tune([LINE.format(5), LINE.format(6) + LAST], driver)
@@ -133,7 +125,7 @@ def test_what_was_timed_with_another_version_is_no_record_of_this_one(models, tm
 )
 def test_a_solver_that_fails_is_no_choice(models, tmp_path, tune, monkeypatch, fault, status):
     monkeypatch.setattr(solver_device, "LONGEST_RUN_SECONDS", 2.0)
-    first = [solver for solver in solvers(models, layer(5)) if solver != "GemmFwdRest"]
+    first = [solver for solver in first_of(models, layer(5)) if solver != "GemmFwdRest"]
     driver, _ = write_driver(tmp_path, {first[0]: 0.01}, {first[0]: fault})
     _, told = tune([LINE.format(5)], driver)
     (row,) = told["problems"]
@@ -152,14 +144,14 @@ def test_without_a_driver_that_runs_nothing_is_timed(models, tmp_path, tune, cap
     other, _ = write_driver(tmp_path, version="something else")
     status, said = tune([LINE.format(5)], other)
     assert status == 2 and "prints no version" in said
-    everything, _ = write_driver(tmp_path, faults=dict.fromkeys(solvers(models, layer(5)), "crash"))
+    everything, _ = write_driver(tmp_path, faults=dict.fromkeys(first_of(models, layer(5)), "crash"))
     status, told = tune([LINE.format(5)], everything)
     assert status == 1 and told["left_out"][0]["reason"].startswith("no candidate of its short list ran")
 
 
 def test_the_example_of_the_help_text_remembers_choices(models, tmp_path, monkeypatch, capsys):
     example = words("tileseer tune results/models/gfx942_miopen")
-    driver, _ = write_driver(tmp_path, {solver: 0.5 for solver in solvers(models, layer(5))})
+    driver, _ = write_driver(tmp_path, {solver: 0.5 for solver in first_of(models, layer(5))})
     example[example.index("--driver") + 1] = str(driver)
     folder = tmp_path / example[1]
     folder.parent.mkdir(parents=True)

@@ -4,7 +4,6 @@ import json
 
 import pytest
 from help_examples import words
-from published_models import publish_recording
 from repository import ROOT
 
 from tileseer.cli import main
@@ -114,13 +113,6 @@ def test_a_list_of_engines_that_is_none_is_told(tmp_path, text, message):
     (tmp_path / "engines").write_text(text)
     with pytest.raises(UserError, match=message):
         hipdnn.read_engines(tmp_path / "engines")
-
-
-@pytest.fixture(scope="module")
-def solvers(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hipdnn")
-    publish_recording(folder, "gfx90a_mi210", "forward_fp32", 24, "gfx90a_miopen")
-    return folder / "models"
 
 
 def test_the_example_of_the_help_text_writes_rules(solvers, tmp_path, monkeypatch, capsys):

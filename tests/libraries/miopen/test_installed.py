@@ -16,7 +16,6 @@ from tileseer.data.dataset_files import FILE
 from tileseer.data.provenance import Recording
 from tileseer.facts.hardware import read_hardware
 from tileseer.libraries.library import WAYS
-from tileseer.libraries.miopen.find_db import FileGpu
 from tileseer.libraries.miopen.installed import import_installed
 from tileseer.libraries.miopen.solvers import release_of
 
@@ -120,22 +119,6 @@ def test_the_run_is_of_the_installed_gpus_and_their_configuration(machine, tmp_p
     capsys.readouterr()
     assert main.main(["run", "--gpu", "gfx950"]) == 2
     assert "--gpu: is for --arch installed_miopen" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "gpu"),
-    [
-        ("gfx110136", ("gfx1101", "", 54)),
-        ("gfx115128", ("gfx1151", "", 40)),
-        ("gfx1151_20", ("gfx1151", "", 40)),
-        ("gfx120020", ("gfx1200", "", 32)),
-        ("gfx942e4", ("gfx942", "", 228)),
-        ("gfx94226", None),
-        ("gfx942_80", None),
-    ],
-)
-def test_names_of_installed_files_have_compute_units(name, gpu):
-    assert FileGpu.of(f"{name}.HIP.fdb.txt.bz2") == gpu
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 from help_examples import words
-from published_models import publish_recording
 
 from tileseer.cli import main
 from tileseer.core.errors import UserError
@@ -28,13 +27,6 @@ LINE = (
 )
 LAST = " --in_layout NHWC --fil_layout NHWC --out_layout NHWC"
 OPERATIONS = ("forward_fp32", "bwd_data_fp32")
-
-
-@pytest.fixture(scope="module")
-def solvers(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("export")
-    publish_recording(folder, "gfx90a_mi210", "forward_fp32", 24, "gfx90a_miopen")
-    return folder / "models"
 
 
 @pytest.fixture(autouse=True)
@@ -316,6 +308,7 @@ def test_models_of_other_kernels_are_refused(tmp_path, capsys, monkeypatch):
         ("gfx90a68.HIP.fdb.txt", "no name of a user find-db"),
         ("gfx90a68.HIP.3_2.ufdb.txt", "no name of a user find-db"),
         ("gfx90a_104.HIP.3_2_0_36bb7fd4a.ufdb.txt", "no name of a user find-db"),
+        ("gfx94226.HIP.3_2_0_36bb7fd4a.ufdb.txt", "no name of a user find-db"),
         ("gfx90a68.OpenCL.3_2_0_36bb7fd4a.ufdb.txt", "no name of a user find-db"),
     ],
 )
@@ -350,6 +343,8 @@ def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp
         ("gfx908_nosramecc78", ("gfx908", "_nosramecc", 120)),
         ("gfx90a_sramecc_xnack68", ("gfx90a", "_sramecc_xnack", 104)),
         ("gfx906_xnack_60", ("gfx906", "_xnack", 60)),
+        ("gfx115128", ("gfx1151", "", 40)),
+        ("gfx1151_20", ("gfx1151", "", 40)),
     ],
 )
 def test_names_of_files_have_the_gpu(tmp_path, name, parts):
