@@ -112,9 +112,12 @@ def test_without_words_it_prints_its_help(capsys):
 MISTAKES = (
     ("selct", "is it select?"),
     ("export miopn", "; see tileseer export --help"),
-    ("provenance a --histry", "unknown argument '--histry'; see tileseer provenance --help"),
+    (
+        "provenance a --histry",
+        "unknown argument '--histry'; there are MODEL_DIR, --json; see tileseer provenance --help",
+    ),
     ("ship m --outptu=x", "unknown argument '--outptu'; is it --output?; see tileseer ship --help"),
-    ("select m other", "unknown argument 'other'; see tileseer select --help"),
+    ("select m other", "unknown argument 'other'; there are MODEL_DIR, --variant, --dtype, --problem, "),
     (
         "export miopen m --usr x --problems p",
         "unknown argument '--usr'; is it --user?; see tileseer export miopen --help",

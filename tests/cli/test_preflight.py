@@ -57,7 +57,7 @@ WRONG = {
         {"configs": {"rule_set": "sweep.yaml"}},
         "configs.rule_set: sweep.yaml: there is no such file; is it config/rule_sets/sweep.yaml?; sets with a name",
     ),
-    "lost file": ({"problems": {"networks": "config/problems/x.csv"}}, "; bring it back: git checkout -- config/"),
+    "lost file": ({"problems": {"networks": "config/problems/x.csv"}}, "; correct its name, or bring it back: git checkout -- config/"),
     "flag": ({"configs": {"include_flagged": ["half"]}}, "configs.include_flagged: unknown flag 'half'"),
     "features": ({"model": {"features": "half"}}, "model.features: feature set 'half' is unknown; use one of"),
     "prior": ({"model": {"prior": "config"}}, "there is no such file; name the folder of an operation of models"),
@@ -129,7 +129,7 @@ def test_a_table_of_another_kind_does_not_fill_the_screen(folder):
     fields = {f"field{number}": 1 for number in range(50)}
     (folder / "own.yaml").write_text(json.dumps(fields))
     (line,) = faults(configs={"rule_set": "own.yaml"})
-    assert line.startswith("configs.rule_set: own.yaml: is another file: it has none of the fields ")
+    assert line.startswith("configs.rule_set: own.yaml: is a file of another kind: it has none of the fields ")
     (folder / "own.yaml").write_text(json.dumps(fields | {"tiles": []}))
     lines = faults(configs={"rule_set": "own.yaml"})
     assert len(lines) == preflight.MOST_LINES + 1 and lines[-1].startswith("configs.rule_set: and ")

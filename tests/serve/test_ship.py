@@ -266,8 +266,8 @@ def test_models_without_their_dataset_are_refused(results, tmp_path, capsys):
         (["--max-bytes", "2"], "is no number with one of k, M, G"),
         (["--layers", "layers.csv"], "--layers layers.csv: name with --networks"),
         (["--ck-api", "2001.01", "--output", "nowhere"], "no API level '2001.01'"),
-        (["--networks", "resnet50"], "there is no network 'resnet50'; is it hf_resnet50 or tv_resnet50 or"),
-        (["--networks", "no_such_net"], "there is no network 'no_such_net'"),
+        (["--networks", "resnet50"], "'resnet50': is not in config/problems/layers.csv"),
+        (["--networks", "no_such_net"], "; measured are layers of "),
     ],
 )
 def test_mistakes_are_told(results, capsys, words, message):

@@ -248,12 +248,12 @@ def test_the_command_says_what_was_tuned_and_where(models, selector, capsys):
 
 
 def test_picks_for_another_device_are_those_of_a_sibling(models, capsys):
-    selector = Selector.read(models, "forward_bf16", device="AMD Instinct MI300X")
+    selector = Selector.read(models, "forward_bf16", device="AMD Instinct MI350X")
     own = Selector.read(models, "forward_bf16")
     measured = problems_of_rows("forward", "bf16", own.known_dims)
     assert {one.evidence for one in own.outlooks(measured)} == {"inside"}
     assert {(one.evidence, one.gains) for one in selector.outlooks(measured)} == {("outside", False)}
-    assert (selector.sibling, own.sibling) == ("AMD Instinct MI300X", "")
+    assert (selector.sibling, own.sibling) == ("AMD Instinct MI350X", "")
     assert selector.select(selector.dims_of(PROBLEM)).candidate == own.select(own.dims_of(PROBLEM)).candidate
-    call = ["select", str(models), "--problem", WORD, "--device", "AMD Instinct MI300X"]
+    call = ["select", str(models), "--problem", WORD, "--device", "AMD Instinct MI350X"]
     assert main.main(call) == 0 and "a sibling's answer: the times are of" in capsys.readouterr().out

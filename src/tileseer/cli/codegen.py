@@ -32,7 +32,7 @@ EXAMPLES = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     what = parser.add_argument_group("what to do (one of these)").add_mutually_exclusive_group(required=True)
-    what.add_argument("--output", type=Path, metavar="DIR", help="emit C++ into DIR/ARCH")
+    what.add_argument("--output", type=options.folder_output, metavar="DIR", help="emit C++ into DIR/ARCH")
     what.add_argument("--list-names", action="store_true", help="print the unique kernel names, sorted")
     what.add_argument("--list-configs", action="store_true", help="print each kernel with filter verdict and flags")
 
@@ -95,6 +95,8 @@ def _check(args: argparse.Namespace) -> None:
     """Raise a ``UserError`` for options that are missing, contradict each other, or would have no effect."""
     if args.include_flagged and not args.output:
         raise UserError("--include-flagged is for --output")
+    if joined := next((arch for arch in args.arch if "," in arch), ""):
+        raise UserError(f"--arch: separate archs by blanks: --arch {' '.join(joined.split(','))}")
     if len(set(args.arch)) != len(args.arch):
         raise UserError(f"an arch is given twice in {' '.join(args.arch)}")
     others = ", ".join(arch for arch in args.arch if args.ck_api and not _emitter(args, arch).levels)

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 JSON_FORMAT = 4
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "dilation_d")
-OTHER_OPTIONS = {"--operation": "; write --variant and --dtype", "--direction": "; is it --variant?"}
+OTHER_OPTIONS = {
+    "--operation": "; write --variant and --dtype",
+    "--direction": "; is it --variant?",
+    "--arch": "; the arch is that of the folder: results/models/ARCH",
+}
 """What is written instead of options that other subcommands or programs have."""
 _HELP_COLUMNS = 100
 Number = TypeVar("Number", int, float)
@@ -58,23 +62,37 @@ class Parser(argparse.ArgumentParser):
                 }
                 command = next((word for word in args or () if word in commands), "")
                 behind = f"; write it behind {command}" if command else ""
-                advice = is_it(word, own) or behind or OTHER_OPTIONS.get(word, "")
+                other = "" if self._subparsers else OTHER_OPTIONS.get(word)
+                advice = is_it(word, own, 0.7) or behind or other or self._taken()
                 self.error(f"unknown argument {shown(word)}{advice}")
             if words.count("--problem") > 1:
                 self.error("--problem is given twice; join dimensions by commas")
         found, rest = super().parse_known_args(args, namespace)
         if rest and not self.takes_more:
-            forgotten = "; write --configfile before it" if "--configfile" in own and ".yaml" in rest[0] else ""
+            forgotten = (
+                "; write --configfile before it" if "--configfile" in own and ".yaml" in rest[0] else self._taken()
+            )
             if "--problem" in own and "=" in rest[0]:
                 is_given = any(word.startswith("--problem") for word in args or ())
                 forgotten = "; join dimensions by commas" if is_given else "; write --problem before it"
             self.error(f"unknown argument {shown(rest[0])}{forgotten}")
         return found, rest
 
+    def _taken(self) -> str:
+        """Return the arguments that the parser takes, in words."""
+        words = []
+        for action in self._actions[1:]:
+            names = (
+                action.choices if isinstance(action, argparse._SubParsersAction) else [action.metavar or action.dest]
+            )
+            words += action.option_strings[-1:] or map(str, names)
+        return f"; there are {', '.join(words)}" if words else ""
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = list(map(str, action.choices))
-            raise argparse.ArgumentError(action, f"{shown(value)} is none of {', '.join(known)}{is_it(value, known)}")
+            way = "; separate them by blanks" if action.nargs and "," in str(value) else is_it(value, known)
+            raise argparse.ArgumentError(action, f"{shown(value)} is none of {', '.join(known)}{way}")
 
     def error(self, message: str) -> NoReturn:
         """Print ``message`` and end with exit status 2."""
@@ -93,7 +111,7 @@ def calls(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
             yield from calls(mode)
 
 
-INPUTS = ("problems", "kernels", "engines", "onnx")
+INPUTS = ("problems", "kernels", "onnx")
 """Options that name files to read."""
 
 
@@ -140,6 +158,13 @@ def table_of(args: argparse.Namespace, name: str) -> Path:
     if not (path := find_file(args.config / name)).exists():
         raise UserError(f"--config {args.config}: has no {name}; leave it out for the tables of the package")
     return path
+
+
+def folder_output(text: str) -> Path:
+    """Return the name of a folder that is to be written; ``UserError`` for a file."""
+    if (file := next((each for each in (Path(text), *Path(text).parents) if each.exists()), Path())).is_file():
+        raise UserError(f"--output: {file} is a file; name a folder")
+    return Path(text)
 
 
 def csv_output(text: str) -> Path:

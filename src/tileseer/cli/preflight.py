@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from tileseer.build import registration, source_trees
 from tileseer.build.compiler import find_compiler
-from tileseer.core.errors import UserError, is_it, nearest, shown
+from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.reading import way_to
 from tileseer.data import recordings
 from tileseer.data.dataset_files import check_recording
 from tileseer.facts.arch import ArchSpecs
@@ -90,7 +91,7 @@ class _Faults:
         if Path(path).is_dir():
             self.lines[f"{field}: {path}: is a folder; name a file of it"] = None
         else:
-            self.lines[f"{field}: {path}: there is no such file{way or _way_to(Path(path))}"] = None
+            self.lines[f"{field}: {path}: there is no such file{way or way_to(Path(path))}"] = None
         self._missing.add(path)
 
     def first(self, check: Callable[[], Result], field: str = "") -> Result | None:
@@ -105,15 +106,6 @@ class _Faults:
             lines[MOST_LINES:] = [f"{lines[0].partition(': ')[0]}: and {len(lines) - MOST_LINES} faults more"]
         self.lines |= dict.fromkeys(line for line in lines if not any(path in line for path in self._missing))
         return None
-
-
-def _way_to(path: Path) -> str:
-    """Return which file is meant by one that is not there, or how to get it."""
-    files = [each for each in (*sorted(Path("config").rglob(path.name)), *path.parent.glob("*")) if each.is_file()]
-    names = {each.name: each for each in files}
-    if near := nearest(path.name, names, 0.8):
-        return f"; is it {names[near]}?"
-    return f"; bring it back: git checkout -- {path}" if path.parts[0] == "config" else "; correct the path"
 
 
 def _with_field(line: str, field: str) -> str:
@@ -135,7 +127,7 @@ def _check_files(faults: _Faults, settings: Config) -> None:
         if not Path(path).is_file():
             faults.missing(field, path)
     if rule_set not in RULE_SETS and not Path(rule_set).is_file():
-        way = _way_to(Path(rule_set))
+        way = way_to(Path(rule_set))
         faults.missing("configs.rule_set", rule_set, f"{way}; sets with a name: {', '.join(RULE_SETS)}")
 
 

@@ -10,7 +10,8 @@ from tileseer.cli import options
 from tileseer.data.recordings import vendor_models
 from tileseer.learn.model_schema import Origin
 from tileseer.libraries.registry import library_of_arch
-from tileseer.problems.problem import DIMS, EXAMPLE
+from tileseer.problems.problem import DIMS, EXAMPLE, Problem
+from tileseer.serve.explain_pick import why_none
 from tileseer.serve.selector import Selector
 
 EXAMPLES = (
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     selector = Selector.read(args.models, f"{problem.variant}_{problem.dtype}", device=args.device)
     found = selector.answer(problem)
     if not found.ranked:
-        print("\n".join(_ways_out(args.models, selector)), file=sys.stderr)
+        print("\n".join(_ways_out(args.models, selector, problem)), file=sys.stderr)
     shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in found.ranked[: args.top]]
     origin = {name: getattr(selector.spec, name) for name in (*Origin.model_fields, "source", "taken")}
     dims: dict[str, int | str] = {name: getattr(problem, name) for name in DIMS}
@@ -75,15 +76,15 @@ def run(args: argparse.Namespace) -> int:
     return options.answer(args, content, lines, not found.ranked)
 
 
-def _ways_out(models: Path, selector: Selector) -> Iterator[str]:
+def _ways_out(models: Path, selector: Selector, problem: Problem) -> Iterator[str]:
     """Yield what to do where no candidate supports a problem, and how often that is."""
-    size = f"no candidate supports the problem; the pool has {len(selector.candidates)}"
+    size = f"no candidate supports the problem: {why_none(selector.model, problem)}"
     if without := selector.evaluated.get("without_candidate"):
         size += (
             f". The same holds for {without} of {selector.evaluated['layers'] + without} layers of the evaluation, "
             f"{100 - selector.evaluated['covered_time']:.0f} % of the time"
         )
-    yield f"{size}. Which rules refuse them: tileseer explain, with the same options"
+    yield size
     if arch := vendor_models(selector.spec.arch):
         yield (
             f"{library_of_arch(arch).title} runs it: tileseer select {models.with_name(arch)}, with the same options "

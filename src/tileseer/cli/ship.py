@@ -56,7 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     weights.add_argument("--networks", metavar="LIST", help="the calls of these networks, by the time they take")
     meaning = "table of layers that --networks names (default: config/problems/layers.csv)"
     weights.add_argument("--layers", type=Path, metavar="CSV", help=meaning)
-    parser.add_argument("--output", type=Path, metavar="DIR", help="write a CMake project with the kernels of the set")
+    parser.add_argument(
+        "--output", type=options.folder_output, metavar="DIR", help="write a CMake project with the kernels of the set"
+    )
     meaning = "level of the CK Tile API of the sources (default: the newest)"
     parser.add_argument("--ck-api", default="", metavar="LEVEL", help=meaning)
     parser.add_argument("--threads", type=options.positive, default=1, help="the result does not depend on it")

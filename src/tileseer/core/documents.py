@@ -50,7 +50,7 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
     if not path.exists():
         inside = sorted(each.parent.as_posix() for each in path.parent.glob(f"*/{path.name}"))
-        way = f"give one of its folders: {', '.join(inside)}" if inside else "is this the right directory?"
+        way = f"give one of its folders: {', '.join(inside)}" if inside else "is this the right folder?"
         raise UserError(f"{path}: there is no such file; {way}")
     return parse_json(read_utf8(path), str(path))
 

@@ -8,16 +8,16 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.errors import UserError, is_it, nearest, shown
 
 LARGEST_TABLE, LARGEST_TEXT, LARGEST_OBJECT = 2**28, 2**24, 2**32
 """Bytes of a table (CSV, a list of problems), of a text whose parts become objects (YAML, JSON), of machine code."""
 
 
-def folder_of(name: str, given: object) -> Path:
+def path_of(name: str, given: object, of: str = "a folder") -> Path:
     """Return the path of the argument ``name``, in which ``~`` is the home; ``UserError`` for what is no path."""
     if not isinstance(given, str | Path) or not str(given):
-        raise UserError(f"{name} is {shown(given)}; give the path of a folder")
+        raise UserError(f"{name} is {shown(given)}; give the path of {of}")
     return Path(given).expanduser()
 
 
@@ -41,8 +41,21 @@ def no_file(path: Path) -> str:
     text = str(path)
     if "=" in text or not set("./") & set(text):
         return "there is no such file; give the path of a file, not what is in it"
-    beside = [each.name for each in path.parent.iterdir() if each.is_file()] if path.parent.is_dir() else []
-    return f"there is no such file{is_it(path.name, beside)}"
+    return f"there is no such file{way_to(path)}"
+
+
+def way_to(path: Path) -> str:
+    """Return which file is meant by the path of one that is not there, or which part of the path is not."""
+    if not path.parent.is_dir():
+        absent = next(each for each in reversed(path.parents) if not each.is_dir())
+        what = "is a file" if absent.exists() else "is no folder"
+        return f": {absent} {what}{is_it(absent, absent.parent.glob('*/'), 0.8) or '; correct the path'}"
+    beside = {each.name: each for each in path.parent.iterdir() if each.is_file()}
+    tables = {each.name: each for each in sorted(Path("config").rglob("*.*")) if each.is_file()}
+    near = beside.get(nearest(path.name, beside, 0.8)) or tables.get(path.name)
+    if near is None and path.parts[0] == "config":
+        return f"; correct its name, or bring it back: git checkout -- {path}"
+    return f"; is it {near}?" if near else "; correct the path"
 
 
 @contextmanager

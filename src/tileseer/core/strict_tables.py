@@ -41,7 +41,9 @@ def validate_table(content: Any, model: type[Model], where: str) -> Model:
         faults = error.errors(include_url=False)
         if isinstance(content, dict) and len(content) > 1 and content.keys().isdisjoint(model.model_fields):
             fields = ", ".join(model.model_fields)
-            raise UserError(f"{where}: is another file: it has none of the fields {fields}") from error
+            raise UserError(
+                f"{where}: is a file of another kind: it has none of the fields {fields}; name one that has them"
+            ) from error
         lines = [f"{where}: {line}" for line in _lines(faults, model)]
         lines[MOST_FAULTS:] = [f"{where}: {len(lines) - MOST_FAULTS:,} more faults"] * (len(lines) > MOST_FAULTS)
         raise UserError("\n".join(lines)) from error

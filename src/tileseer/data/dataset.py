@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError, require, shown
-from tileseer.core.reading import folder_of
+from tileseer.core.reading import path_of
 from tileseer.data.dataset_files import CODE, MAKE_AGAIN, read_tables
 from tileseer.data.provenance import Taken
 from tileseer.facts.hardware import Hardware
@@ -85,7 +85,7 @@ class Dataset:
 
         Problems are in the order of their keys, candidates of their names and split-K, pairs of both.
         """
-        folder = folder_of("folder", folder)
+        folder = path_of("folder", folder)
         tables = read_tables(folder)
         recording, operation = tables.recording, str(tables.operation)
         problems = tables.problems.sort_values("problem_key")

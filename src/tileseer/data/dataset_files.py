@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tileseer.build.build import SCHEMA as BUILD
 from tileseer.core import documents, parquet
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, nearest, shown
 from tileseer.core.seal import file_digest
 from tileseer.data.provenance import Recording
 from tileseer.facts.hardware import Hardware
@@ -100,7 +100,7 @@ def check_recording(folder: Path, operation: str, hardware: Hardware) -> Recordi
     if hardware.name != recording.device:
         raise UserError(
             f"{folder / FILE}: the device is {recording.device}, "
-            f"but the models are of {hardware.name} (benchmark.products)"
+            f"but the models are of {hardware.name} (benchmark.products); give a recording of that device"
         )
     for path in (folder / operation / f"{name}.parquet" for name in TABLES):
         if not path.is_file():
@@ -110,21 +110,24 @@ def check_recording(folder: Path, operation: str, hardware: Hardware) -> Recordi
 
 def describe(folder: Path) -> tuple[Recording, Operation]:
     """Return what the dataset in ``folder`` is of, with its measurement id; ``UserError`` where there is none."""
-    own = (folder / FILE).is_file()
-    if not own and not (folder.parent / FILE).is_file():
+    is_own = (folder / FILE).is_file()
+    if not is_own and not (folder.parent / FILE).is_file():
         if (folder / "pairs.parquet").is_file():
             raise UserError(f"{folder.parent / FILE}: there is no such file, which says what was measured; copy it too")
-        near = sorted(path.parent.as_posix() for path in folder.parent.parent.glob(f"*/{folder.name}/pairs.parquet"))
-        recorded = Path("config/recorded", folder.parent.name, folder.name)
-        such = recorded if recorded.is_dir() else ", ".join(near) or "results/datasets/gfx950/forward_bf16"
-        raise UserError(f"{folder}: there is no dataset; give a folder such as {such}")
-    recording = read_recording(folder if own else folder.parent)
-    operation = recording.operations[0] if own else folder.name
-    if operation not in recording.operations or (own and len(recording.operations) > 1):
+        places = folder.parent.parent, Path("results/datasets"), Path("config/recorded")
+        found = sorted({each.parent for place in places for each in place.glob("*/*/pairs.parquet")})
+        arch = nearest(folder.parent.name, [each.parent.name for each in found], 0.8)
+        own = [each for each in found if each.parent.name == arch] or found
+        alike = [each for each in own if each.name == folder.name] or own
+        way = f"give a folder such as {', '.join(map(str, alike[:3]))}" if alike else "tileseer run makes some"
+        raise UserError(f"{folder}: there is no dataset; {way}")
+    recording = read_recording(folder if is_own else folder.parent)
+    operation = recording.operations[0] if is_own else folder.name
+    if operation not in recording.operations or (is_own and len(recording.operations) > 1):
         names = ", ".join(recording.operations)
         raise UserError(f"{folder}: is no dataset of one operation; give the folder of one of {names}")
     pairs = folder / "pairs.parquet"
-    if own and not pairs.is_file() and (folder / operation).is_dir():
+    if is_own and not pairs.is_file() and (folder / operation).is_dir():
         raise UserError(f"{folder}: is no dataset of one operation; give {folder / operation}")
     if recording.measurement_id is None and pairs.is_file():
         recording = recording.model_copy(update={"measurement_id": file_digest(pairs)[:16]})

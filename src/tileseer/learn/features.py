@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -71,6 +71,11 @@ class Features:
         if twice := next((one for one in names or () if list(names or ()).count(one) > 1), None):
             raise UserError(f"feature {twice!r} is given twice; leave one out")
         return cls(chosen, gpu, chosen.names if names is None else tuple(names))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the name of the set and not its formulas, which are functions: the reader has it too."""
+        name = next(name for name, known in feature_sets().items() if known is self.set)
+        return Features.of, (name, self.gpu, self.names)
 
     @property
     def categorical(self) -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
-from tileseer.core.reading import folder_of
+from tileseer.core.reading import path_of
 from tileseer.core.seal import file_digest
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware, target
@@ -53,7 +53,7 @@ class Model:
         does not have, or for a learner that is not installed. The files of a published folder are checked by the index
         above it.
         """
-        folder = folder_of("folder", folder)
+        folder = path_of("folder", folder)
         models = folder.resolve().parent
         if not (models / model_files.INDEX).is_file():
             _refuse_other_files(folder)

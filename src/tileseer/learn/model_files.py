@@ -23,7 +23,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from tileseer.core import seal
 from tileseer.core.documents import Document, read_json
-from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.errors import UserError, is_it, require, shown
 from tileseer.core.strict_tables import validate_table
 from tileseer.facts.hardware import of_its_arch
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
@@ -182,15 +182,18 @@ def _checked_index(models: Path) -> Index:
 
 def operation_folder(models: Path, operation: str, arch: str | None = None) -> Path:
     """Return the folder of one operation of a model directory, whose files all have their hashes."""
+    require("operation", operation, str, "its name, such as forward_bf16")
     index = read_index(models)
     if operation not in index.operations:
         direction = str(operation).rpartition("_")[0]
         others = [one.rpartition("_")[2] for one in index.operations if one.startswith(f"{direction}_")]
-        way = f"; for a problem as if of {others[0]} add --dtype {others[0]}" if direction and others else ""
+        way = f"; for a problem as if of {others[0]} read that (--dtype {others[0]})" if direction and others else ""
         own = ", ".join(index.operations)
         raise UserError(f"{models / INDEX}: there is no model of operation {shown(operation)}; it has {own}{way}")
     if arch is not None and arch != index.arch:
-        raise UserError(f"{models}: the models are for {index.arch}, not for {arch}; give the directory of {arch}")
+        raise UserError(
+            f"{models}: the models are for {index.arch}, not for {arch}; leave arch out, or give the folder of {arch}"
+        )
     folder = models / index.operations[operation].folder
     spec = read_json(folder / SPEC)
     for name in ("arch", "device", "device_kind"):

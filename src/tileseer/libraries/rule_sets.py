@@ -124,11 +124,15 @@ class RuleSet:
             raise UserError(f"unknown rule set {self.name!r}; {advice}")
         self.specs.arch(arch)
         sweep = read_sweep(Path(self.name), arch)
-        kernels: list[Any] = []
+        kernels, without = list[Any](), list[NoKernel]()
         for variant, dtype in product(variants, (name for name in dtypes if name in library.kernel.choices["dtype"])):
             # A file need not have every direction and data type.
-            with suppress(NoKernel):
+            try:
                 kernels += sweep.enumerate(self.specs, arch, Operation(variant, dtype), ndims, [ALL]).kernels
+            except NoKernel as error:
+                without.append(error)
+        if without and not kernels:
+            raise UserError(f"{self.name}: {without[0]}")
         return list_kernels(kernels, arch, self.specs) if library is CK_TILE else [ListedKernel(one) for one in kernels]
 
     def enumerate_kernels(self, arch: str, operation: Operation, settings: ConfigsSettings) -> Enumeration:

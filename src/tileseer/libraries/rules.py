@@ -243,7 +243,7 @@ THREADS_FIT = Rule(
 )
 OPERATION = Rule(
     "operation",
-    "the kernel is for another direction, data type or dimensionality",
+    "the kernel is for another number of dimensions (2D or 3D), direction or data type",
     ("kernel", "problem"),
     lambda k, p: p["signature"] == k["signature"],
 )

@@ -76,6 +76,8 @@ class Problem:
 
     def _fault(self) -> str:
         """Return why this is no convolution, or an empty string."""
+        if not self.variant:
+            return "variant is empty; make a problem by Problem.from_dims('forward', 'bf16', N=8, C=64)"
         if self.variant not in VARIANTS:
             return f"variant is {self.variant!r}; use one of {', '.join(VARIANTS)}"
         if self.dtype not in DTYPES:
@@ -137,10 +139,10 @@ class Problem:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @classmethod
-    def from_dims(cls, variant: str, dtype: str, **dims: int) -> Self:
+    def from_dims(cls, variant: str, dtype: str, *, layout: str = "", **dims: int) -> Self:
         """Make a problem from any of the 19 dimensions; the others take the values of a 1x1 convolution.
 
-        It is 3D when one of the depth fields says so.
+        It is 3D when one of the depth fields says so, and then its layout may have a D too.
         """
         unknown = sorted(set(dims) - set(DIMS))
         if unknown:
@@ -148,7 +150,7 @@ class Problem:
             raise UserError(f"problem: unknown field {unknown[0]!r}{advice}")
         # An integer may be that of an array or a table.
         full = LEAST | {name: int(value) if isinstance(value, np.integer) else value for name, value in dims.items()}
-        return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), layout="", **full)
+        return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), **full).with_layout(layout)
 
     def with_layout(self, layout: str) -> Self:
         """Return the same convolution in another layout; ``UserError`` for one of 3D tensors without depth."""
@@ -198,7 +200,7 @@ def problems_of_rows(
     """Return the problems of one direction and data type from rows of the 19 dimensions, each with its layout."""
     pairs = zip(rows, repeat("") if layouts is None else layouts, strict=layouts is not None)
     return [
-        Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, row), strict=True))).with_layout(layout)
+        Problem.from_dims(variant, dtype, layout=layout, **dict(zip(DIMS, map(int, row), strict=True)))
         for row, layout in pairs
     ]
 

@@ -59,10 +59,7 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None)
     found, model = selector.answer(problem), selector.model
     ranked = found.ranked
     if not ranked:
-        why = "; ".join(
-            f"{count} candidates: {reason}" for reason, count in refusals(model, problem, model.pool).items()
-        )
-        raise UserError(f"no candidate of {models} supports the problem: {why}")
+        raise UserError(f"no candidate of {models} supports the problem: {why_none(model, problem)}")
     ranking = [_shown(row) for row in ranked[:top]]
     return Explanation(
         **dict(Origin.of(model.spec)),
@@ -76,6 +73,11 @@ def _explain_pick(models: Path, problem: Problem, top: int, against: str | None)
         library=selector.library,
         nearest_measured_problems=_neighbours(selector, problem),
     )
+
+
+def why_none(model: Model, problem: Problem) -> str:
+    """Return why no candidate supports the problem, in words."""
+    return "; ".join(f"{count} candidates: {reason}" for reason, count in refusals(model, problem, model.pool).items())
 
 
 def refusals(model: Model, problem: Problem, candidates: pd.DataFrame) -> dict[str, int]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tileseer.core import documents, parquet
 from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, listed, require, shown
-from tileseer.core.reading import folder_of
+from tileseer.core.reading import path_of
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import EVIDENCE_CLASSES, TIMED, Evidence, EvidenceClass, Expected
 from tileseer.learn.model import Model
@@ -132,7 +132,7 @@ class Selector:
         for another device than that of the times are those of a sibling, and count as outside of what was measured.
         ``UserError`` for a device that has no choices and is in no table of products, unless it ``is_here``.
         """
-        models = folder_of("models", models)
+        models = path_of("models", models)
         selector = model_files.of_one_version(
             models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
         )

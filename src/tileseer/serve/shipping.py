@@ -215,18 +215,24 @@ def _shared(pools: Sequence[KernelPool], whole: Sequence[Sequence[int]], most: i
 def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) -> np.ndarray:
     """Time of the fastest kernel in all calls of some networks of a table of layers, by problem, float64 [P]."""
     table = layers.read_layers(path)
-    known = {layer.network for layer in table}
-    if not known.issuperset(networks):
+    dims = pd.MultiIndex.from_frame(measurements.problems[list(DIMS)])
+    timed = sorted({layer.network for layer in table if tuple(layer.dims) in dims})
+    if not set(timed).issuperset(networks):
         networks = " ".join(networks).split()
-    if missing := sorted(set(networks) - known):
+    if missing := sorted(set(networks) - set(timed)):
+        of_table = missing[0] in {layer.network for layer in table}
+        fault = "of its layers none was measured" if of_table else f"is not in {path}"
         # Prefixes of networks say whose they are.
-        alike = with_a_prefix(missing[0], sorted(known))[:3]
-        advice = f"; is it {' or '.join(alike)}?" if alike else is_it(missing[0], sorted(known))
-        advice = advice or f"; its column network has {', '.join(sorted(known)[:5])}, ..."
-        raise UserError(f"{path}: there is no network {shown(missing[0])}{advice}")
+        alike = [] if of_table else with_a_prefix(missing[0], timed)[:3]
+        there = (
+            f"; measured are layers of {', '.join(timed[:5]) or 'no network; leave it out'}{', ...' * (len(timed) > 5)}"
+        )
+        advice = (
+            f"; is it {' or '.join(alike)}?" if alike else is_it(missing[0], () if of_table else timed, 0.8) or there
+        )
+        raise UserError(f"--networks: {shown(missing[0])}: {fault}{advice}")
     rows = [(*layer.dims, layer.occurrences) for layer in table if layer.network in networks]
     calls = pd.DataFrame(rows, columns=[*DIMS, "calls"]).groupby(list(DIMS))["calls"].sum()
-    dims = pd.MultiIndex.from_frame(measurements.problems[list(DIMS)])
     best_ms = np.full(len(dims), np.inf)
     ran = measurements.ok
     np.minimum.at(best_ms, measurements.problem[ran], measurements.latency_ms[ran])

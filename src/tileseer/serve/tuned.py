@@ -26,7 +26,7 @@ from typing import NamedTuple
 from tileseer.core import atomic, locks
 from tileseer.core.errors import UserError, shown
 from tileseer.core.places import find_file
-from tileseer.core.reading import LARGEST_TABLE, read_bytes
+from tileseer.core.reading import LARGEST_TABLE, path_of, read_bytes
 from tileseer.measure.device import DEVICE_KINDS
 from tileseer.problems.problem import DIMS, INT32_MAX
 
@@ -72,12 +72,20 @@ def is_device(device: str, product: str) -> bool:
 
 
 def refuse_unknown(device: str, product: str) -> None:
-    """Raise a ``UserError`` for a device that is no product of the vendor of ``product``."""
+    """Raise a ``UserError`` for a device that is not of the target of ``product``, nor one that its vendor may have."""
     # Imported here: a pick for the model's own device needs no table.
     from tileseer.facts.hardware import read_products
 
     table = find_file(Path("config/hardware.yaml"))
-    own = [name for name in read_products(table) if name.startswith("sm_") == product.startswith("sm_")]
+    known = read_products(table)
+    target = known[product].arch if product in known else product.split("_")[0]
+    own = [name for name, gpu in known.items() if gpu.arch == target]
+    other = next((gpu.arch for name, gpu in known.items() if gpu.arch != target and is_device(device, name)), "")
+    if other and not any(is_device(device, name) for name in own):
+        raise UserError(
+            f"device {shown(device)} is a {other}, and the candidates are those of {target}; give models of {other}, "
+            f"or one of {', '.join(own)} ({table})"
+        )
     brand = "NVIDIA" if product.startswith("sm_") else "AMD"
     # No table has every GPU of a vendor: the whole name that a driver reports says what it is.
     is_reported = re.fullmatch(rf"{brand} .*[0-9].*", device)
@@ -88,11 +96,12 @@ def refuse_unknown(device: str, product: str) -> None:
         )
 
 
-def read_choices(path: Path) -> list[Choice]:
+def read_choices(path: Path | str) -> list[Choice]:
     """Return the choices of a file in its order, none without the file; a warning counts the damaged lines.
 
     ``UserError`` if the file is no table of choices.
     """
+    path = path_of("path", path, "a file, MODELS.tuned/OPERATION.tsv")
     if path.parent.is_file():
         raise UserError(f"{path.parent}: is a file, where the folder of tuned choices would be; move it away")
     if not os.path.lexists(path):

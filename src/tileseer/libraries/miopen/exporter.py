@@ -390,7 +390,7 @@ def configure(own: argparse.ArgumentParser) -> None:
     own.add_argument("--problems", nargs="+", required=True, type=Path, metavar="FILE", help=meaning)
     meaning = "user find-db that your MIOpen wrote below ~/.config/miopen: the output has its name and its records"
     own.add_argument("--user", required=True, type=Path, metavar="UFDB", help=meaning)
-    own.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder for the file")
+    own.add_argument("--output", required=True, type=options.folder_output, metavar="DIR", help="folder for the file")
     meaning = "find-db of the installation (share/miopen/db): what it has measured is left out"
     own.add_argument("--system", nargs="+", default=[], type=Path, metavar="FDB", help=meaning)
     meaning = "also write what the installation's database or the model's recording has measured"
@@ -422,8 +422,6 @@ def run(args: argparse.Namespace) -> int:
     path = args.output / args.user.name
     if path.exists():
         raise UserError(f"{path}: exists already; name another folder, or remove it first")
-    if args.output.is_file():
-        raise UserError(f"--output {args.output}: is a file; name a folder")
     if len(export.lines) > export.kept:
         write_text(path, "".join(f"{line}\n" for line in export.lines))
     notes = [*export.notes, *listed.notes]

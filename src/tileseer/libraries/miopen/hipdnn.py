@@ -24,7 +24,7 @@ from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, shown
-from tileseer.core.reading import LARGEST_TABLE, read_utf8
+from tileseer.core.reading import LARGEST_TABLE, no_file, read_utf8
 from tileseer.facts.hardware import target
 from tileseer.learn import evidence, model_files
 from tileseer.learn.evidence import NEAR_PROBLEMS
@@ -145,6 +145,9 @@ def read_engines(path: Path) -> list[Engine]:
 
     Without that word it is the library whose name is in the engine's. ``UserError`` for an empty list.
     """
+    form = "write one a line, as your hipDNN lists them, such as MIOPEN_ENGINE"
+    if not path.exists():
+        raise UserError(f"--engines {path}: {no_file(path)}; it has the names of engines: {form}")
     text = read_utf8(path, LARGEST_TABLE)
     if text.lstrip().startswith(("[", "{")):
         content = read_json(path)
@@ -155,12 +158,12 @@ def read_engines(path: Path) -> list[Engine]:
     else:
         words = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not words:
-        raise UserError(f"{path}: names no engine; write one a line, as your hipDNN lists them, such as MIOPEN_ENGINE")
+        raise UserError(f"{path}: names no engine; {form}")
     names = [library.name for library in installed()]
     engines = []
     for name, *more in words:
         if not re.fullmatch(r"\w[\w.:-]*", name):
-            raise UserError(f"{path}: {shown(name)} names no engine; write one a line, such as MIOPEN_ENGINE")
+            raise UserError(f"{path}: {shown(name)} names no engine; {form}")
         told = more[0] if more else ""
         if told and told not in names:
             raise UserError(f"{path}: engine {shown(name)}: {shown(told)} is no library; there are {', '.join(names)}")

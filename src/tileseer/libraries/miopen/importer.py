@@ -29,7 +29,9 @@ def configure(own: argparse.ArgumentParser) -> None:
     own.add_argument("files", nargs="+", type=Path, metavar="FILE", help="*.fdb.txt, *.fdb.txt.bz2 or *.ufdb.txt")
     meaning = "GPU target that was measured, such as gfx942, or what to call its models, such as gfx942_cpx_miopen"
     own.add_argument("--arch", required=True, help=meaning)
-    own.add_argument("--output", required=True, type=Path, metavar="DIR", help="new folder for the recording")
+    own.add_argument(
+        "--output", required=True, type=options.folder_output, metavar="DIR", help="new folder for the recording"
+    )
     meaning = "product of config/hardware.yaml (default: that of the compute units in the files' names)"
     own.add_argument("--device", help=meaning)
     meaning = (
@@ -93,8 +95,9 @@ def _release(args: argparse.Namespace) -> Release:
     """Return MIOpen's version, as far as ``--release`` or the files' names have it; ``UserError`` if these differ."""
     named = {FileName.parse(path).release for path in args.files if FileName.is_one(path)}
     releases = {release_of(args.release)} if args.release else named
-    if len(releases) > 1 or (args.release and releases == {()}):
-        versions = ", ".join(map(in_words, sorted(releases))) or shown(args.release)
+    is_version = not args.release or re.match(r"[0-9]+([._][0-9]+){1,2}([._][0-9a-f]{6,40})?$", args.release)
+    if len(releases) > 1 or not is_version:
+        versions = ", ".join(map(in_words, sorted(releases))) if is_version else shown(args.release)
         raise UserError(f"--release: {versions}: give the one version of MIOpen that measured, such as 3.5.2")
     return releases.pop() if releases else ()
 

@@ -169,6 +169,8 @@ class _Lines:
         self.problems = pd.DataFrame(rows, columns=[*OPERATION_COLUMNS, *DIMS])
         self.times = self._times(path, kept)
         if self.times.empty:
+            if not lines[0] and not self.refused:
+                raise UserError(f"{path}: is empty; MIOpen fills it when a program searches, or give that of ROCm")
             why = f"; line {self.refused[0].line}: {self.refused[0].reason}" if self.refused else ""
             raise UserError(f"{path}: it contains no measured time{why}; give a find-db (*.fdb.txt, *.ufdb.txt)")
 
