@@ -23,8 +23,9 @@ $(error $(or $(shell PYTHON="$(PYTHON)" sh envs/setup.sh check $(VENV) 2>&1),$(O
 endif
 endif
 
-.PHONY: models test lint format-check types contracts rules-check environment-dev format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock schema problems crawltest clean figures \
+TARGETS := models test lint format-check types contracts rules-check environment-dev format docs wheels environment toolchain cuda-toolchain compile-matrix emulated-matrix lock schema problems crawltest clean figures \
     reproduce reproduce-update slurm-test container-test
+.PHONY: $(TARGETS)
 
 models: $(READY)
 	$(RUN) tileseer run $(if $(ARCH),--arch $(ARCH))
@@ -33,7 +34,7 @@ test: $(READY_DEV)
 	$(RUN) python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT:
-	@echo "error: nothing makes $@; make models (ARCH=sm_90 for another arch), make test; others are in Makefile" >&2
+	@echo "error: nothing makes $@; make models (ARCH=sm_90 for another arch), make test; there are: $(TARGETS)" >&2
 	@false
 
 # Beside each other with `make -j lint`; `make types` alone: 20 s the first time, 2 s after that.
@@ -65,8 +66,8 @@ docs: $(READY_DEV)
 
 # Packages to install elsewhere, in dist/: tileseer, those of packages/, and tileseer-models-sm90-cudnn with the models of cuDNN's plans.
 wheels: $(READY_DEV)
-	$(RUN) tileseer run results/models/sm_90_cudnn
-	$(RUN) python tools/wheels.py results/models/sm_90_cudnn --output dist
+	$(RUN) tileseer run results/models/$(or $(ARCH),sm_90_cudnn)
+	$(RUN) python tools/wheels.py results/models/$(or $(ARCH),sm_90_cudnn) --output dist
 
 environment: $(READY)
 

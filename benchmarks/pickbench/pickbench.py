@@ -19,12 +19,15 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.core.errors import UserError, mistakes_of, reports_user_errors
 from tileseer.data.dataset import Dataset
 from tileseer.data.dataset_files import read_recording
+from tileseer.facts.hardware import target
 from tileseer.judge.figures import Figures, figures, interval_of_mean
 from tileseer.judge.layers import best_possible
+from tileseer.judge.ranking import finite_or_least
 from tileseer.learn.left_out import layers_at_any_size
+from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DIMS
 
 HERE = Path(__file__).parent
@@ -114,10 +117,12 @@ def load_entry(path: Path) -> ModuleType:
     """Load an entry; ``UserError`` for a file without ``pick``."""
     if not path.is_file():
         raise UserError(f"{path}: there is no such file; give an entry, such as {HERE / 'entries/fixed_order.py'}")
-    spec = importlib.util.spec_from_file_location("entry", path)
-    assert spec and spec.loader
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path}: is no Python file; give an entry, a .py")
     entry = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(entry)
+    with mistakes_of(str(path)):
+        spec.loader.exec_module(entry)
     if not callable(getattr(entry, "pick", None)):
         raise UserError(f"{path}: it has no function pick(problems, candidates)")
     return entry
@@ -129,11 +134,17 @@ def picks(entry: ModuleType, parts: list[Part], seed: int) -> pd.DataFrame:
     learnt = pd.concat([part.learnt for part in parts]).sample(frac=1, random_state=seed).reset_index(drop=True)
     judged = pd.concat([part.judged.assign(part=number) for number, part in enumerate(parts)])
     judged = judged.sample(frac=1, random_state=seed).reset_index(drop=True)
+    name = entry.__name__
     if hasattr(entry, "learn"):
-        entry.learn(learnt[PROBLEM], learnt[CANDIDATE], learnt["milliseconds"].to_numpy())
-    score = np.asarray(entry.pick(judged[PROBLEM], judged[CANDIDATE]), float)
-    if score.shape != (len(judged),):
-        raise UserError(f"the entry gave scores of shape {score.shape}; give one for each of {len(judged)} rows")
+        with mistakes_of(f"{name}: learn(problems, candidates, milliseconds)"):
+            entry.learn(learnt[PROBLEM], learnt[CANDIDATE], learnt["milliseconds"].to_numpy())
+    with mistakes_of(f"{name}: pick(problems, candidates)"):
+        found = entry.pick(judged[PROBLEM], judged[CANDIDATE])
+    if isinstance(found, pd.Series):
+        # In whatever order its rows are.
+        found = found.reindex(judged.index)
+    score = finite_or_least(f"{name}: pick", found, (len(judged),), "one for each row, larger is faster")
+    score[~np.isfinite(score)] = np.nan
     return judged.assign(score=score, number=judged.groupby(["part", "problem"]).ngroup())
 
 
@@ -192,6 +203,12 @@ def main() -> int:
     track = TRACKS[args.track]
     if not track.judged and args.recording is None:
         raise UserError(f"{args.track}: give --recording FOLDER, a recording that `tileseer import find-db` made")
+    if track.judged and args.recording:
+        raise UserError(f"--recording: the track {args.track} judges the times of {track.judged}; leave it out")
+    if args.recording:
+        given, learnt = (read_recording(folder).arch for folder in (args.recording, RECORDED / track.learnt))
+        if target(given) != target(learnt) or library_of_arch(given) is not library_of_arch(learnt):
+            raise UserError(f"--recording {args.recording}: is of {given}, and the track learns from {learnt}")
     parts = parts_of(track, args.recording, args.seed)
     fixed = judge(picks(load_entry(HERE / "entries/fixed_order.py"), parts, args.seed), parts)
     for path in args.entries:

@@ -57,7 +57,7 @@ WRONG = {
         {"configs": {"rule_set": "sweep.yaml"}},
         "configs.rule_set: sweep.yaml: there is no such file; is it config/rule_sets/sweep.yaml?; sets with a name",
     ),
-    "lost file": ({"problems": {"networks": "config/problems/x.csv"}}, "; correct its name, or bring it back: git checkout -- config/"),
+    "lost file": ({"problems": {"networks": "config/problems/x.csv"}}, ", or bring it back: git checkout -- config/"),
     "flag": ({"configs": {"include_flagged": ["half"]}}, "configs.include_flagged: unknown flag 'half'"),
     "features": ({"model": {"features": "half"}}, "model.features: feature set 'half' is unknown; use one of"),
     "prior": ({"model": {"prior": "config"}}, "there is no such file; name the folder of an operation of models"),

@@ -61,7 +61,7 @@ def test_an_entry_learns_from_other_layers_and_is_judged_against_a_fixed_order(r
 
 @pytest.mark.parametrize("scores", ["[1.0]", "None"])
 def test_scores_of_another_shape_are_refused(run, scores):
-    assert "give one for each of" in run(scores)
+    assert "one for each row" in run(scores)
 
 
 def test_a_track_of_a_board_that_is_not_here_asks_for_its_recording(run):

@@ -80,7 +80,10 @@ WRONG_PICKERS = {
     "candidates by problems": (lambda problems, candidates: np.ones((2, 3)), r"shape \(2, 3\); return"),
     "words": (lambda problems, candidates: np.full((2, 2), "a"), "<U1 of shape"),
     "nothing that is known": (lambda problems, candidates: np.full((2, 2), np.nan), "no score is finite"),
-    "an error": (lambda problems, candidates: candidates["tile_x"], r"pick: KeyError: 'tile_x' \("),
+    "an error": (
+        lambda problems, candidates: candidates["tile_x"],
+        "pick: no table has the column 'tile_x'; problems have",
+    ),
     "an end": (lambda problems, candidates: exit(3), "pick: SystemExit: 3"),
 }
 

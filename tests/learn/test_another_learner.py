@@ -89,7 +89,7 @@ class Mine(Learner):
     ("own", "others", "says"),
     [
         ("Mine = len", "", "learner mine: .*len.* is no subclass of tileseer.learn.learner.Learner"),
-        ("", "", r"entry point mine \(mine_a:Mine\): .* has no attribute 'Mine'; install that package again"),
+        ("", "", r"entry point mine \(mine_a:Mine\): .* has no attribute 'Mine'; correct it and"),
         ("if True", "", r"mine \(mine_a:Mine\) cannot .*: SyntaxError: expected ':' \(mine_a.py, line 1\)"),
         ("\n1 / 0", "", r"mine \(mine_a:Mine\) cannot .*: ZeroDivisionError: division by zero \(mine_a.py, line 2\)"),
         (

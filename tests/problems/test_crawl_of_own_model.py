@@ -98,7 +98,11 @@ def test_inference_of_a_transposed_convolution_is_backward_data(folder):
         ("a b/net.py:net", "8x3x64x64", "a module is no path: go to the folder a b, and write net:net"),
         ("my_net_of_the_test:Need(8)", "8x3x64x64", "name a function without arguments that returns Need(8)"),
         ("m.onnx", "8x3x64x64", "is a file of ONNX; write --onnx m.onnx"),
-        ("my_net_of_the_test:net", "8x4x64x64", "--input: 0 gets an image of 4 channels, 8 x 4 x 64 x 64, and has wei"),
+        (
+            "my_net_of_the_test:net",
+            "8x4x64x64",
+            "--input: the layer 0 gets an image of 4 channels, 8 x 4 x 64 x 64, and has wei",
+        ),
         ("my_net_of_the_test:reads_values", "8x4", "(N x C x H x W), without values"),
         ("my_net_of_the_test:net", "8x3xa", "is no shape such as"),
     ],

@@ -213,8 +213,7 @@ def test_gains_say_what_was_measured(enabled, model, image, layer):
             first(x)
         (row,) = tileseer.torch.gains().itertuples()
         assert row.plan == "eng1" and math.isnan(row.saved_us)
-    with pytest.raises(UserError, match="nothing is enabled"):
-        tileseer.torch.gains()
+    pd.testing.assert_frame_equal(tileseer.torch.gains()[columns[:3]], pd.DataFrame([row])[columns[:3]])
 
 
 def key_of(number, benchmark=False):
@@ -545,5 +544,4 @@ def test_a_model_that_is_missing_leaves_the_enabled_one(enabled, tmp_path):
         with pytest.raises(UserError, match="missing"), switch.enabled(tmp_path / "missing"):
             pass
         assert switch._active is before is not None
-    with pytest.raises(UserError, match="nothing is enabled"):
-        switch.save()
+    assert switch.save() == before.write()

@@ -63,7 +63,7 @@ WRONG_CALLS = {
     "choose, turned round": (lambda s: s.choose(["a"], FORWARD, "cudnn 9"), r"the problem is \['a'\]; make one"),
     "read, a kind of device": (lambda s: _read(s, "gpu"), "none of gfx950_mi355x"),
     "read, another vendor": (lambda s: _read(s, "NVIDIA H200"), "is a sm_90, and the candidates are those of gfx950"),
-    "read, no name": (lambda s: Selector.read(s.folder.parent, ["forward_bf16"]), "operation is ['forward_bf16']; give"),
+    "read, no name": (lambda s: Selector.read(s.folder.parent, ["forward_bf16"]), "give its name, such as"),
     "too few columns": (lambda s: s.select(np.ones((1, 3), int)), "of shape"),
     "floats": (lambda s: s.select(np.ones((1, len(DIMS)))), "give integers"),
     "no convolution": (lambda s: s.select(np.zeros((1, len(DIMS)), int)), "row 0.*N is 0"),

@@ -76,7 +76,8 @@ def _write(args: argparse.Namespace, convolutions: Sequence[Layer], left_out: Ma
         print(f"left out: {count} convolutions: {reason}", file=sys.stderr)
     if not convolutions:
         said = "no convolution fits a table of layers" if left_out else "no convolution was run"
-        print(f"{said}; nothing was written", file=sys.stderr)
+        way = "" if left_out else "; name what runs some, such as the backbone"
+        print(f"{args.torch or args.onnx or args.problems}: {said}; nothing was written{way}", file=sys.stderr)
         return 1
     write_text(args.output, layers.layers_csv(convolutions))
     counts = {"layers": len(convolutions), "convolutions": sum(layer.occurrences for layer in convolutions)}

@@ -32,7 +32,6 @@ SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "di
 OTHER_OPTIONS = {
     "--operation": "; write --variant and --dtype",
     "--direction": "; is it --variant?",
-    "--arch": "; the arch is that of the folder: results/models/ARCH",
 }
 """What is written instead of options that other subcommands or programs have."""
 _HELP_COLUMNS = 100
@@ -63,6 +62,10 @@ class Parser(argparse.ArgumentParser):
                 command = next((word for word in args or () if word in commands), "")
                 behind = f"; write it behind {command}" if command else ""
                 other = "" if self._subparsers else OTHER_OPTIONS.get(word)
+                if word == "--arch" and any(action.dest == "models" for action in self._actions):
+                    other = "; the arch is that of the folder: results/models/ARCH"
+                elif word == "--arch" and "--configfile" in own:
+                    other = "; --configfile names one whose arch it is"
                 advice = is_it(word, own, 0.7) or behind or other or self._taken()
                 self.error(f"unknown argument {shown(word)}{advice}")
             if words.count("--problem") > 1:
@@ -80,7 +83,7 @@ class Parser(argparse.ArgumentParser):
 
     def _taken(self) -> str:
         """Return the arguments that the parser takes, in words."""
-        words = []
+        words = list[str]()
         for action in self._actions[1:]:
             names = (
                 action.choices if isinstance(action, argparse._SubParsersAction) else [action.metavar or action.dest]

@@ -126,7 +126,7 @@ def _pool(args: argparse.Namespace, model: Model, operation: str, emitter: Emitt
     if not dataset.is_dir():
         raise UserError(
             f"{dataset}: there is no such folder; MODEL_DIR must be in the results folder of the run that published "
-            f"it: tileseer run --arch {arch} in this folder"
+            f"it, results/models of a checkout, and no copy; tileseer run --arch {arch} makes both there"
         )
     if pairs and file_digest(dataset / "pairs.parquet") != made[pairs]:
         raise UserError(

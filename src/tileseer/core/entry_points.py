@@ -1,10 +1,10 @@
 """What packages add to this one: objects that their entry points name, ours among them."""
 
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from tileseer.core.errors import OF_FOREIGN_CODE, UserError, mistakes_of
+from tileseer.core.errors import OF_FOREIGN_CODE, UserError, is_it, mistakes_of
 from tileseer.core.places import project_of_checkout
 
 
@@ -34,7 +34,10 @@ def load_entry_point(points: list[EntryPoint]) -> Any:
         raise UserError(f"{' and '.join(sorted(map(_where, points)))} have the same name; give one another name")
     try:
         return point.load()
-    except (ImportError, AttributeError) as error:
+    except AttributeError as error:
+        near = is_it(point.attr, dir(import_module(point.module)))
+        raise UserError(f"{_where(point)}: {error}{near}; correct it and install that package again") from error
+    except ImportError as error:
         raise UserError(f"{_where(point)}: {error}; install that package again, or remove it") from error
     except OF_FOREIGN_CODE:
         with mistakes_of(f"{_where(point)} cannot be imported; correct it, or remove that package"):

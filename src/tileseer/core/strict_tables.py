@@ -113,6 +113,8 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
     reason = _REASON_OF_FAULT.get(
         fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item")
     )
+    if fault["type"] in ("model_type", "dict_type") and (fields := _fields(model, [*place, ""])):
+        reason = f"should be fields in braces, such as {{{fields[0]}: ...}}"
     # A table's text has lists only.
     if fault["type"] == "list_type" and isinstance(fault["input"], str | int | float):
         reason = "should be a list, in brackets"

@@ -57,7 +57,7 @@ def validation_rows(dataset: Dataset) -> np.ndarray:
         raise UserError(
             f"{dataset.operation}: the dataset has no problem with split validation, on which picks are judged; take "
             "one with this split: results/datasets of a simulated arch, config/recorded/sm_90 of the repository. "
-            "Models are judged without it: rank_left_out(dataset, recipe_of(model, 1))"
+            "Without it, benchmarks/pickbench judges pickers, and rank_left_out(dataset, recipe_of(model, 1)) models"
         )
     return np.flatnonzero(held_out)
 
@@ -218,17 +218,36 @@ def rank_by(pick: Picker, dataset: Dataset) -> Scored:
         raise UserError(f"pick is {shown(pick)}; give a function of a table of problems and one of candidates")
     rows = validation_rows(dataset)
     scores = np.full((len(dataset.problems), len(dataset.candidates)), -np.inf)
+    problems, candidates = dataset.problems.iloc[rows].copy(), dataset.candidates.copy()
     with mistakes_of("pick"):
-        found = np.asarray(pick(dataset.problems.iloc[rows].copy(), dataset.candidates.copy()))
-    if found.shape != scores[rows].shape or found.dtype.kind not in "fiub":
-        raise UserError(
-            f"pick: returned {found.dtype} of shape {found.shape}; return numbers of shape {scores[rows].shape}: a row "
-            "for each problem, and in it a score for each candidate, larger is faster"
-        )
-    scores[rows] = np.nan_to_num(found.astype(float), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
-    if not np.isfinite(scores).any():
-        raise UserError("pick: no score is finite; NaN and infinite ones are never picked")
+        try:
+            found = pick(problems, candidates)
+        except KeyError as error:
+            raise UserError(f"pick: no table has the column {error}; {_columns(problems, candidates)}") from error
+    form = "a row for each problem, and in it a score for each candidate, larger is faster"
+    found = finite_or_least("pick", found, scores[rows].shape, form)
+    scores[rows] = found
     return score_ranking(dataset, scores, np.isfinite(scores))
+
+
+def _columns(problems: pd.DataFrame, candidates: pd.DataFrame) -> str:
+    return f"problems have {', '.join(problems.columns)}; candidates have {', '.join(candidates.columns)}"
+
+
+def finite_or_least(name: str, found: object, shape: tuple[int, ...], form: str) -> np.ndarray:
+    """Return scores that the function ``name`` of a user gave, -inf where they are not finite, float64 of ``shape``.
+
+    ``UserError`` for another type or shape, which should have the ``form``, and where none is finite.
+    """
+    scores = np.asarray(found)
+    if scores.shape != shape or scores.dtype.kind not in "fiub":
+        raise UserError(
+            f"{name}: returned {scores.dtype} of shape {scores.shape}; return numbers of shape {shape}: {form}"
+        )
+    scores = np.nan_to_num(scores.astype(float), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
+    if not np.isfinite(scores).any():
+        raise UserError(f"{name}: no score is finite; NaN and infinite ones are never picked")
+    return scores
 
 
 def recipe_of(model: Model, threads: int) -> Recipe:

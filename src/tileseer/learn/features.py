@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError, require
+from tileseer.core.errors import UserError, require, shown
 from tileseer.facts.hardware import Hardware
 from tileseer.libraries import registry
 from tileseer.libraries.features.table import CODE_FEATURES, Columns, FeatureSet
@@ -63,7 +63,8 @@ class Features:
     @classmethod
     def of(cls, name: str, gpu: Hardware, names: Sequence[str] | None = None) -> Self:
         """Return the features ``names`` of the set ``name``, by default all; ``UserError`` for others."""
-        require("gpu", gpu, Hardware, "one: read_hardware('config/hardware.yaml', 'gfx950_mi355x')")
+        such = f"one: tileseer.facts.hardware.read_hardware('config/hardware.yaml', {shown(str(gpu))})"
+        require("gpu", gpu, Hardware, such)
         chosen = feature_set(name)
         unknown = sorted(set(names or ()) - set(chosen.names))
         if unknown:

@@ -139,18 +139,19 @@ class Problem:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @classmethod
-    def from_dims(cls, variant: str, dtype: str, *, layout: str = "", **dims: int) -> Self:
+    def from_dims(cls, variant: str, dtype: str, **dims: int) -> Self:
         """Make a problem from any of the 19 dimensions; the others take the values of a 1x1 convolution.
 
-        It is 3D when one of the depth fields says so, and then its layout may have a D too.
+        It is 3D when one of the depth fields says so.
         """
         unknown = sorted(set(dims) - set(DIMS))
         if unknown:
-            advice = meant(unknown[0], 0.6) or f"; the fields are {', '.join(DIMS)}"
+            layout = "; write .with_layout('NHWC') behind it" if unknown[0] == "layout" else ""
+            advice = layout or meant(unknown[0], 0.6) or f"; the fields are {', '.join(DIMS)}"
             raise UserError(f"problem: unknown field {unknown[0]!r}{advice}")
         # An integer may be that of an array or a table.
         full = LEAST | {name: int(value) if isinstance(value, np.integer) else value for name, value in dims.items()}
-        return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), **full).with_layout(layout)
+        return cls(variant=variant, dtype=dtype, ndim=ndim_of(full), layout="", **full)
 
     def with_layout(self, layout: str) -> Self:
         """Return the same convolution in another layout; ``UserError`` for one of 3D tensors without depth."""
@@ -200,7 +201,7 @@ def problems_of_rows(
     """Return the problems of one direction and data type from rows of the 19 dimensions, each with its layout."""
     pairs = zip(rows, repeat("") if layouts is None else layouts, strict=layouts is not None)
     return [
-        Problem.from_dims(variant, dtype, layout=layout, **dict(zip(DIMS, map(int, row), strict=True)))
+        Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, row), strict=True))).with_layout(layout)
         for row, layout in pairs
     ]
 

@@ -6,6 +6,7 @@
         learner = "nearest"
 """
 
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tileseer.learn.learner import Recipe, learner_class
 from tileseer.learn.model import Model
 from tileseer.learn.training import Trained, settings_for, train
 from tileseer.libraries.costs.coefficients import load_coefficients
+from tileseer.problems.problem import DIMS
 from tileseer.serve import serving
 
 RECORDING, GPU = "recorded/sm_90/forward_bf16", "sm_90_h200"
@@ -86,12 +88,50 @@ class LearnerSuite:
         kept = Model.read(tmp_path).scorer.score(problems, model.pool, offered)
         np.testing.assert_array_equal(kept, scores, "read: it scores otherwise than what was saved")
 
-    def test_it_has_a_header_or_says_why_not(self) -> None:
-        """The header picks as Python does, or consists of one line with the reason."""
-        trained, model, *_ = _trained(self.learner)
+    def test_it_has_a_header_or_says_why_not(self, tmp_path: Path) -> None:
+        """The header, compiled by ``c++``, picks as Python does, or consists of one line with the reason."""
+        trained, model, problems, offered = _trained(self.learner)
         template = places.workflow_folder() / "workflow/templates/serving/selector.hpp.j2"
         text = serving.header_of(trained.dataset, model, template)
-        assert "class Selector" in text or (text.startswith("#error") and text.count("\n") == 1)
+        if text.startswith("#error") and text.count("\n") == 1:
+            return
+        (tmp_path / "selector.hpp").write_text(text)
+        dims = problems[[*DIMS]].to_numpy(np.int64)
+        picked = _picks_of_header(tmp_path, f"{model.spec.operation}_{model.spec.arch}", dims)
+        own = model.scorer.score(problems, model.pool, offered).argmax(axis=1)
+        wrong = np.flatnonzero(offered.any(axis=1) & (picked != own))
+        assert not len(wrong), f"cpp: the header picks another candidate than score on {len(wrong)} problems"
+
+
+PROGRAM = """
+#include "selector.hpp"
+#include <cstdio>
+int main()
+{
+    tileseer::NAMESPACE::Selector selector;
+    tileseer::NAMESPACE::Options options;
+    options.use_known = false;
+    tileseer::NAMESPACE::Problem problem;
+    while(std::scanf("%d", &problem.N) == 1)
+    {
+        for(int i = 1; i < DIMENSIONS; ++i)
+            if(std::scanf("%d", &problem.N + i) != 1)
+                return 1;
+        const auto pick = selector.select(problem, options);
+        std::printf("%d\\n", pick.candidate ? pick.candidate->row : -1);
+    }
+}
+"""
+
+
+def _picks_of_header(folder: Path, namespace: str, dims: np.ndarray) -> np.ndarray:
+    """Return the picks of the header in ``folder``, rows of the pool, for problems int64 [P, 19]."""
+    source = PROGRAM.replace("NAMESPACE", namespace).replace("DIMENSIONS", str(len(DIMS)))
+    command = ["c++", "-std=c++17", "-O1", f"-I{folder}", "-x", "c++", "-", "-o", str(folder / "picks")]
+    subprocess.run(command, input=source, text=True, check=True)
+    lines = "".join(f"{' '.join(map(str, row))}\n" for row in dims.tolist())
+    found = subprocess.run([folder / "picks"], input=lines, text=True, check=True, capture_output=True).stdout
+    return np.array(found.split(), int)
 
 
 @cache
@@ -103,6 +143,7 @@ def _trained(learner: str) -> tuple[Trained, Model, pd.DataFrame, np.ndarray]:
 
 
 def _train(learner: str) -> Trained:
+    assert learner, "write learner = 'NAME' into the class of your tests"
     learner_class(learner)  # the first thing to say
     config = places.workflow_folder() / "config"
     gpu, coefficients = (

@@ -159,8 +159,6 @@ class _UntilTheEnd(contextlib.AbstractContextManager[None]):
 
 def disable() -> None:
     """Leave all convolutions to PyTorch again, and write the choices to their folder."""
-    global _unable
-    _unable = None
     _put(_scopes[-1], None)
 
 
@@ -198,13 +196,13 @@ class _Enabled(contextlib.ContextDecorator, contextlib.AbstractContextManager[No
 
 
 def save() -> Path:
-    """Write the choices to their folder now, and return it; ``UserError`` where nothing is enabled."""
-    if _unable and not _active:
-        _warn_of_nothing()
-        return _unable
-    if not _active:
-        raise UserError("nothing is enabled whose choices could be saved; call tileseer.torch.enable first")
-    return _active.write()
+    """Write the choices to their folder now, and return it; ``UserError`` where nothing was enabled."""
+    if program := _active or _prepared:
+        return program.write()
+    if not _unable:
+        raise UserError("nothing was enabled whose choices could be saved; call tileseer.torch.enable first")
+    _warn_of_nothing()
+    return _unable
 
 
 def gains() -> pd.DataFrame:
@@ -212,15 +210,15 @@ def gains() -> pd.DataFrame:
 
     A row is a shape: its operation and 19 dimensions, ``calls`` by layers in one pass through the network (a training
     step, or an inference), ``plan`` ("" for PyTorch's own choice), ``pytorch_us`` and ``plan_us`` of a call, and
-    ``saved_us`` in a pass; NaN where nothing was timed. A replay of a CUDA graph is no call. ``UserError`` if nothing
-    is enabled; an empty table where the machine had nothing to enable.
+    ``saved_us`` in a pass; NaN where nothing was timed. A replay of a CUDA graph is no call. After ``disable`` the
+    table is that of what was enabled last. ``UserError`` if nothing was; an empty one where the machine had nothing.
     """
-    if _unable and not _active:
-        _warn_of_nothing()
-        return pd.DataFrame(columns=COLUMNS)
-    if not _active:
-        raise UserError("nothing is enabled whose gains are known; call tileseer.torch.enable first")
-    return _active.gains()
+    if program := _active or _prepared:
+        return program.gains()
+    if not _unable:
+        raise UserError("nothing was enabled whose gains are known; call tileseer.torch.enable first")
+    _warn_of_nothing()
+    return pd.DataFrame(columns=COLUMNS)
 
 
 def _made(model: Path | str | None, verify: int | None, choices: Path | str | None) -> Program | None:
@@ -236,6 +234,8 @@ def _made(model: Path | str | None, verify: int | None, choices: Path | str | No
             raise UserError(f"{name} is {shown(path)}; give the path of a folder, or None")
     if verify is not None and (isinstance(verify, bool) or not isinstance(verify, Integral) or verify < 0):
         raise UserError(f"verify is {shown(verify)}; give the number of the model's plans that are timed, 0 or more")
+    # The folder that was written before means the same choices.
+    choices = str(choices).removesuffix("/").removesuffix(".tuned") if choices else None
     folder, path = (Path(os.path.abspath(Path(given).expanduser())) if given else None for given in (model, choices))
     archs = [model_packages.arch_of_model(folder)] if folder else model_packages.installed_archs()
     try:

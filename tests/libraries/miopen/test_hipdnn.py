@@ -139,4 +139,4 @@ def test_the_example_of_the_help_text_writes_rules(solvers, tmp_path, monkeypatc
     assert len(rules) <= 2 and all(rule["autotune_metadata"]["iterations_run"] == 0 for rule in rules)
     (tmp_path / "engines.txt").write_text("FUSILLI_ENGINE\n")
     assert main.main(example) == 1
-    assert f"left out 3: {hipdnn.NO_ENGINE}" in capsys.readouterr().out
+    assert f"left out 3: {hipdnn.NO_ENGINE.format('miopen')}" in capsys.readouterr().out

@@ -34,6 +34,8 @@ class Feature:
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
             raise UserError(f"feature {shown(self.name)}: the name comes first; give letters, digits and _")
+        if not callable(self.values):
+            raise UserError(f"feature {self.name}: the formula is {shown(self.values)}; give a function of the columns")
 
     def of(self, columns: Columns, rows: int) -> np.ndarray:
         """Return the values of rows with these columns; ``UserError`` if the formula fails or forgets a row."""
@@ -86,7 +88,10 @@ class FeatureSet:
         kinds = [listed(kind, getattr(self, kind), Feature, such) for kind in ("problem", "candidate", "pair")]
         names = [feature.name for feature in chain.from_iterable(kinds)]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise UserError(f"feature {twice} is twice in a feature set; give one of the two another name")
+            raise UserError(
+                f"feature {twice} is twice in a feature set; give one of the two another name, or start Python anew "
+                "where it was added before"
+            )
 
     def pairs(self, problems: Rows, candidates: Rows, compute_units: int) -> PairColumns:
         """Return what pair features are made of."""

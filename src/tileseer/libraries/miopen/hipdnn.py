@@ -47,7 +47,7 @@ ANY = -1
 BATCHES = tuple(2**power for power in range(9))
 """At which a problem has the same engine, if its rule is for any batch size."""
 OUTSIDE = "outside of what was measured: without a rule hipDNN decides"
-NO_ENGINE = "no engine of the list runs kernels that a model knows"
+NO_ENGINE = "no engine of the list runs kernels of {}; write its name behind the engine that does"
 UNDECIDED = (
     "problems that a rule cannot tell apart (data type, padding, stride, dilation) have several engines, or none"
 )
@@ -164,6 +164,8 @@ def read_engines(path: Path) -> list[Engine]:
     for name, *more in words:
         if not re.fullmatch(r"\w[\w.:-]*", name):
             raise UserError(f"{path}: {shown(name)} names no engine; {form}")
+        if any(name.startswith(library.prefix) for library in installed()):
+            raise UserError(f"{path}: {shown(name)} is a kernel; list the engines that your hipDNN has")
         told = more[0] if more else ""
         if told and told not in names:
             raise UserError(f"{path}: engine {shown(name)}: {shown(told)} is no library; there are {', '.join(names)}")
@@ -189,6 +191,7 @@ def decide(
     for problem in (*problems, *chain.from_iterable(batches.values())):
         of_operation.setdefault(Operation(problem.variant, problem.dtype), {})[problem] = None
     decided: dict[Problem, Decision] = {}
+    no_engine = NO_ENGINE.format(" or ".join(sorted({library_of_arch(index.arch).name for _, index in indices})))
     for operation, listed in of_operation.items():
         for folder, index, engine in known:
             if engine and str(operation) in index.operations:
@@ -197,7 +200,7 @@ def decide(
     for problem in problems:
         choice, others = decided.get(problem), [decided.get(one) for one in batches[problem]]
         if choice is None:
-            rules.left_out[OUTSIDE if any(engine for _, _, engine in known) else NO_ENGINE] += 1
+            rules.left_out[OUTSIDE if any(engine for _, _, engine in known) else no_engine] += 1
         is_one = choice is not None and all(one is not None and one.engine == choice.engine for one in others)
         rules.add(problem, choice, bool(others) and is_one)
     lost = sum(len(rules.asked[key]) > 1 for key in rules.asked.keys() - rules.decided.keys())
@@ -276,9 +279,11 @@ def run(args: argparse.Namespace) -> int:
     if count:
         write_text(args.output, rules.text())
     unknown = [one.name for one in engines if not one.library]
+    kinds = sorted({model_files.read_index(folder).device_kind for folder in args.models})
     by_engine = Counter(one.engine for one in rules.decided.values())
     content: Mapping[str, Any] = {
         "file": args.output, "problems": len(problems), "rules": count, "engines": dict(by_engine),
+        "device_kinds": kinds,
         "unknown_engines": unknown, "left_out": dict(rules.left_out.most_common()),
         "refused": dict(listed.refused.most_common()), "notes": listed.notes,
     }  # fmt: skip
@@ -287,8 +292,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(args: argparse.Namespace, content: Mapping[str, Any]) -> Iterable[str]:
     named = ", ".join(f"{name} {count:,}" for name, count in content["engines"].items())
+    kinds = " and ".join(content["device_kinds"])
     written = f"{content['rules']:,} rules ({named})" if named else "not written, as there is no rule"
-    yield f"{args.output}: {written} of {content['problems']:,} problems"
+    yield f"{args.output}: {written} of {content['problems']:,} problems, by {kinds} times"
+    if "simulated" in content["device_kinds"]:
+        yield "warning: a formula made the simulated times; do not use these rules on a GPU"
     yield from (
         f"no model knows the kernels of {name}: write its library behind it" for name in content["unknown_engines"]
     )

@@ -63,7 +63,8 @@ class _Recorder(TorchDispatchMode):
             shape, axes = tuple(inputs[0].shape), len(module.kernel_size)
             if len(shape) > axes and shape[-axes - 1] != module.in_channels:
                 given = f"an image of {shape[-axes - 1]} channels, {' x '.join(map(str, shape))}"
-                raise UserError(f"--input: {name} gets {given}, and has weights for {module.in_channels}")
+                wanted = f"has weights for {module.in_channels}; give N x C x H x W"
+                raise UserError(f"--input: the layer {name} gets {given}, and {wanted}")
 
     def leave(self, module: nn.Module, inputs: object, output: object) -> None:
         """Note that the innermost module has run."""

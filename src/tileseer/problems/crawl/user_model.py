@@ -1,12 +1,14 @@
 """Finds the convolutions of one model: what a callable makes with torch, or an ONNX file."""
 
 import importlib
+import inspect
 import os
 import re
 import sys
 import types
 from collections import Counter
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -61,12 +63,14 @@ def torch_layers(
     named = {name: shape for name, shape in shapes if name}
 
     def feed(model: Any) -> object:
-        return model(*map(torch.empty, positional), **{name: torch.empty(shape) for name, shape in named.items()})
+        own = (each.dtype for each in model.parameters() if each.is_floating_point())
+        empty = partial(torch.empty, dtype=next(own, torch.float32))
+        return model(*map(empty, positional), **{name: empty(shape) for name, shape in named.items()})
 
     given = f"with --input {' --input '.join(inputs)} (N x C x H x W), without values"
     # What a network prints is not the answer of this program.
     with redirect_stdout(sys.stderr):
-        with mistakes_of(f"--torch {target}: calling it without arguments, on the meta device"):
+        with mistakes_of(f"--torch {target}: calling it without arguments, on the meta device (leave .cuda() out)"):
             model = torch_record.build_model(make)
             if not isinstance(model, torch.nn.Module):
                 raise UserError(f"--torch {target}: returned {shown(model)}; name what returns a torch.nn.Module")
@@ -95,6 +99,17 @@ def _callable(target: str, module_name: str, attribute: str) -> Any:
         raise UserError(f"--torch {target}: {attribute} is a model; name a callable without arguments that makes it")
     if not callable(value):
         raise UserError(f"--torch {target}: {attribute} is not a callable that returns a model")
+    with suppress(ValueError):  # of a callable in C, nothing is known
+        needed = [
+            each.name
+            for each in inspect.signature(value).parameters.values()
+            if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        ]
+        if needed:
+            raise UserError(
+                f"--torch {target}: {attribute} needs {', '.join(needed)}; name a function without arguments that "
+                f"returns {attribute}({', '.join(f'{name}=...' for name in needed)})"
+            )
     return value
 
 
