@@ -93,7 +93,7 @@ WRONG_CALLS = {
     "grid, a word": (lambda s: DATA.grid("a"), "problems is 'a'; give a mask"),
     "grid, no such row": (lambda s: DATA.grid([len(DATA.problems)]), "give a mask"),
     "followed_by, a word": (lambda s: DATA.followed_by("x"), "other is 'x'; give one: Dataset.read"),
-    "features of no GPU": (lambda s: Features.of("cutlass", "h200"), "gpu is 'h200'; give one: read_hardware"),
+    "features of no GPU": (lambda s: Features.of("cutlass", "h200"), "gpu is 'h200'; give one: tileseer.facts.hardw"),
     "features, turned round": (
         lambda s: s.model.features.matrix(s.model.pool, problem_frame([FORWARD]), [0], [0]),
         "problems: is no table of problems; give that first",

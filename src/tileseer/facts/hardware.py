@@ -14,8 +14,10 @@ from tileseer.core.errors import UserError
 from tileseer.core.reading import read_utf8
 from tileseer.facts.names import Arch, Product
 
-_Count = Annotated[int, Field(ge=1)]
-_Positive = Annotated[float, Field(gt=0)]
+# The limits are those of units that are mistaken: bytes for MiB, GB for TB, milliseconds for microseconds.
+_Count = Annotated[int, Field(ge=1, le=100_000)]
+_Mib = Annotated[float, Field(gt=0, lt=10_000)]
+_TbPerS = Annotated[float, Field(gt=0, lt=200)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -39,7 +41,7 @@ class Hardware(strict_tables.StrictModel):
     name: Product
     arch: Arch
     compute_units: _Count
-    clock_ghz: Annotated[float, Field(gt=0, lt=10)]
+    clock_ghz: Annotated[float, Field(gt=0.1, lt=10)]
     xcds: _Count
     simds_per_cu: _Count
     shader_engines: _Count
@@ -53,13 +55,13 @@ class Hardware(strict_tables.StrictModel):
     lds_kib: _Count
     lds_bytes_per_clock: _Count
     l1_kib: _Count
-    l2_mib: _Positive
-    llc_mib: Annotated[float, Field(ge=0)]
-    l2_tb_per_s: _Positive
-    llc_tb_per_s: _Positive
-    hbm_tb_per_s: _Positive
+    l2_mib: _Mib
+    llc_mib: Annotated[float, Field(ge=0, lt=10_000)]
+    l2_tb_per_s: _TbPerS
+    llc_tb_per_s: _TbPerS
+    hbm_tb_per_s: _TbPerS
     async_load_128bit: bool
-    launch_floor_us: _Positive
+    launch_floor_us: Annotated[float, Field(gt=0.1, lt=100)]
 
     @property
     def lds_bytes(self) -> int:
