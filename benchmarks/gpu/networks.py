@@ -76,11 +76,8 @@ class Attention(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.norm, self.inputs, self.output = (
-            group_norm(channels),
-            nn.Conv2d(channels, 3 * channels, 1),
-            nn.Conv2d(channels, channels, 1),
-        )
+        self.norm = group_norm(channels)
+        self.inputs, self.output = nn.Conv2d(channels, 3 * channels, 1), nn.Conv2d(channels, channels, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the input and what eight heads add to it."""

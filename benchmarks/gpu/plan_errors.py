@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from networks import layout
 
 from tileseer.facts.operations import VARIANTS
 from tileseer.learn.evidence import worth_timing
@@ -26,7 +27,6 @@ from tileseer.torch import extension
 from tileseer.torch.chooser import clock_of_gpu
 from tileseer.torch.reference import Reference
 
-LONGEST_MS = 10.0
 TURNS = 3
 LAYERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     # Input, weight, options: of an X3D, of grey images and volumes, depthwise, grouped, and plain ones.
@@ -94,9 +94,10 @@ def main() -> int:
 
 
 def _step(image: tuple[int, ...], filter_: tuple[int, ...], options: dict[str, Any]) -> None:
-    last = torch.channels_last if len(image) == 4 else torch.channels_last_3d
-    x = torch.randn(image, device="cuda").to(torch.bfloat16).to(memory_format=last).requires_grad_()
-    w = torch.randn(filter_, device="cuda").to(torch.bfloat16).to(memory_format=last).requires_grad_()
+    x, w = (
+        torch.randn(shape, device="cuda").to(torch.bfloat16).to(memory_format=layout(shape)).requires_grad_()
+        for shape in (image, filter_)
+    )
     convolution = torch.nn.functional.conv2d if len(image) == 4 else torch.nn.functional.conv3d
     y = convolution(x, w, **options)
     y.backward(torch.ones_like(y))

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from networks import layout
+from torch_steps import first_plan, machine
 
 from tileseer.facts.operations import VARIANTS
 from tileseer.problems.problem import DIMS, Problem
@@ -59,10 +61,9 @@ def main() -> int:
         for variant, table in drawn.items():
             if at < len(table) and time.monotonic() - begin < args.seconds:
                 rows.append(layers.timed(variant, table.iloc[at]))
-    about = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cudnn {torch.backends.cudnn.version()}"
-    result = {"machine": about, "turns": TURNS, "seed": SEED, "layers": rows}
+    result = {"machine": machine(), "turns": TURNS, "seed": SEED, "layers": rows}
     args.output.write_text(json.dumps(result, sort_keys=True) + "\n")
-    print(about, f"{time.monotonic() - begin:.0f} s")
+    print(machine(), f"{time.monotonic() - begin:.0f} s")
     print(table_of(rows))
     return 0
 
@@ -119,9 +120,7 @@ class Layers:
         torch.cuda.synchronize()
         if (time.perf_counter() - begin) * 1e3 > LONGEST_MS:
             raise RuntimeError(f"takes more than {LONGEST_MS} ms")
-        offered = call.offered()
-        first = next(name for name in offered if self._is_built(call, name))
-        plans = {"first": first}
+        plans = {"first": first_plan(call)}
         for name, chooser in (("blind", self.blind), ("verified", self.verified)):
             start = time.perf_counter()
             plans[name] = chooser.choose(call)
@@ -134,13 +133,6 @@ class Layers:
                 times[name].append(self._microseconds(ways[name]))
         self.row["plans"] = plans
         self.row["us"] = {name: round(statistics.median(column), 3) for name, column in times.items()}
-
-    @staticmethod
-    def _is_built(call: Any, name: str) -> bool:
-        try:
-            return call.build(name) >= 0
-        except RuntimeError:
-            return False
 
     def _pytorch(self, call: Any, mode: str) -> None:
         stream = torch.cuda.current_stream()
@@ -170,17 +162,14 @@ def _run(problem: Problem) -> None:
         [getattr(problem, f"{name}_{axis}") for axis in axes] for name in ("stride", "pad", "dilation")
     )
     image, filters = (problem.Di, problem.Hi, problem.Wi), (problem.Z, problem.Y, problem.X)
-    last = torch.channels_last if problem.ndim == 2 else torch.channels_last_3d
     shapes = (
         (problem.N, problem.C, *image[3 - problem.ndim :]),
         (problem.K, problem.C // problem.G, *filters[3 - problem.ndim :]),
         (problem.N, problem.K, *problem.output[3 - problem.ndim :]),
     )
     generator = torch.Generator("cuda").manual_seed(SEED)
-    x, w, y = (
-        torch.empty(shape, device="cuda", dtype=torch.bfloat16, memory_format=last).normal_(generator=generator)
-        for shape in shapes
-    )
+    tensors = (torch.empty(shape, device="cuda", dtype=torch.bfloat16, memory_format=layout(shape)) for shape in shapes)
+    x, w, y = (tensor.normal_(generator=generator) for tensor in tensors)
     rest = stride, pad, dilation, False, [0] * problem.ndim, problem.G
     if problem.variant == "forward":
         torch.ops.aten.convolution(x, w, None, *rest)

@@ -207,7 +207,7 @@ def network_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
         "first_steps_s": {mode: step.first_seconds for mode, step in steps.items()},
         "peak_mib": {mode: round(step.peak_bytes / 2**20, 1) for mode, step in steps.items()},
         "shapes": {mode: _chosen(own.choices) for mode, own in modes.items() if mode in SWITCH},
-        "machine": f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cudnn {torch.backends.cudnn.version()}",
+        "machine": machine(),
     }
     for mode, own in modes.items():
         gradients[mode] = own.call(steps[mode].gradient)
@@ -312,7 +312,7 @@ def host_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {}
     compiled = extension.load()
     choosers: dict[str, Callable[[Any], str] | None] = {
-        "pytorch": None, "passed_on": lambda call: "", "first_plan": lambda call: _first(call),
+        "pytorch": None, "passed_on": lambda call: "", "first_plan": first_plan,
     }  # fmt: skip
     for kind, choose in 2 * list(choosers.items()):
         if choose:
@@ -325,7 +325,12 @@ def host_stage(args: argparse.Namespace, name: str) -> dict[str, Any]:
     return row
 
 
-def _first(call: Any) -> str:
+def machine() -> str:
+    """Return the GPU and the versions of what ran on it."""
+    return f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cudnn {torch.backends.cudnn.version()}"
+
+
+def first_plan(call: Any) -> str:
     """Return cuDNN's first plan that can be built."""
     for plan in call.offered():
         with contextlib.suppress(RuntimeError):
