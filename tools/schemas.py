@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import ModelSchema
 
 from tileseer.data.provenance import Recording
 from tileseer.facts.hardware import Hardware
@@ -52,42 +54,22 @@ def pages() -> dict[str, str]:
     found = {"README.md": HEAD}
     for name, kind, place in FILES:
         summary = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("``", "`").strip()
-        schema = f"{Path(name).stem}.schema.json"
-        found["README.md"] += f"| [`{name}`]({schema}) | {place} | {summary} |\n"
-        found[schema] = json.dumps(_described(kind), indent=2) + "\n"
+        schema, file = kind.model_json_schema(schema_generator=Described), f"{Path(name).stem}.schema.json"
+        found["README.md"] += f"| [`{name}`]({file}) | {place} | {summary} |\n"
+        found[file] = json.dumps({"$schema": Described.schema_dialect, **schema}, indent=2) + "\n"
     return found
 
 
-def _described(kind: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of a type, with the docstrings of its fields as descriptions."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **kind.model_json_schema()}
-    parts = {kind.__name__: schema, **schema.get("$defs", {})}
-    for model in _models(kind):
+class Described(GenerateJsonSchema):
+    """Makes the JSON Schema of a type, with the docstrings of its fields as descriptions."""
+
+    def model_schema(self, schema: ModelSchema) -> dict[str, Any]:
+        """Return the schema of a class."""
+        made, model = super().model_schema(schema), schema["cls"]
+        properties = made.get("properties", {})
         for field, text in _docstrings(model).items():
-            properties = parts.get(model.__name__, {}).get("properties", {})
-            alias = model.model_fields[field].alias or field
-            if alias in properties:
-                properties[alias].setdefault("description", text)
-    return schema
-
-
-def _models(kind: type[BaseModel]) -> list[type[BaseModel]]:
-    """A type and all types of its fields."""
-    found, waiting = [], [kind]
-    while waiting:
-        model = waiting.pop()
-        if model in found:
-            continue
-        found.append(model)
-        for field in model.model_fields.values():
-            waiting += _inside(field.annotation)
-    return found
-
-
-def _inside(annotation: Any) -> list[type[BaseModel]]:
-    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for argument in getattr(annotation, "__args__", ()) for model in _inside(argument)]
+            properties.get(model.model_fields[field].alias or field, {}).setdefault("description", text)
+        return made
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
