@@ -331,12 +331,16 @@ def main(argv: list[str] | None = None) -> None:
     write_text(API, API.read_text(encoding="utf-8").partition(MARK)[0] + table_text(lacks(verdicts)))
 
 
+def read_rows(path: Path) -> dict[Case, dict[str, str]]:
+    """Rows of a table of earlier runs, which may be missing."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = csv.DictReader(lines, dialect="excel-tab")
+    return {Case(row["arch"], KernelConfig.parse(row["kernel"])): row for row in rows}
+
+
 def read_verdicts(path: Path, pools: Pools | None = None) -> Verdicts:
     """Verdicts of earlier runs; with ``pools``, without those of kernels that are written otherwise today."""
-    if not path.exists():
-        return {}
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines(), dialect="excel-tab")
-    found = ((Case(row["arch"], KernelConfig.parse(row["kernel"])), row) for row in rows)
+    found = read_rows(path).items()
     return {case: row["error"] for case, row in found if pools is None or row["text"] == pools.text(case)}
 
 

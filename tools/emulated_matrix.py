@@ -9,7 +9,6 @@ executes only kinds that they leave open.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -19,7 +18,7 @@ from statistics import median
 
 import pandas as pd
 
-from compile_matrix import API, ARCHS, POOLS, Case, Pools
+from compile_matrix import API, ARCHS, POOLS, Case, Pools, read_rows
 from tileseer.build import registration
 from tileseer.build import source_trees as trees
 from tileseer.build.base import CompileUnit
@@ -157,10 +156,7 @@ def _cell(counts: Counter[str]) -> str:
 
 def read_verdicts(path: Path) -> Verdicts:
     """Verdicts of earlier runs."""
-    if not path.exists():
-        return {}
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines(), dialect="excel-tab")
-    return {Case(row["arch"], KernelConfig.parse(row["kernel"])): _verdict(row) for row in rows}
+    return {case: _verdict(row) for case, row in read_rows(path).items()}
 
 
 def _verdict(row: dict[str, str]) -> KernelVerdict:

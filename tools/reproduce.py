@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.core.seal import file_digest
 from tileseer.learn.model_files import PROVENANCE, read_index
 
 ROOT = Path(__file__).parents[1]
@@ -69,8 +70,8 @@ def made() -> dict[str, Any]:
         models.pop(PROVENANCE)
         stages = {stage: digest_of_folder(folder / "results" / stage) for stage in STAGES}
     return {
-        "config": {name: digest(ROOT / name) for name in ("config/config.yaml", OVERLAY.as_posix())},
-        "environment": digest(ROOT / "envs/requirements.lock"),
+        "config": {name: file_digest(ROOT / name) for name in ("config/config.yaml", OVERLAY.as_posix())},
+        "environment": file_digest(ROOT / "envs/requirements.lock"),
         "stages": stages,
         "models": models,
     }
@@ -91,13 +92,8 @@ def differences(expected: dict[str, object], found: dict[str, object], where: st
 def digest_of_folder(folder: Path) -> str:
     """SHA-256 of the names and contents of the files below a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{path.relative_to(folder).as_posix()} {digest(path)}\n" for path in files]
+    lines = [f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n" for path in files]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 if __name__ == "__main__":
