@@ -78,7 +78,7 @@ WRONG = {
         "benchmark.products.gfx950: gfx942_mi300x is a gfx942 in config/hardware.yaml; write one of gfx950_mi355x",
     ),
     "arch": ({"arch": "gfx95"}, "arch: 'gfx95' is neither in config/arch_specs.json nor under replays; is it gfx950?"),
-    "device": ({"benchmark": {"device": "cuda"}}, "benchmark.device is cuda, but compile.toolchain is none; set it to"),
+    "device": ({"benchmark": {"device": "cuda"}}, "for CK Tile's kernels; take --configfile config/hip.yaml, which"),
     "compiler": (
         {"compile": {"toolchain": "hipcc", "compiler": "/nowhere/hipcc"}, "ck": {"root": "/nowhere"}},
         "ck.root: no Composable Kernel tree in /nowhere",

@@ -238,6 +238,10 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
         ("model", "model is a stage of each arch: write --until model"),
         ("sm_90", "sm_90 is an arch: write --arch sm_90"),
         ("--arch gfx943", "is it gfx942? If not, models of the times of the MIOpen that is installed: tileseer run"),
+        ("--until compile --omit-from model -n", "both end a run, and one undoes the other; leave one of them out"),
+        ("--config hardware=x results/models/gfx942", "no setting; write what to make before --config"),
+        ("--config arch=gfx942,operations=[a] -n", "separate settings by blanks: --config arch=gfx942 operations=[a]"),
+        ("--config benchmark={budget:1h} -n", "write budget: 1h, with a blank behind the colon"),
         ("--arch gfx940", "stands for it; is it gfx942 or gfx950? If not, models of the times of the MIOpen"),
         ("--arch gfx942 --configfile config/cuda.yaml -n", "take --configfile config/hip.yaml, which measures them"),
         ("--arch sm_90 --configfile config/cudnn.yaml -n", "toolchain none, which is not for CUTLASS's kernels; take"),
@@ -277,6 +281,26 @@ def test_a_run_that_would_find_no_gpu_after_its_compiling_does_not_begin(file, m
     assert main.main(["run", "--configfile", f"config/{file}.yaml", "--until", "benchmark"]) == 2
     with pytest.raises(pytest.fail.Exception, match="began"):
         main.main(["run", "--configfile", f"config/{file}.yaml", "--until", "libraries"])
+
+
+def test_settings_that_count_for_nothing_are_told():
+    told = targets.without_effect(check({"problems": {"validation": "own.csv"}}), ["sm_90"])
+    assert told == [
+        "note: problems.validation has no effect on sm_90: its recording has the kernels, problems and times"
+    ]
+    told = targets.without_effect(check({"model": {"learner": "nearest", "num_leaves": 7, "seed": 3}}), ["gfx950"])
+    assert told == ["note: model.num_leaves has an effect on the learner trees; nearest may not read it"]
+    assert targets.without_effect(check({"problems": {"validation": "own.csv"}}), ["sm_90", "gfx950"]) == []
+
+
+def test_the_arch_of_a_run_is_one_of_its_settings(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    calls = []
+    monkeypatch.setattr(run.os, "execve", lambda _, command, __: calls.append(command))
+    for words in ([], ["--config", "model={seed: 3}", "-n"], ["--config=model={seed: 3}"]):
+        main.main(["run", "--arch", "gfx942", *words])
+    assert [call[call.index("--config") + 1] for call in calls] == ["arch=gfx942"] * 3
+    assert all(call[call.index("--config") + 2] == "model={seed: 3}" for call in calls[1:])
 
 
 def test_numbers_in_braces_of_the_command_line_are_numbers():

@@ -28,7 +28,7 @@ from tileseer.libraries import rule_sets
 from tileseer.libraries.costs.coefficients import load_coefficients
 from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.device import refuse_unless_emulated
-from tileseer.measure.harness.telemetry import missing_driver, refuse_other_gpus
+from tileseer.measure.harness.telemetry import DRIVERS, missing_driver, refuse_other_gpus
 from tileseer.problems import problem_sets
 
 TOOLCHAIN_OF_DEVICE = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
@@ -41,6 +41,29 @@ def refuse_faults(settings: Config, named_sets: Path, coefficients: Path, ck_api
     """Raise a ``UserError`` with the lines of ``faults_of``, if there are any."""
     if lines := faults_of(settings, named_sets, coefficients, ck_api):
         raise UserError("\n".join(lines))
+
+
+def refuse_arch(settings: Config, arch: str, named_sets: Path) -> None:
+    """Raise a ``UserError`` for faults of an arch that a call names beside the configured one."""
+    faults = _Faults()
+    specs = ArchSpecs.load(settings.arch_specs)
+    _check_arch(faults, settings.model_copy(update={"arch": arch}), specs, named_sets)
+    if faults.lines:
+        raise UserError("\n".join(faults.lines))
+
+
+def refuse_other_library(arch: str, settings: Config) -> None:
+    """Raise a ``UserError`` where a configuration measures or compiles kernels of another library than an arch has."""
+    own, device, toolchain = library_of_arch(arch), settings.benchmark.device, settings.compile.toolchain
+    backend, configuration = own.measured_with or ("", "")
+    of_kernels = toolchain == own.toolchain if device in DRIVERS else toolchain in ("none", own.toolchain)
+    if (device in DRIVERS and device != backend) or not (own.offered or of_kernels):
+        ways = [f"take --configfile {configuration}, which measures them"] if backend else []
+        ways += [] if own.offered else ["leave out what says so"]
+        raise UserError(
+            f"{arch}: benchmark.device is {device} and compile.toolchain {toolchain}, which is not for {own.title}'s "
+            f"kernels; {', or '.join(ways) or recordings.way_to_models(arch)}"
+        )
 
 
 def faults_of(settings: Config, named_sets: Path, coefficients: Path, ck_api: Path) -> list[str]:
@@ -132,7 +155,7 @@ def _check_files(faults: _Faults, settings: Config) -> None:
 
 
 def _check_arch(faults: _Faults, settings: Config, specs: ArchSpecs | None, named_sets: Path) -> None:
-    """Note faults of the configured arch; those of another one that a user names are its jobs' to report."""
+    """Note faults of the configured arch."""
     arch = settings.arch
     offered = library_of_arch(arch).offered
     if arch not in settings.replays and not offered and specs and arch not in specs.archs:
@@ -173,15 +196,14 @@ def _check_device(settings: Config) -> None:
     right = TOOLCHAIN_OF_DEVICE.get(device)
     if device == "emulated":
         refuse_unless_emulated(arch)
-    if right is not None and toolchain != right and not library.offered:
+    if device == "emulated" and toolchain != right:
         raise UserError(f"benchmark.device is {device}, but compile.toolchain is {toolchain}; set it to {right}")
     if library.offered and device != "cuda":
         raise UserError(
             f"benchmark.device is {device}, but only a GPU shows which {library.name} kernels "
             f"{arch} has; set it to cuda, or give the recording of the arch under replays"
         )
-    if toolchain != "none" and not library.offered:
-        registration.refuse_other_toolchain(settings.compile, arch)
+    refuse_other_library(arch, settings)
     refuse_other_gpus(device, arch)
 
 

@@ -52,6 +52,15 @@ def _with_configuration(words: Sequence[str], path: Path) -> list[str]:
     return [*rest, "--configfile", str(path), *own]
 
 
+def _with_arch(words: Sequence[str], arch: str) -> list[str]:
+    """Return the words of a run with the arch that it is about among its settings, where all of it is checked."""
+    place = next((place for place, word in enumerate(words) if word.partition("=")[0] in run_words.CONFIG_VALUES), None)
+    if place is None:
+        return [*words, "--config", f"arch={arch}"]
+    option, _, own = words[place].partition("=")
+    return [*words[:place], option, f"arch={arch}", *filter(None, [own]), *words[place + 1 :]]
+
+
 def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     """Become Snakemake, with its view ``tileseer``."""
     if importlib.util.find_spec("snakemake") is None:
@@ -77,11 +86,15 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     if configured and archs and settings.arch not in archs:
         raise UserError(f"--config arch={settings.arch} and {next(iter(archs))} are two archs; leave one out")
     targets.refuse_mistakes(words, list(archs), settings)
+    for line in targets.without_effect(settings, list(archs) or [settings.arch]):
+        print(line, file=sys.stderr, flush=True)
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(settings.published_as, archs)) if archs else []
     to_make, others = run_words.split_targets(words)
     files = [word for word in to_make if not run_words.MODELS.fullmatch(word)]
     files += [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
+    if len(archs) == 1 and not configured:
+        others = _with_arch(others, *archs)
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     command = [*run_words.SNAKEMAKE, "--logger=tileseer", *others, "--", *files]

@@ -228,9 +228,14 @@ def _refuse_setting(option: str, word: str) -> None:
     name, given, text = word.partition("=")
     if not given or not name:
         meant = f"--configfile {word}" if Path(word).is_file() else "--config SECTION='{FIELD: VALUE}'"
+        if word.startswith("results/"):
+            raise UserError(f"{option}: {shown(word)} is no setting; write what to make before {option}")
         if word in Config.model_fields or not name:
             meant = f"{name or 'NAME'}=VALUE without blanks around ="
         raise UserError(f"{option}: {shown(word)} is no setting; write {meant}")
+    if match := re.search(rf",(?=({'|'.join(Config.model_fields)})=)", word):
+        apart = f"{word[: match.start()]} {word[match.end() :]}"
+        raise UserError(f"{option}: {shown(word)}: separate settings by blanks: {option} {apart}")
     if text.count("{") != text.count("}"):
         raise UserError(f"{option}: {name}: the braces do not match; put quotes around them: {name}='{{...}}'")
     if "." in name:

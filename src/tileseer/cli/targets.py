@@ -3,8 +3,10 @@
 import os
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 
+from tileseer.cli import preflight
 from tileseer.cli.run_words import ELSEWHERE, SET_OF_RULES, TAKE_RULES, profiles_of, with_options, words_of_profile
 from tileseer.core.entry_points import entry_points
 from tileseer.core.errors import UserError, is_it, shown
@@ -15,11 +17,15 @@ from tileseer.facts.config import Config
 from tileseer.facts.hardware import target
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
 from tileseer.learn.learner import GROUP
-from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 
 UNTIL, NEED_THE_GPU = {"--until", "-U"}, {"plans", "benchmark"}
 """Options that name the last stage of a run, and stages that measure: a run until one of them needs the GPU."""
+_OF_UNRECORDED = (
+    "configs.rule_set", "problems.training", "problems.validation", "benchmark.seed", "benchmark.budget",
+    "benchmark.timing",
+)  # fmt: skip
+_OF_TREES = "model.n_estimators", "model.num_leaves", "model.learning_rate", "model.min_child_samples"
 _RULE = re.compile(r"^ *rule (\w+):\n(.*?)(?=^ *rule \w+:\n|\Z)", re.MULTILINE | re.DOTALL)
 _FOLDER = re.compile(r"results/(\w+)")
 _OF_MODELS = re.compile(r"results/(?:models|reports)/([^/]+?)(?:\.html|/)?")
@@ -62,27 +68,32 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
     if arch in made and arch not in known and (near := is_it(arch, known, 0.8)):
         raise UserError(f"arch: {shown(arch)} is known by neither benchmark.products nor replays{near}")
     options = {option for option, _ in given}
+    if options & UNTIL and options & {"--omit-from", "-O"}:
+        raise UserError("--until and --omit-from both end a run, and one undoes the other; leave one of them out")
     if NEED_THE_GPU & {word for option, word in given if option in UNTIL}:
         options -= UNTIL
     measured = [arch for arch in made if arch not in settings.replays]
     for arch in measured:
-        _refuse_other_library(arch, settings)
+        preflight.refuse_other_library(arch, settings)
     if measured and not options & ELSEWHERE:
         _refuse_without_gpu(settings.benchmark.device, measured[0])
 
 
-def _refuse_other_library(arch: str, settings: Config) -> None:
-    """Raise a ``UserError`` where a configuration measures or compiles kernels of another library than an arch has."""
-    own, device, toolchain = library_of_arch(arch), settings.benchmark.device, settings.compile.toolchain
-    backend, configuration = own.measured_with or ("", "")
-    of_kernels = toolchain == own.toolchain if device in DRIVERS else toolchain in ("none", own.toolchain)
-    if (device in DRIVERS and device != backend) or not (own.offered or of_kernels):
-        ways = [f"take --configfile {configuration}, which measures them"] if backend else []
-        ways += [] if own.offered else ["leave out what says so"]
-        raise UserError(
-            f"{arch}: benchmark.device is {device} and compile.toolchain {toolchain}, which is not for {own.title}'s "
-            f"kernels; {', or '.join(ways) or way_to_models(arch)}"
-        )
+def without_effect(settings: Config, archs: Sequence[str]) -> list[str]:
+    """Return a line for settings that say something, and count for nothing with these archs or this learner."""
+    usual, lines = Config().located(str(workflow_folder())), []
+    recorded = [arch for arch in archs if arch in settings.replays]
+    if recorded and len(recorded) == len(archs) and (names := _others(settings, usual, _OF_UNRECORDED)):
+        lines.append(f"note: {names} no effect on {recorded[0]}: its recording has the kernels, problems and times")
+    if settings.model.learner != usual.model.learner and (names := _others(settings, usual, _OF_TREES)):
+        lines.append(f"note: {names} an effect on the learner trees; {settings.model.learner} may not read it")
+    return lines
+
+
+def _others(settings: Config, usual: Config, fields: Sequence[str]) -> str:
+    """Return which fields differ from what is usual, with ``have``; empty for none."""
+    names = [field for field in fields if attrgetter(field)(settings) != attrgetter(field)(usual)]
+    return f"{', '.join(names)} {'have' if names[1:] else 'has'}" if names else ""
 
 
 def _refuse_without_gpu(device: str, arch: str) -> None:

@@ -17,7 +17,7 @@ Item = TypeVar("Item", bound=Hashable)
 MOST_FAULTS = 20
 """Lines about one file."""
 _REASON_OF_FAULT = {
-    **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
+    **dict.fromkeys(("model_type", "dict_type"), "should be an object, in braces"),
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
 }
 
@@ -103,13 +103,15 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
         return f"{field}: this field is required"
     if fault["type"] == "extra_forbidden":
         known = _fields(model, place)
+        if fault["input"] is None and (parts := re.fullmatch(r"(\w+)[:= ]+(\S+)", str(place[-1]))):
+            return f"{field}: is no field with a value; write {parts[1]}: {parts[2]}, with a blank behind the colon"
         others = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
         sections = [name for name in known if place[-1] in _fields(model, [*place[:-1], name, ""])]
         if sections:
             others = f"{sections[0]} has it: write {sections[0]}: {{{place[-1]}: {fault['input']}}}"
         advice = is_it(place[-1], known) or f"; {others}"
         return f"{field}: unknown field, of value {shown(fault['input'])}{advice}"
-    said = re.sub("^(Value error, |Input |String |List )", "", fault["msg"])
+    said = re.sub("^(Value error, |Input |String |List )|, unable to parse .*", "", fault["msg"])
     reason = _REASON_OF_FAULT.get(
         fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item")
     )
