@@ -48,10 +48,8 @@ onstart:
         print(line, flush=True)
     # Snakemake fails on the copy of an updated output that a run left which was killed.
     shutil.rmtree(".snakemake/backups", ignore_errors=True)
-    if MEASURED and SETTINGS.arch not in SETTINGS.replays and not workflow.dag_settings.until:
-        print(
-            preflight.measuring_time(SETTINGS, ask(recordings.operations_of, SETTINGS, SETTINGS.arch)), flush=True
-        )
+    if MEASURED and ASKED.arch not in SETTINGS.replays and not workflow.dag_settings.until:
+        print(preflight.measuring_time(SETTINGS, ask(recordings.operations_of, SETTINGS, ASKED.arch)), flush=True)
 
 
 onsuccess:

@@ -293,14 +293,18 @@ def test_settings_that_count_for_nothing_are_told():
     assert targets.without_effect(check({"problems": {"validation": "own.csv"}}), ["sm_90", "gfx950"]) == []
 
 
-def test_the_arch_of_a_run_is_one_of_its_settings(monkeypatch):
+def test_the_workflow_checks_the_arch_of_the_run(monkeypatch):
     monkeypatch.chdir(ROOT)
-    calls = []
-    monkeypatch.setattr(run.os, "execve", lambda _, command, __: calls.append(command))
-    for words in ([], ["--config", "model={seed: 3}", "-n"], ["--config=model={seed: 3}"]):
-        main.main(["run", "--arch", "gfx942", *words])
-    assert [call[call.index("--config") + 1] for call in calls] == ["arch=gfx942"] * 3
-    assert all(call[call.index("--config") + 2] == "model={seed: 3}" for call in calls[1:])
+    told = []
+    monkeypatch.setattr(run.os, "execve", lambda _, __, environment: told.append(environment.get("TILESEER_ARCH")))
+    for words in (
+        ["--arch", "gfx942"],
+        ["results/models/sm_90"],
+        [],
+        ["results/models/sm_90", "results/models/gfx942"],
+    ):
+        main.main(["run", *words])
+    assert told == ["gfx942", "sm_90", None, None]
 
 
 def test_numbers_in_braces_of_the_command_line_are_numbers():

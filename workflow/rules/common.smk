@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+import sys
 import warnings
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import is_flagged
 from tileseer.build import registration, source_trees
 from tileseer.cli import preflight
+from tileseer.cli.run_words import ARCH_OF_RUN
 from tileseer.facts.compile import SECTIONS_OF_LIBRARIES
 from tileseer.facts.config import check
 from tileseer.facts.names import ARCH_PATTERN
@@ -54,13 +56,16 @@ API = source("config/ck_api.yaml")
 try:
     places.refuse_braces(os.path.abspath(HERE))
     SETTINGS = check(config).located(HERE)
-    preflight.refuse_faults(SETTINGS, Path(RULE_SETS), Path(COEFFICIENTS), Path(API))
+    # The arch that is checked: its name changes no result.
+    ASKED = SETTINGS.model_copy(update={"arch": os.environ.get(ARCH_OF_RUN, SETTINGS.arch)})
+    preflight.refuse_faults(ASKED, Path(RULE_SETS), Path(COEFFICIENTS), Path(API))
     # What compiled kernels depend on outside of this folder.
     ROOTS = {name: getattr(SETTINGS, name).root for name in SECTIONS_OF_LIBRARIES}
     TOOLCHAIN = registration.fingerprint(SETTINGS.compile, ROOTS)
     CK_LEVEL = source_trees.ck_level(SETTINGS.ck, Path(API), compiles=SETTINGS.compile.toolchain == "hipcc")
 except UserError as error:
-    raise SystemExit(errors.lines_of(error)) from None
+    print(errors.lines_of(error), file=sys.stderr)
+    raise SystemExit(2) from None
 
 HARDWARE = outside(SETTINGS.hardware)
 PORTABLE = SETTINGS.portable()

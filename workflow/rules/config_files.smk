@@ -31,4 +31,5 @@ try:
             read_config_file(path)
 except UserError as error:
     # The last line on the screen.
-    raise SystemExit(lines_of(error)) from None
+    print(lines_of(error), file=sys.stderr)
+    raise SystemExit(2) from None

@@ -28,7 +28,7 @@ def summarized(with_models):
     """No files: the closing summary will be about an arch."""
 
     def note(wildcards):
-        if wildcards.arch not in (SETTINGS.arch, *ARCHS):
+        if wildcards.arch not in (ASKED.arch, *ARCHS):
             ask(preflight.refuse_arch, SETTINGS, wildcards.arch, Path(RULE_SETS))
         ARCHS[wildcards.arch] = with_models or ARCHS.get(wildcards.arch, False)
         return []

@@ -52,15 +52,6 @@ def _with_configuration(words: Sequence[str], path: Path) -> list[str]:
     return [*rest, "--configfile", str(path), *own]
 
 
-def _with_arch(words: Sequence[str], arch: str) -> list[str]:
-    """Return the words of a run with the arch that it is about among its settings, where all of it is checked."""
-    place = next((place for place, word in enumerate(words) if word.partition("=")[0] in run_words.CONFIG_VALUES), None)
-    if place is None:
-        return [*words, "--config", f"arch={arch}"]
-    option, _, own = words[place].partition("=")
-    return [*words[:place], option, f"arch={arch}", *filter(None, [own]), *words[place + 1 :]]
-
-
 def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     """Become Snakemake, with its view ``tileseer``."""
     if importlib.util.find_spec("snakemake") is None:
@@ -93,9 +84,9 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     to_make, others = run_words.split_targets(words)
     files = [word for word in to_make if not run_words.MODELS.fullmatch(word)]
     files += [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
-    if len(archs) == 1 and not configured:
-        others = _with_arch(others, *archs)
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     command = [*run_words.SNAKEMAKE, "--logger=tileseer", *others, "--", *files]
-    os.execve(sys.executable, command, os.environ | {"PATH": path})
+    # Of several archs, each is checked when its jobs are planned.
+    about = {run_words.ARCH_OF_RUN: next(iter(archs))} if len(archs) == 1 else {}
+    os.execve(sys.executable, command, os.environ | {"PATH": path} | about)

@@ -25,6 +25,8 @@ PARSE = (
     "print(get_argument_parser().format_help()); parse_args(sys.argv[1:])"
 )
 """What has Snakemake say what it thinks of words and of profiles."""
+ARCH_OF_RUN = "TILESEER_ARCH"
+"""The variable that tells the workflow which arch a run is about, beside the configured one."""
 CONFIG_FILE, PROFILES = Path("config/config.yaml"), Path("profiles")
 COUNTS = {"--cores": "all", "-c": "all", "--jobs": "unlimited", "-j": "unlimited"}
 """Options of Snakemake that take a number, and the word instead; it waits without end for no core."""
