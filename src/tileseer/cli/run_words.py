@@ -60,6 +60,7 @@ TAKE_VALUES = {
     **dict.fromkeys(COUNTS, "NUMBER"),
 }
 """Options that Snakemake answers with its whole usage, or with nothing, where their value is missing."""
+YAML = ".yaml", ".yml"
 MODELS = re.compile(rf"results/models/({ARCH_PATTERN})/?")
 SNAKEFILES = "Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"
 
@@ -70,7 +71,7 @@ def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word in words:
         if word.startswith("-") and not word[1:].isdigit():
             option, _, word = word.partition("=")
-        elif option in SETTERS and word.startswith("results/"):
+        elif option in (*SETTERS, *CONFIG_FILES) and word.startswith("results/") and not word.endswith(YAML):
             option = ""
         yield option, word
         if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES, *SETTERS):
@@ -174,7 +175,7 @@ def _refuse_value(option: str, word: str) -> None:
             way = "put what to make before --configfile"
             if "," in word:
                 way = "separate files by blanks"
-            elif word.endswith((".yaml", ".yml")):
+            elif word.endswith(YAML):
                 way = "correct its path"
             raise UserError(
                 f"--configfile: {shown(word)}: there is no such file{is_it(word, files, 0.8) or f'; {way}'}"
