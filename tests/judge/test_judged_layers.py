@@ -140,7 +140,5 @@ def test_harm_is_counted_by_kind_against_the_own_choice():
     assert (bad.replaced, bad.slower, bad.slowest) == (1, 1, 1.25)
     picked[151] = 0.0
     assert harm(beside_own(own, picked, kinds)).slowest > 100
-
-
-def test_without_room_nothing_is_gained():
+    # Without room nothing is gained.
     assert harm(beside_own(np.ones(3), np.ones(3), "3x3")).gained is None

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import learning_samples as samples
 import numpy as np
 import pytest
-from published_models import GOOD, context, evaluation
+from dataset_files import dataset
+from published_models import GOOD, context, make
 from repository import ROOT
 from stages_by_hand import main_of
 
@@ -152,9 +153,7 @@ def test_the_numbers_are_those_of_the_evaluation(html):
     worst = rows_of(html, "The worst picks, forward")[1]
     assert worst[1] == f"{found.efficiency.min:.1f}" and found.worst_layer.network in worst[0]
     assert rows_of(html, "All networks")[1][3] == f"{min(one.evaluation.networks[0].by_time for one in sample()):.1f}"
-    kinds = [
-        row for row in rows_of(html, "Loss against the fastest candidate, by kind of layer and by evidence, forward")
-    ]
+    kinds = rows_of(html, "Loss against the fastest candidate, by kind of layer and by evidence, forward")
     assert sum(int(row[1]) for row in kinds[1:] if not row[0].startswith("evidence")) == found.layers
     assert {row[0] for row in rows_of(html, "Efficiency of each way to choose, forward")[1:]} >= {"pick", "hand rule"}
     assert rows_of(html, "The few kernels to ship")[1] == ["forward_bf16", "2 of 24", "1.00", "1.00", "2.00"]
@@ -269,11 +268,9 @@ def test_a_broken_template_is_named(tmp_path, text):
         render([operation()], template=template)
 
 
-def test_the_script_writes_page_and_table(tmp_path, capsys, forward_folder):
-    script, (_, file, serving), data = main_of("report"), forward_folder, tmp_path / "data"
-    import dataset_files
-
-    dataset_files.dataset(data, device="gfx950_mi355x", world=samples.measured())
+def test_the_script_writes_page_and_table(tmp_path, capsys):
+    script, (_, file, serving), data = main_of("report"), make(tmp_path / "made", "forward"), tmp_path / "data"
+    dataset(data, device="gfx950_mi355x", world=samples.measured())
     output = tmp_path / "reports/gfx950.html"
     words = ["--evaluation", file, "--kernels", serving / "kernels.json", "--dataset", data, "--call", CALL]
     words += ["--template", TEMPLATE, "--page", output, "--layers", output.with_suffix(".csv"), "--workflow", tmp_path]
@@ -283,20 +280,6 @@ def test_the_script_writes_page_and_table(tmp_path, capsys, forward_folder):
     assert output.with_suffix(".csv").read_text().startswith("operation,arch,device,device_kind,problem_key,")
     file.write_text("{")
     assert script([*map(str, words)]) == 2 and "is not JSON" in capsys.readouterr().err
-
-
-@pytest.fixture
-def forward_folder(tmp_path):
-    """Training folder, evaluation and serving folder of one operation."""
-    from published_models import make
-
-    return make(tmp_path / "made", "forward")
-
-
-def test_evaluation_of_builders_is_shown():
-    """What builders of other tests write is an evaluation as the stage writes it."""
-    found = operation()
-    assert {*dict(evaluation(samples.measured()))} == {*dict(found.evaluation)}
 
 
 def test_the_pictures_show_the_figures_of_the_evaluation(html):

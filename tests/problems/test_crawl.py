@@ -1,4 +1,4 @@
-"""What of the crawl needs neither torch nor onnx; tests/crawl has the rest."""
+"""What of the crawl needs neither torch nor onnx; test_crawl_of_own_model.py has the rest."""
 
 import dataclasses
 
