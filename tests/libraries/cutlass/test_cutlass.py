@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -208,23 +206,11 @@ def test_the_recording_holds_every_pair_that_the_rules_allow(operation):
     assert solved["train"] >= 1000 and solved["validation"] >= 300
 
 
-def small_recording(folder: Path, drop: int = 0) -> Path:
-    """Copy the forward recording; leave out its last ``drop`` pairs."""
-    copy = folder / "recorded"
-    shutil.copytree(RECORDED / "forward_bf16", copy / "forward_bf16")
-    shutil.copy(RECORDED / "recording.json", copy)
-    path = copy / "forward_bf16/pairs.parquet"
-    table = pq.read_table(path)
-    pq.write_table(table.slice(0, table.num_rows - drop), path)
-    return copy
-
-
-def test_a_recording_is_a_dataset_with_its_times(tmp_path):
-    folder = small_recording(tmp_path, drop=5)
-    data = Dataset.read(folder / "forward_bf16")
+def test_a_recording_is_a_dataset_with_its_times():
+    data = Dataset.read(RECORDED / "forward_bf16")
     assert (data.device_kind, data.device) == ("recorded", "sm_90_h200")
     pairs = parquet.read_table(RECORDED / "forward_bf16/pairs.parquet").to_pandas()
-    assert data.ok.all() and len(data.problem) == len(pairs) - 5
+    assert data.ok.all() and len(data.problem) == len(pairs)
     # One pair, looked up by hand.
     problems = parquet.read_table(RECORDED / "forward_bf16/problems.parquet").to_pandas()
     names = parquet.read_table(RECORDED / "forward_bf16/kernels.parquet")["kernel"].to_pylist()
@@ -235,47 +221,51 @@ def test_a_recording_is_a_dataset_with_its_times(tmp_path):
     assert data.latency_ms[row] == pytest.approx(pair["median_us"] / 1000)
 
 
-def test_a_recorded_sentinel_is_in_the_dataset_and_an_old_recording_has_none(tmp_path):
-    folder = small_recording(tmp_path) / "forward_bf16"
-    path = folder / "pairs.parquet"
+@pytest.fixture
+def part(tmp_path):
+    """One in 16 problems of the forward recording, as a dataset that a test may change."""
+    return part_of_recording(tmp_path / "part", "sm_90", "forward_bf16", 16)
+
+
+def test_a_recorded_sentinel_is_in_the_dataset_and_an_old_recording_has_none(part):
+    path = part / "pairs.parquet"
     pairs = pq.read_table(path).drop_columns(["sentinel"])
     pq.write_table(pairs, path)
-    assert np.isnan(Dataset.read(folder).sentinel).all()
+    assert np.isnan(Dataset.read(part).sentinel).all()
     drift = 1 + np.arange(pairs.num_rows, dtype=np.float32) / pairs.num_rows
     pq.write_table(pairs.append_column("sentinel", pa.array(drift)), path)
-    assert np.sort(Dataset.read(folder).sentinel) == pytest.approx(drift)
+    assert np.sort(Dataset.read(part).sentinel) == pytest.approx(drift)
 
 
-def test_the_noise_between_runs_of_a_recording_is_the_least_error_of_its_times(tmp_path):
-    folder = small_recording(tmp_path)
-    about = json.loads((folder / "recording.json").read_text())
-    about["between_runs"] = {"forward_bf16": {"relative": 0.0125, "pairs": 200, "source": "two machines"}}
-    (folder / "recording.json").write_text(json.dumps(about))
-    found = Dataset.read(folder / "forward_bf16")
+def test_the_noise_between_runs_of_a_recording_is_the_least_error_of_its_times(part):
+    def read(relative):
+        runs = {"forward_bf16": {"relative": relative, "pairs": 200, "source": "two machines"}}
+        about = json.loads((part / "recording.json").read_text()) | {"between_runs": runs}
+        (part / "recording.json").write_text(json.dumps(about))
+        return Dataset.read(part)
+
+    found = read(0.0125)
     assert found.between_runs == found.relative_error[found.ok].min() == 0.0125
-    about["between_runs"]["forward_bf16"]["relative"] = 0
-    (folder / "recording.json").write_text(json.dumps(about))
     with pytest.raises(UserError, match="relative"):
-        Dataset.read(folder / "forward_bf16")
+        read(0)
 
 
-def test_what_is_wrong_with_a_recording_is_said(tmp_path):
-    folder = small_recording(tmp_path)
+def test_what_is_wrong_with_a_recording_is_said(part):
     with pytest.raises(UserError, match="bwd_data_fp16 was not recorded"):
-        dataset_files.check_recording(folder, "bwd_data_fp16", H200)
+        dataset_files.check_recording(RECORDED, "bwd_data_fp16", H200)
     with pytest.raises(UserError, match="is no dataset of one operation; give the folder of one of bwd_data_bf16"):
-        Dataset.read(folder / "bwd_data_fp16")
+        Dataset.read(RECORDED / "bwd_data_fp16")
     with pytest.raises(UserError, match=r"of gfx950_mi355x \(benchmark\.products\)"):
-        dataset_files.check_recording(folder, "forward_bf16", MI355X)
-    (folder / "recording.json").write_text("{")
+        dataset_files.check_recording(RECORDED, "forward_bf16", MI355X)
+    (part / "recording.json").write_text("{")
     with pytest.raises(UserError, match="is not JSON"):
-        Dataset.read(folder / "forward_bf16")
+        Dataset.read(part)
     with pytest.raises(UserError, match="there is no dataset"):
-        Dataset.read(tmp_path / "nowhere/forward_bf16")
+        Dataset.read(part.parent / "nowhere/forward_bf16")
 
 
-def test_the_simulated_device_times_every_pair_that_ran_and_is_no_blind_guess(tmp_path):
-    recorded = Dataset.read(part_of_recording(tmp_path / "part", "sm_90", "forward_bf16", 16))
+def test_the_simulated_device_times_every_pair_that_ran_and_is_no_blind_guess(part):
+    recorded = Dataset.read(part)
     assert len(recorded.problems) > 50
     few = recorded.only(recorded.ok)
     device = SimulatedDevice(H200, COEFFICIENTS, seed=1)
