@@ -186,7 +186,8 @@ def main(argv: list[str] | None = None) -> None:
     verdicts = read_verdicts(kept)
     cases = {*pools.cases(*chain(*POOLS.values()))}
     offered = [case for case in cases if _has_problems(case.kernel) and not pools.api.lack(case.kernel, case.arch)]
-    requested = [Case(*_parted(word)) for word in args.kernels]
+    words = (word.partition(":") for word in args.kernels)
+    requested = [Case(arch, KernelConfig.parse(name)) for arch, _, name in words]
     for _ in range(args.rounds):
         batch = [case for case in requested if case.arch == requested[0].arch][:ROUND]
         batch = batch or most_informative(offered, verdicts)
@@ -198,11 +199,6 @@ def main(argv: list[str] | None = None) -> None:
         requested = [case for case in requested if case not in batch]
     before, rest = SHOWN.read_text(encoding="utf-8").split(MARKS[0])
     write_text(SHOWN, before + MARKS[0] + matrix(pools, cases, verdicts) + MARKS[1] + rest.split(MARKS[1])[1])
-
-
-def _parted(word: str) -> tuple[str, KernelConfig]:
-    arch, _, name = word.partition(":")
-    return arch, KernelConfig.parse(name)
 
 
 if __name__ == "__main__":

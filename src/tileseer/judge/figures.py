@@ -116,10 +116,10 @@ def figures(layers: pd.DataFrame) -> Figures:
     covered, uncovered = best.sum(), (layers["uses"] * layers["estimated_us"]).sum()
     picked, known = Summary.of(ran["efficiency"].to_numpy()), ran["possible"].notna()
     possible = Summary.of(ran["possible"][known].to_numpy()) if known.any() else None
-    taken, alone = _time_of(ran, "efficiency"), _time_without_model(ran)
+    taken, alone = _time_of(ran, ran["efficiency"]), _time_of(ran, ran["own_choice"].fillna(ran["fixed_order"]))
     longest, harmed = longest_layers(ran).index, taken > alone * (1 + LOSS)
     over_best = round(_ratio(taken.sum(), covered) or 1.0, 4)
-    least = round(_ratio(_time_of(ran[known], "possible").sum(), best[known].sum()) or 1.0, 4)
+    least = round(_ratio(_time_of(ran, ran["possible"])[known].sum(), best[known].sum()) or 1.0, 4)
     return Figures(
         layers=len(ran),
         without_candidate=len(layers) - len(ran),
@@ -144,19 +144,14 @@ def figures(layers: pd.DataFrame) -> Figures:
 
 def longest_layers(layers: pd.DataFrame) -> pd.DataFrame:
     """Return the ``LONGEST`` rows that take most time with their picks and all their uses, the longest first."""
-    taken = _time_of(layers[layers["best_us"].notna()], "efficiency")
+    ran = layers[layers["best_us"].notna()]
+    taken = _time_of(ran, ran["efficiency"])
     return layers.loc[taken.sort_values(ascending=False, kind="stable").index[:LONGEST]]
 
 
-def _time_of(ran: pd.DataFrame, efficiency: str) -> pd.Series:
+def _time_of(ran: pd.DataFrame, efficiency: pd.Series) -> pd.Series:
     """Return the time of candidates with these efficiencies, with all uses of the layers."""
-    return ran["uses"] * ran["best_us"] / ran[efficiency].clip(lower=1 / MOST_LOSS)
-
-
-def _time_without_model(ran: pd.DataFrame) -> pd.Series:
-    """Return the time of what runs without the model, with all uses of the layers."""
-    efficiency = ran["own_choice"].fillna(ran["fixed_order"])
-    return _time_of(ran.assign(alone=efficiency), "alone")
+    return ran["uses"] * ran["best_us"] / efficiency.clip(lower=1 / MOST_LOSS)
 
 
 def groups(layers: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:

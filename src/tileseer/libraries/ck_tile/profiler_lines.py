@@ -15,10 +15,6 @@ SPLIT_WORDS = ("all", "-1")
 """Of ckProfiler, for any split-K: each, or the one that it computes."""
 
 
-def _profiler_dtypes(variant: str) -> dict[int, str]:
-    return PROFILER_WEIGHT_DTYPES if variant == "bwd_weight" else PROFILER_DTYPES
-
-
 def _profiler_axes(ndim: int) -> list[str]:
     """Return the dimensions behind G, N, K, C in ckProfiler's order; pads stand twice, left and right."""
     axes = "dhw"[3 - ndim :]
@@ -45,7 +41,8 @@ def _parse_profiler(words: Sequence[str]) -> Line:
             f"--problem: ckProfiler {words[0]}: {len(numbers)} numbers fit no 2D or 3D convolution: 6 of "
             "controls (7 with a type of indices), the dimensionality, and 16 (2D) or 22 (3D) more"
         )
-    dtype = known("ckProfiler's data type", numbers[0], _profiler_dtypes(variant))
+    dtypes = PROFILER_WEIGHT_DTYPES if variant == "bwd_weight" else PROFILER_DTYPES
+    dtype = known("ckProfiler's data type", numbers[0], dtypes)
     groups, batch, k, c, *values = rest
     dims = {"G": groups, "N": batch, "K": k * groups, "C": c * groups}
     for name, value in zip(_profiler_axes(ndim), values, strict=False):

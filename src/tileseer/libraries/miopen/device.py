@@ -112,7 +112,8 @@ class SolverDevice:
         words = shlex.split(driver_line(problem))[1:]
         call = [self._program, *words, "-t", "1", "-i", str(ITERATIONS), "-V", "1", "-s", "0"]
         with TemporaryDirectory(prefix="tileseer-miopen-") as folder:
-            _copy_parameters(user_db(self._environment), Path(folder))
+            for parameters in user_db(self._environment).glob("*.udb.txt"):
+                shutil.copy(parameters, folder)
             try:
                 done = self._run(call, self._environment | _only(solver) | {USER_DB: folder}, LONGEST_RUN_SECONDS)
             except subprocess.TimeoutExpired:
@@ -140,11 +141,6 @@ def _only(solver: str) -> dict[str, str]:
     off = {f"MIOPEN_DEBUG_CONV_{name}": "0" for name, is_own in algorithms.items() if not is_own}
     find = {"MIOPEN_FIND_MODE": "NORMAL", "MIOPEN_FIND_ENFORCE": "NONE", "MIOPEN_DRIVER_USE_GPU_REFERENCE": "1"}
     return {"MIOPEN_DEBUG_FIND_ONLY_SOLVER": solver, **off, **find}
-
-
-def _copy_parameters(source: Path, folder: Path) -> None:
-    for path in source.glob("*.udb.txt"):
-        shutil.copy(path, folder)
 
 
 def _keep_records(made: Path, folder: Path, key: str, solver: str) -> None:

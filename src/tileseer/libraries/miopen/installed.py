@@ -28,7 +28,6 @@ from tileseer.libraries.library import WAYS, Installed
 from tileseer.libraries.miopen import recording
 from tileseer.libraries.miopen.find_db import FileGpu, FileName, user_db
 from tileseer.libraries.miopen.library import MIOPEN
-from tileseer.libraries.miopen.recording import Database
 from tileseer.libraries.miopen.solvers import Release, in_words
 
 ROCM, DEFAULT_ROCM = "ROCM_PATH", "/opt/rocm"
@@ -155,7 +154,8 @@ def _record(folder: Path, arch: str, product: Hardware, files: Found, release: R
     yield from (f"left out: {line}" for line in unusable)
     if gone := database.reasons().get(recording.GONE):
         yield f"{arch}: left out {gone:,} times: {recording.GONE}"
-    counts = _operations(database)
+    timed = database.problems.iloc[database.times["problem"].unique()]
+    counts = Counter((timed["variant"] + "_" + timed["dtype"]).tolist())
     small = {name: count for name, count in counts.items() if count < recording.FEWEST_PROBLEMS}
     if len(small) == len(counts):
         yield f"{arch}: left out, as no operation has {recording.FEWEST_PROBLEMS} problems: {_counted(counts)}"
@@ -169,12 +169,6 @@ def _record(folder: Path, arch: str, product: Hardware, files: Found, release: R
         f"{arch}: {len(database.times):,} times of {taken.library} on {product.name} ({product.compute_units} compute "
         f"units), {len(written.operations)} models, from {', '.join(path.name for path in kept)}"
     )
-
-
-def _operations(database: Database) -> Counter[str]:
-    """Return the problems with a time of each operation."""
-    timed = database.problems.iloc[database.times["problem"].unique()]
-    return Counter((timed["variant"] + "_" + timed["dtype"]).tolist())
 
 
 def _counted(counts: Mapping[str, int]) -> str:

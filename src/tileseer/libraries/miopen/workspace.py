@@ -97,10 +97,6 @@ def _filter_in_fp32(problem: Problem) -> int:
     return 0 if problem.dtype == "fp32" else FLOAT * _tensors(problem)[1]
 
 
-def _filter_of_all_groups_in_fp32(problem: Problem) -> int:
-    return _filter_in_fp32(problem) * problem.G
-
-
 def _filters(problem: Problem, images: int) -> int:
     """Return the bytes of a filter for each part of the batch, of so many images."""
     parts = -(-problem.N // images)
@@ -110,10 +106,6 @@ def _filters(problem: Problem, images: int) -> int:
 def _filters_by_size(problem: Problem) -> int:
     images = 1 if problem.C * problem.K <= 8192 else problem.N if problem.N <= 16 or problem.output[2] <= 32 else 4
     return _filters(problem, images)
-
-
-def _subsampled_if_strided(problem: Problem) -> int:
-    return _subsampled(problem) if _strided(problem) else 0
 
 
 def _in_one_pass(problem: Problem) -> int | None:
@@ -127,12 +119,12 @@ FORMULAS: dict[str, Callable[[Problem], int | None]] = {
     "none in fp32": lambda problem: 0 if problem.dtype == "fp32" else None,
     "none in one pass": _in_one_pass,
     "columns": _columns,
-    "subsampled if strided": _subsampled_if_strided,
+    "subsampled if strided": lambda problem: _subsampled(problem) if _strided(problem) else 0,
     "subsampled and output": _subsampled_and_output,
     "transposed": _transposed,
     "transposed and cast": _transposed_and_cast,
     "filter in fp32": _filter_in_fp32,
-    "filter of all groups in fp32": _filter_of_all_groups_in_fp32,
+    "filter of all groups in fp32": lambda problem: _filter_in_fp32(problem) * problem.G,
     "filters by size": _filters_by_size,
     **{f"filters {images}": partial(_filters, images=images) for images in (1, 2, 4, 8, 16)},
 }
