@@ -1,5 +1,6 @@
 """What ``tileseer run`` shows of the records of Snakemake."""
 
+import json
 import logging
 import os
 import re
@@ -13,6 +14,7 @@ import snakemake_logger_plugin_tileseer as plugin
 from tileseer.cli import main, run, run_summary, run_words, targets
 from tileseer.core.errors import UserError
 from tileseer.facts.config import check
+from tileseer.learn import model_files
 
 snakemake_common = pytest.importorskip("snakemake_interface_logger_plugins.common")
 ROOT = Path(__file__).parents[2]
@@ -284,13 +286,32 @@ def test_a_run_that_would_find_no_gpu_after_its_compiling_does_not_begin(file, m
 
 
 def test_settings_that_count_for_nothing_are_told():
-    told = targets.without_effect(check({"problems": {"validation": "own.csv"}}), ["sm_90"])
+    told = targets.notes_on(check({"problems": {"validation": "own.csv"}}), ["sm_90"])
     assert told == [
         "note: problems.validation has no effect on sm_90: its recording has the kernels, problems and times"
     ]
-    told = targets.without_effect(check({"model": {"learner": "nearest", "num_leaves": 7, "seed": 3}}), ["gfx950"])
+    told = targets.notes_on(check({"model": {"learner": "nearest", "num_leaves": 7, "seed": 3}}), ["gfx950"])
     assert told == ["note: model.num_leaves has an effect on the learner trees; nearest may not read it"]
-    assert targets.without_effect(check({"problems": {"validation": "own.csv"}}), ["sm_90", "gfx950"]) == []
+    assert targets.notes_on(check({"problems": {"validation": "own.csv"}}), ["sm_90", "gfx950"]) == []
+
+
+def test_models_that_a_run_takes_away_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("results/models/sm_90")
+    folder.mkdir(parents=True)
+    entries = {name: {"folder": f"grouped_conv_{name}"} for name in ("forward_bf16", "bwd_data_bf16")}
+    about = {
+        "format": 7,
+        "tileseer": model_files.READERS,
+        "arch": "sm_90",
+        "device": "sm_90_h200",
+        "device_kind": "recorded",
+    }
+    (folder / "index.json").write_text(json.dumps({**about, "operations": entries, "sha256": {}}))
+    (told,) = [line for line in targets.notes_on(check({"operations": ["forward_bf16"]}), ["sm_90"]) if "loses" in line]
+    assert told == f"note: {folder} has bwd_data_bf16 too, and loses it (operations); publish.name keeps it"
+    elsewhere = targets.notes_on(check({"operations": ["forward_bf16"], "publish": {"name": "x"}}), ["sm_90"])
+    assert not any("loses" in line for line in elsewhere)
 
 
 def test_the_workflow_checks_the_arch_of_the_run(monkeypatch):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tileseer.build import compiler
 from tileseer.cli import options, preflight
+from tileseer.cli.run_words import settings_of
 from tileseer.core.code_digest import version_of
 from tileseer.core.errors import UserError
 from tileseer.core.places import find_file, install, workflow_folder
@@ -43,14 +44,17 @@ class Finding:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     options.add_tables(parser)
-    meaning = "configuration to check against (default: config.yaml of --config)"
-    parser.add_argument("--configfile", type=Path, metavar="FILE", help=meaning)
+    meaning = "configuration to check against, over config/config.yaml (default: config.yaml of --config)"
+    parser.add_argument("--configfile", nargs="+", default=[], type=Path, metavar="FILE", help=meaning)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; exit status 1 if something that the configuration asks for is missing."""
-    path = args.configfile or args.config / "config.yaml"
-    config = check(read_yaml(path), str(path)) if args.configfile or path.exists() else Config()
+    path = args.config / "config.yaml"
+    if args.configfile:
+        config = settings_of(["--configfile", *map(str, args.configfile)])
+    else:
+        config = check(read_yaml(path), str(path)) if path.exists() else Config()
     findings = find_all(config.located(os.path.relpath(workflow_folder())), args.config)
     lines = options.table_lines([{"status": one.status, "of": one.subject, "found": one.result} for one in findings])
     lines += [f"{one.status}: {one.subject}: {one.fix}" for one in findings if one.fix]

@@ -68,8 +68,11 @@ class Parser(argparse.ArgumentParser):
                     other = "; --configfile names one whose arch it is"
                 advice = is_it(word, own, 0.7) or behind or other or self._taken()
                 self.error(f"unknown argument {shown(word)}{advice}")
-            if words.count("--problem") > 1:
-                self.error("--problem is given twice; join dimensions by commas")
+            once = [word for word in words if not isinstance(own[word], argparse._AppendAction)]
+            if twice := next((word for word in once if once.count(word) > 1), None):
+                way = "write it once, with all its values" if own[twice].nargs else "leave one out"
+                joined = "join dimensions by commas" if twice == "--problem" else way
+                self.error(f"{twice} is given twice; {joined}")
         found, rest = super().parse_known_args(args, namespace)
         if rest and not self.takes_more:
             forgotten = (

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     if configured and archs and settings.arch not in archs:
         raise UserError(f"--config arch={settings.arch} and {next(iter(archs))} are two archs; leave one out")
     targets.refuse_mistakes(words, list(archs), settings)
-    for line in targets.without_effect(settings, list(archs) or [settings.arch]):
+    for line in targets.notes_on(settings, list(archs) or [settings.arch]):
         print(line, file=sys.stderr, flush=True)
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(settings.published_as, archs)) if archs else []

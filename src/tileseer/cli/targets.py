@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from tileseer.data.recordings import refusal, replayed, way_to_models
 from tileseer.facts.config import Config
 from tileseer.facts.hardware import target
 from tileseer.facts.names import ARCH_PATTERN, arch_hint
+from tileseer.learn import model_files
 from tileseer.learn.learner import GROUP
+from tileseer.libraries.registry import library_of_arch
 from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 
 UNTIL, NEED_THE_GPU = {"--until", "-U"}, {"plans", "benchmark"}
@@ -79,12 +82,20 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
         _refuse_without_gpu(settings.benchmark.device, measured[0])
 
 
-def without_effect(settings: Config, archs: Sequence[str]) -> list[str]:
-    """Return a line for settings that say something, and count for nothing with these archs or this learner."""
+def notes_on(settings: Config, archs: Sequence[str]) -> list[str]:
+    """Return a line for settings that count for nothing with these archs or this learner, or take models away."""
     usual, lines = Config().located(str(workflow_folder())), []
     recorded = [arch for arch in archs if arch in settings.replays]
     if recorded and len(recorded) == len(archs) and (names := _others(settings, usual, _OF_UNRECORDED)):
         lines.append(f"note: {names} no effect on {recorded[0]}: its recording has the kernels, problems and times")
+    asked = settings.operations
+    for arch in archs if asked else ():
+        models = Path("results/models", settings.published_as(arch))
+        with suppress(UserError):
+            if lost := sorted(set(model_files.parse_index(models).operations) - set(asked or ())):
+                lines.append(
+                    f"note: {models} has {', '.join(lost)} too, and loses it (operations); publish.name keeps it"
+                )
     if settings.model.learner != usual.model.learner and (names := _others(settings, usual, _OF_TREES)):
         lines.append(f"note: {names} an effect on the learner trees; {settings.model.learner} may not read it")
     return lines
@@ -102,9 +113,10 @@ def _refuse_without_gpu(device: str, arch: str) -> None:
         replays = Config().replays
         recorded = [one for one in (arch, *replays) if one in replays and target(one) == target(arch)]
         other = f"take recorded times: tileseer run --arch {recorded[0]}" if recorded else "leave --configfile out"
+        compiled = "" if library_of_arch(arch).offered else "compile with --until libraries, "
         raise UserError(
-            f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: compile with "
-            f"--until libraries, measure on a cluster (--workflow-profile profiles/slurm), or {other}"
+            f"benchmark.device is {device}, but this machine shows no GPU: {missing}. Without one: {compiled}"
+            f"measure on a cluster (--workflow-profile profiles/slurm), or {other}"
         )
 
 

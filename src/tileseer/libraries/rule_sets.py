@@ -79,10 +79,9 @@ def _refuse_other_library(name: str, of: str, arch: str) -> None:
     if library.offered:
         raise UserError(f"{arch}: {library.title} offers its kernels itself; no rule set makes any, and no sources")
     if of != library.name:
-        raise UserError(
-            f"{name} is a set of {of} kernels, which {arch} does not run; name a file, such as "
-            f"config/rule_sets/{library.rule_set or CK_TILE.rule_set}"
-        )
+        alike = Path(name).with_name(f"{Path(name).stem}_{library.name}.yaml")
+        other = alike if alike.exists() else f"config/rule_sets/{library.rule_set or CK_TILE.rule_set}"
+        raise UserError(f"{name} is a set of {of} kernels, which {arch} does not run; name a file, such as {other}")
 
 
 def instance_files(name: str, folder: Path, ck_root: str | None) -> list[Path]:
