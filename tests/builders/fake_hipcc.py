@@ -127,17 +127,19 @@ def code_object(probes: list[tuple[str, str]]) -> bytes:
         })  # fmt: skip
     payload = msgpack.packb({"amdhsa.kernels": rows})
     note = struct.pack("<III", 7, len(payload), 32) + b"AMDGPU\0\0" + payload + bytes(-len(payload) % 4)
+    return elf([(".text", 1, 0x1000, text), (".rodata", 1, 0x2000, rodata), (".note", 7, 0, note)], symbols)
+
+
+def elf(parts: list[tuple[str, int, int, bytes]], symbols: list[tuple[str, int, int, int]]) -> bytes:
+    """Return an ELF file of sections (name, kind, address, content) with symbols (name, section, address, size)."""
     strings, table = b"\0", bytes(24)
     for name, section, address, size in symbols:
         table += struct.pack("<IBBHQQ", len(strings), 0x12, 0, section, address, size)
         strings += name.encode() + b"\0"
-    return elf([(".text", 1, 0x1000, text, 0, 0), (".rodata", 1, 0x2000, rodata, 0, 0), (".note", 7, 0, note, 0, 0),
-                (".strtab", 3, 0, strings, 0, 0), (".symtab", 2, 0, table, 4, 24)])  # fmt: skip
-
-
-def elf(sections: list[tuple[str, int, int, bytes, int, int]]) -> bytes:
+    sections = [(*part, 0, 0) for part in parts]
+    sections += [(".strtab", 3, 0, strings, 0, 0), (".symtab", 2, 0, table, len(parts) + 1, 24)]
     names = b"\0" + b"".join(name.encode() + b"\0" for name, *_ in sections) + b".shstrtab\0"
-    sections = [*sections, (".shstrtab", 3, 0, names, 0, 0)]
+    sections += [(".shstrtab", 3, 0, names, 0, 0)]
     body, headers = b"", bytes(64)
     for name, kind, address, content, link, entry in sections:
         place = names.index(name.encode() + b"\0")
@@ -148,7 +150,3 @@ def elf(sections: list[tuple[str, int, int, bytes, int, int]]) -> bytes:
         "<HHIQQQIHHHHHH", 3, 224, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, len(sections) + 1, len(sections)
     )
     return start + body + headers
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

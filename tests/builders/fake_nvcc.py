@@ -72,22 +72,11 @@ def symbol(name: str) -> str:
 
 
 def cubin(texts: dict[str, str]) -> bytes:
-    return fake_hipcc.elf(
-        [(f".text.{symbol(name)}", 1, 0, struct.pack("<Q", found(text, "CODE", 0)) * 2, 0, 0)
-         for name, text in texts.items()]
-    )  # fmt: skip
+    codes = {name: struct.pack("<Q", found(text, "CODE", 0)) * 2 for name, text in texts.items()}
+    return fake_hipcc.elf([(f".text.{symbol(name)}", 1, 0, code) for name, code in codes.items()], [])
 
 
 def host_object(names: list[str]) -> bytes:
-    strings, table, data = b"\0", bytes(24), b""
-    for name in names:
-        table += struct.pack("<IBBHQQ", len(strings), 0x11, 0, 1, len(data), 8)
-        strings += f"{name}_block".encode() + b"\0"
-        data += struct.pack("<2i", 128, 49152)
-    return fake_hipcc.elf(
-        [(".rodata", 1, 0, data, 0, 0), (".strtab", 3, 0, strings, 0, 0), (".symtab", 2, 0, table, 2, 24)]
-    )
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    data = struct.pack("<2i", 128, 49152)
+    symbols = [(f"{name}_block", 1, len(data) * at, len(data)) for at, name in enumerate(names)]
+    return fake_hipcc.elf([(".rodata", 1, 0, data * len(names))], symbols)

@@ -64,7 +64,3 @@ def main(arguments: list[str]) -> int:
     }  # fmt: skip
     output.write_bytes(damage[how])
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
