@@ -12,6 +12,12 @@ if ! scontrol ping 2> /dev/null | grep -q "is UP"; then
     echo "error: no controller of SLURM answers here; call $0 on a login node of the cluster" >&2
     exit 1
 fi
+if ! [ -f Snakefile ]; then
+    echo "error: no Snakefile is here; call $0 in the folder of the workflow" >&2
+    exit 1
+fi
+# What cannot be made is told here, and not by a job that waited for hours.
+snakemake --cores 1 --dry-run --quiet all -- "$@"
 targets=
 for target; do
     targets="$targets '$target'"

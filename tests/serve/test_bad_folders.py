@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from published_models import let_the_hashes_fit
 
-from tileseer.cli import main
+from tileseer.cli import main, targets
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.learn import model_files
@@ -212,3 +212,14 @@ def test_an_empty_column_in_a_model_directory_whose_hashes_fit(name, models, tmp
         status = main.main(words)
         said = capfd.readouterr().err
         assert status in (0, 1) or (status == 2 and path.name in said and said.count("\n") == 1), (column, said)
+
+
+def test_a_run_publishes_damaged_models_again(models, tmp_path, capsys):
+    copy = shutil.copytree(models, tmp_path / "models")
+    assert not targets.is_damaged(str(copy)) and not targets.is_damaged(str(tmp_path / "none"))
+    header = next(copy.rglob("selector.hpp"))
+    header.write_text(header.read_text()[:3000])
+    assert targets.is_damaged(str(copy))
+    assert capsys.readouterr().err == (
+        f"note: {header}: the content does not match index.json; they are published again\n"
+    )

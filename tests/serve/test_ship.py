@@ -262,7 +262,7 @@ def test_models_without_their_dataset_are_refused(results, tmp_path, capsys):
         (["--operation", "bwd_data_bf16"], "--operation: 'bwd_data_bf16' is none of"),
         (["--operation", ""], "--operation: '' is none of"),
         (["--networks", ""], "--networks: names none"),
-        (["--max-loss", "2"], "is no share between 0 and 1"),
+        (["--max-loss", "2"], "is no loss between 0 and 50%"),
         (["--max-bytes", "2"], "is no number with one of k, M, G"),
         (["--layers", "layers.csv"], "--layers layers.csv: name with --networks"),
         (["--ck-api", "2001.01", "--output", "nowhere"], "no API level '2001.01'"),
@@ -271,6 +271,6 @@ def test_models_without_their_dataset_are_refused(results, tmp_path, capsys):
     ],
 )
 def test_mistakes_are_told(results, capsys, words, message):
-    with pytest.raises(SystemExit) if message.startswith(("is no", "write")) else pytest.MonkeyPatch.context():
+    with pytest.raises(SystemExit) if message.startswith(("is no ", "write")) else pytest.MonkeyPatch.context():
         assert ship(results, *words) == 2
     assert message in capsys.readouterr().err

@@ -155,7 +155,10 @@ def _folder(text: str) -> Path:
     """Return the folder that an option names; tables of the package would be read in silence where it is none."""
     if not Path(text).is_dir():
         meant = f"; is it --configfile {text}?" if Path(text).is_file() else ""
-        raise argparse.ArgumentTypeError(f"{text!r} is no folder{meant}")
+        setting = (
+            "; here it is the folder of the tables, and settings are in a file (--configfile)" if "=" in text else ""
+        )
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder{meant or setting}")
     return Path(text)
 
 

@@ -82,6 +82,9 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(settings.published_as, archs)) if archs else []
     to_make, others = run_words.split_targets(words)
+    damaged = [folder for own in published if targets.is_damaged(folder := f"results/models/{own}")]
+    if damaged and not {option for option, _ in given} & {"--forcerun", "-R", "--forceall", "-F"}:
+        others += ["--forcerun", *damaged]
     files = [word for word in to_make if not run_words.MODELS.fullmatch(word)]
     files += [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
     # The jobs call `python`: this one, also where its environment is not active.

@@ -12,28 +12,14 @@ from typing import Any
 
 from tileseer.cli.run_resources import refuse_resource
 from tileseer.core import places
-from tileseer.core.errors import INTERRUPTED, UserError, is_it, shown
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.reruns import NOT_WRITABLE
 from tileseer.core.yaml_files import parse_yaml, read_yaml
 from tileseer.facts.config import Config, check, read_config_file
 from tileseer.facts.names import ARCH_PATTERN, arch_hint, arch_meant
 from tileseer.libraries.registry import installed_words
 
-START = f"""
-import signal, sys
-def interrupt(*_):
-    raise KeyboardInterrupt
-signal.signal(signal.SIGTERM, interrupt)
-try:
-    from snakemake.cli import main
-    main()
-except KeyboardInterrupt:
-    print("interrupted: no job was at work; the same command goes on from there", file=sys.stderr)
-    sys.exit({INTERRUPTED})
-"""
-"""Snakemake, which Ctrl-C and SIGTERM end in one line also while it loads and plans. It has the code of the Snakefile's
-folder, which need not be this one."""
-SNAKEMAKE = sys.executable, "-c", START
+SNAKEMAKE = sys.executable, "-m", "snakemake"
 PARSE = (
     "import sys; from snakemake.cli import get_argument_parser, parse_args; "
     "print(get_argument_parser().format_help()); parse_args(sys.argv[1:])"
@@ -66,8 +52,6 @@ ELSEWHERE = {
     "-n", "--dry-run", "--unlock", "--lint", "--executor", "-e", "--profile", "--workflow-profile", *TAKE_RULES
 }  # fmt: skip
 """Options with which a run measures nothing, or not on this machine."""
-LISTS = (*CONFIG_FILES, *CONFIG_VALUES, *SETTERS)
-"""Options that take words, of which none is a file to make."""
 TAKE_VALUES = {
     **dict.fromkeys(CONFIG_FILES, "FILE"),
     **dict.fromkeys(CONFIG_VALUES, "SECTION='{FIELD: VALUE}'"),
@@ -87,10 +71,10 @@ def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word in words:
         if word.startswith("-") and not word[1:].isdigit():
             option, _, word = word.partition("=")
-        elif option in LISTS and word.startswith("results/") and not word.endswith(YAML):
+        elif option in (*SETTERS, *CONFIG_FILES) and word.startswith("results/") and not word.endswith(YAML):
             option = ""
         yield option, word
-        if word and option not in (*LISTS, *TAKE_RULES):
+        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES, *SETTERS):
             option = ""
 
 
@@ -149,6 +133,8 @@ def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
             raise UserError(f"--arch: {shown(arch)}: give one arch; files of several are words without --arch")
         near = is_it(arch, (*installed_words(), *Config().replays), 0.6 if arch_meant(arch) is None else 0.75)
         raise UserError(f"--arch: {shown(arch)} is no arch{near or f'; {arch_hint(arch)}'}")
+    if arch in installed_words() and (gpu := next((word for word in words if re.fullmatch(ARCH_PATTERN, word)), "")):
+        raise UserError(f"{gpu} is a GPU: write --gpu {gpu}")
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
     if not os.access(".", os.W_OK):
         raise UserError(f"{Path.cwd()}: cannot be written; {NOT_WRITABLE}")
@@ -187,7 +173,8 @@ def _refuse_value(option: str, word: str) -> None:
         if Path(word).is_dir():
             raise UserError(f"{option}: {shown(word)} is a folder; name a file of it")
         if not places.find_file(Path(word)).is_file():
-            files = [*Path(word).parent.glob("*.y*ml"), *CONFIG_FILE.parent.glob("*.yaml")]
+            shipped = [CONFIG_FILE.with_name(path.name) for path in places.find_file(CONFIG_FILE).parent.glob("*.yaml")]
+            files = [*Path(word).parent.glob("*.y*ml"), *shipped]
             way = "put what to make before --configfile"
             if "," in word:
                 way = "separate files by blanks"
@@ -225,7 +212,9 @@ def _refuse_profile(option: str, word: str) -> None:
     if (ours := places.find_file(Path(word))) != Path(word):
         raise UserError(f"{option}: {shown(word)}: is not in this folder; copy it: cp -r {ours} {PROFILES}")
     if not Path(word).is_dir():
-        advice = is_it(word, sorted(PROFILES.glob("*/")), 0.4) or f"; those of this folder are in {PROFILES}"
+        known = sorted(PROFILES.glob("*/"))
+        copy = f"; there are {', '.join(map(str, known))}; one of your own is a copy: cp -r {PROFILES}/slurm {word}"
+        advice = is_it(word, known, 0.4) if is_it(Path(word).name, [path.name for path in known]) else copy
         raise UserError(f"{option}: {shown(word)}: there is no such folder{advice}")
     if not any(Path(word).glob("*.yaml")):
         raise UserError(f"{option}: {shown(word)}: has no config.yaml; copy that of a profile, such as profiles/slurm")
@@ -247,6 +236,8 @@ def _refuse_setting(option: str, word: str) -> None:
     name, given, text = word.partition("=")
     if not given or not name:
         meant = f"--configfile {word}" if Path(word).is_file() else "--config SECTION='{FIELD: VALUE}'"
+        if word.startswith("results/"):
+            raise UserError(f"{option}: {shown(word)} is no setting; write what to make before {option}")
         if word in Config.model_fields or not name:
             meant = f"{name or 'NAME'}=VALUE without blanks around ="
         raise UserError(f"{option}: {shown(word)} is no setting; write {meant}")

@@ -33,8 +33,8 @@ BUILD_COMMAND = "cmake -S {folder} -B build && cmake --build build --parallel &&
 UNITS_OF_BYTES = {"k": 1e3, "M": 1e6, "G": 1e9}
 _share = options.number(
     lambda text: float(text.removesuffix("%")) / (100 if text.endswith("%") else 1),
-    lambda value: 0 < value < 1,
-    "share between 0 and 1, such as 1% or 0.01",
+    lambda value: 0 < value <= 0.5,
+    "loss between 0 and 50%, such as 1% or 0.01, which keeps 99 % of the speed",
 )
 _size = options.number(
     lambda text: float(text[:-1]) * UNITS_OF_BYTES[text[-1:]],

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -57,9 +58,13 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
     files = [word for option, word in given if not option]
     rules = [word for option, word in given if option in TAKE_RULES and word]
     set_of_rules = [word for option, word in given if option in SET_OF_RULES and word]
-    for _, profile in profiles_of(words):
-        set_of_rules += [word for option, word in words_of_profile(profile) if option in SET_OF_RULES]
-    _refuse_names(files, rules, [re.split("[:=]", word)[0] for word in set_of_rules], settings)
+    _refuse_names(files, rules, list(map(_rule_of, set_of_rules)), settings)
+    for path, profile in profiles_of(words):
+        own = [_rule_of(word) for option, word in words_of_profile(profile) if option in SET_OF_RULES]
+        try:
+            _refuse_names([], [], own, settings)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
     known = (*settings.replays, *settings.benchmark.products)
     for arch in archs:
         if arch not in known and (reason := refusal(settings, arch)):
@@ -82,6 +87,11 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
         _refuse_without_gpu(settings.benchmark.device, measured[0])
 
 
+def _rule_of(word: str) -> str:
+    """Return the rule of which a word sets something."""
+    return re.split("[:=]", word)[0]
+
+
 def notes_on(settings: Config, archs: Sequence[str]) -> list[str]:
     """Return a line for settings that count for nothing with these archs or this learner, or take models away."""
     usual, lines = Config().located(str(workflow_folder())), []
@@ -99,6 +109,18 @@ def notes_on(settings: Config, archs: Sequence[str]) -> list[str]:
     if settings.model.learner != usual.model.learner and (names := _others(settings, usual, _OF_TREES)):
         lines.append(f"note: {names} an effect on the learner trees; {settings.model.learner} may not read it")
     return lines
+
+
+def is_damaged(models: str) -> bool:
+    """Return whether published models are not what their index says, which is told: Snakemake compares times alone."""
+    if not Path(models, model_files.INDEX).exists():
+        return False
+    try:
+        model_files.read_index(Path(models))
+    except UserError as error:
+        print(f"note: {str(error).partition('; ')[0]}; they are published again", file=sys.stderr, flush=True)
+        return True
+    return False
 
 
 def _others(settings: Config, usual: Config, fields: Sequence[str]) -> str:

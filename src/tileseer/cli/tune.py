@@ -17,7 +17,7 @@ from tileseer.core.progress import Progress
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.learn import model_files
 from tileseer.libraries.problem_lists import read_problems
-from tileseer.libraries.registry import examples
+from tileseer.libraries.registry import examples, library_of_arch
 
 EXAMPLES = (
     *examples("tune"),
@@ -77,9 +77,11 @@ def _timed_by(args: argparse.Namespace, index: model_files.Index) -> tuple[str, 
         )
     recording = find_file(args.recording or args.config / "recorded" / index.arch)
     if device == "recorded" and not args.recording and not recording.is_dir():
+        program = library_of_arch(index.arch).program
+        way = f"--driver {program}" if program else "--device gpu"
         raise UserError(
-            f"{args.models}: the recording of its times is not in {recording}; name it with --recording DIR, or time "
-            "on a GPU with --device gpu or --driver"
+            f"{args.models}: the recording of its times is not in {recording}; time on a GPU with {way}, or name it "
+            "with --recording DIR"
         )
     return device, recording
 

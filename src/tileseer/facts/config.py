@@ -103,6 +103,8 @@ class Config(Section):
 def check(config: Mapping[str, Any], where: str = "config") -> Config:
     """Return the typed configuration; a ``UserError`` has one line for each wrong field."""
     content = deepcopy(dict(config)) if isinstance(config, Mapping) else config
+    if isinstance(content, dict) and content.keys() == {"tileseer"}:
+        raise UserError(f'{where}: the configuration is below tileseer; write config: config["tileseer"] in the module')
     try:
         Config.model_validate(content, context={})
     except ValidationError as error:

@@ -204,7 +204,9 @@ def _refuse_other_files(folder: Path) -> None:
     for name in set(training_files(folder)) - {model_files.MANIFEST}:
         path = folder / name
         if path.is_file() and file_digest(path) != listed.get(name):
-            raise UserError(f"{path}: its SHA-256 is not that in {model_files.MANIFEST}; train or publish it again")
+            raise UserError(
+                f"{path}: its SHA-256 is not that in {model_files.MANIFEST}; run with --forcerun model, or publish"
+            )
 
 
 def _typeless(candidate: str) -> str:

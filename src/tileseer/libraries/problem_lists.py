@@ -89,7 +89,7 @@ def read_problem_lists(paths: Sequence[Path], operations: Sequence[Operation], l
                 raise UserError(
                     f"{path}: has no line of {program_lines.names_of_programs(' or ')}, and its first line is no "
                     f"header with columns {', '.join(problem_csv.REQUIRED_DIMS)}; lines are such as "
-                    f"{program_lines.examples()}"
+                    f"{program_lines.examples()}{program_lines.ways()}"
                 )
             read.problems |= dict.fromkeys(_of_csv(path, operations, read))
         for one in lines:
@@ -138,16 +138,21 @@ def _of_csv(path: Path, operations: Sequence[Operation], read: ProblemList) -> I
                 raise UserError(f"layout is {layout!r}; use one of {', '.join(LAYOUT_WORDS)}")
             chosen = [one for one in operations if direction in ("", one.variant) and dtype in ("", one.dtype)]
             if not chosen:
-                read.refused[f"there is no model of {' '.join(filter(None, (direction, dtype)))}"] += 1
+                named = " ".join(filter(None, (direction, dtype)))
+                read.refused[f"there is no model of {named}; {_models(operations)}"] += 1
             yield from (Problem.from_dims(one.variant, one.dtype, **dims).with_layout(layout) for one in chosen)
         except UserError as error:
             raise UserError(f"{path}, line {line + FIRST_LINE}: {error}") from error
+
+
+def _models(operations: Sequence[Operation]) -> str:
+    return f"there are models of {', '.join(map(str, operations))}"
 
 
 def _of_line(line: Line, operations: Sequence[Operation], layout: str) -> list[Problem]:
     """Return the problems of a line, of those ``operations`` that it is for."""
     chosen = [one for one in operations if one.dtype == line.dtype and one.variant in line.directions]
     if not chosen:
-        raise UserError(f"there is no model of {' or '.join(line.directions)} in {line.dtype}")
+        raise UserError(f"there is no model of {' or '.join(line.directions)} in {line.dtype}; {_models(operations)}")
     own = line.layout or layout
     return [Problem.from_dims(one.variant, line.dtype, **line.dims).with_layout(own) for one in chosen]

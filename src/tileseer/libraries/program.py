@@ -35,6 +35,8 @@ class Form(NamedTuple):
     """These words to what they say; ``UserError`` for no convolution that we have."""
     example: str
     """Such a text."""
+    way: str = ""
+    """How a program prints such texts, in words."""
 
 
 def call_of(program: str) -> re.Pattern[str]:

@@ -41,6 +41,11 @@ def examples() -> str:
     return ", ".join(form.example for form in forms())
 
 
+def ways() -> str:
+    """Return how programs print such lines, in words."""
+    return "".join(f"; {form.way}" for form in forms() if form.way)
+
+
 def line_in(text: str) -> str | None:
     """Return the part of a text that may be a problem; None if it has none. The text may be a very long one."""
     for form in forms():

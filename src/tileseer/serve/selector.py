@@ -439,7 +439,8 @@ class Selector:
         if (problem.layout or len(self.model.columns) > len(DIMS)) and not self.knows(problem.ndim, layout):
             raise UserError(
                 f"the problem's layout is {DEEP_LAYOUTS[layout] if problem.ndim == 3 else layout}, but the model of "
-                f"{self.spec.operation} on {self.spec.arch} knows {', '.join(self.model.layouts)} only; take these"
+                f"{self.spec.operation} on {self.spec.arch} knows {', '.join(self.model.layouts)} only; no layer of "
+                "another layout was measured"
             )
         return np.array([[*problem.dims, LAYOUTS.index(layout)][: len(self.model.columns)]])
 

@@ -44,7 +44,8 @@ def export(solvers, tmp_path, capsys):
 
     def run(text, *arguments, name="problems.txt", status=0):
         (tmp_path / name).write_text(text)
-        files = ["--problems", str(tmp_path / name), "--user", str(like), "--output", str(tmp_path / "db")]
+        files = ["--problems", str(tmp_path / name), "--output", str(tmp_path / "db")]
+        files += ["--user", str(like)] if "--user" not in arguments else []
         assert main.main(["export", "miopen", str(solvers), *files, *map(str, arguments), "--json"]) == status
         captured = capsys.readouterr()
         if status == 2:

@@ -161,14 +161,18 @@ def _parse_key(words: Sequence[str]) -> Line:
     try:
         problem = Key.parse(key).problem()
     except UnusableError as error:
-        raise UserError(f"--problem: key of a find-db {shown(key)}: {error}") from error
+        raise UserError(f"--problem: key of a find-db: {error}") from error
     layout = problem.layout or LAYOUTS[0]
     dims = dict(zip(DIMS, problem.dims, strict=True))
     return Line((problem.variant,), problem.dtype, dims, DEEP_LAYOUTS[layout] if problem.ndim == 3 else layout)
 
 
 MIOPEN_DRIVER = Form(
-    "MIOpenDriver", call_of("MIOpenDriver"), _parse_driver, "MIOpenDriver convbfp16 -n 8 -c 64 ... -F 1"
+    "MIOpenDriver",
+    call_of("MIOpenDriver"),
+    _parse_driver,
+    "MIOpenDriver convbfp16 -n 8 -c 64 ... -F 1",
+    "with MIOPEN_ENABLE_LOGGING_CMD=1 a program prints those of its own convolutions on standard error",
 )
 _WITHOUT_NAME = r"(?<![\w./-])(?<!-m )(?<!mode[ =])conv(?:b?fp[a-z0-9_]*|int8)?\s+--?[A-Za-z_!@#$^&~%]\w*[\s=]+\S"
 DRIVER_WITHOUT_NAME = Form(

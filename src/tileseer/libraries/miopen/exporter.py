@@ -420,12 +420,14 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(args.user, args.build, args.system, args.measured, layout, args.workspace, args.tuned, args.top)
     export = export_models(args.models, list(listed.problems), settings)
     path = args.output / args.user.name
+    if path.exists() and path.samefile(args.user):
+        raise UserError(f"--output {args.output}: is the folder of --user, which stays as it is; name another one")
     if path.exists():
         raise UserError(f"{path}: exists already; name another folder, or remove it first")
     if len(export.lines) > export.kept:
         write_text(path, "".join(f"{line}\n" for line in export.lines))
     notes = [*export.notes, *listed.notes]
-    if not args.system:
+    if not args.system and len(export.lines) > export.kept:
         notes.append("without --system, predictions also replace what only the installation has measured")
     content = {
         "file": path,

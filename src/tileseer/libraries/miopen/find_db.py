@@ -128,7 +128,8 @@ class Key:
         """
         if self.layouts not in LAYOUT_OF_WORDS:
             known = ", ".join("-".join(one) for one in LAYOUT_OF_WORDS)
-            raise UnusableError(f"layout {'-'.join(self.layouts)}: problems here are {known}")
+            way = f"write {known}" if self.layouts * 3 in LAYOUT_OF_WORDS else f"problems here are {known}"
+            raise UnusableError(f"layout {'-'.join(self.layouts)}: {way}")
         if self.dtype not in DTYPE_OF_WORD:
             raise UnusableError(f"data type {self.dtype}: problems here are {', '.join(DTYPE_OF_WORD)}")
         ndim, layout = LAYOUT_OF_WORDS[self.layouts]
