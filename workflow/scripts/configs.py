@@ -28,7 +28,10 @@ def main(
     rows = kernel_table.tabulate_kernels(enumeration.kernels, enumeration.split_k, configs.chunks)
     parquet.write_table(rows, kernels)
     write_text(rejected, rejected_text(enumeration.rejected))
-    refused = len(enumeration.rejected)
-    return f"{len(enumeration.kernels):,} kernels" + (
-        f"; {refused:,} combinations refused, see {rejected}" if refused else ""
-    )
+    refused, said = len(enumeration.rejected), [f"{len(enumeration.kernels):,} kernels"]
+    if refused:
+        said.append(f"{refused:,} combinations refused, see {rejected}")
+    if unused := enumeration.unused_tiles:
+        why = f", since {unused[0][1]}" if len(unused) == 1 else ""
+        said.append(f"none has the tile {' or '.join(tile for tile, _ in unused)}{why}")
+    return "; ".join(said)

@@ -50,6 +50,11 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse as the base class does; a word that neither the parser nor, if it may, its caller knows is an error."""
         own = self._option_string_actions
+        once = [word.partition("=")[0] for word in args or () if not self._subparsers]
+        once = [word for word in once if word in own and not isinstance(own[word], argparse._AppendAction)]
+        if twice := next((word for word in once if once.count(word) > 1), None):
+            way = "write it once, with all its values" if own[twice].nargs else "leave one out"
+            self.error(f"{twice} is given twice; {'join dimensions by commas' if twice == '--problem' else way}")
         if not self.takes_more:
             # Words behind a subcommand are its own.
             mine = takewhile(lambda word: word.startswith("-"), args or ()) if self._subparsers else args or ()
@@ -68,11 +73,6 @@ class Parser(argparse.ArgumentParser):
                     other = "; --configfile names one whose arch it is"
                 advice = is_it(word, own, 0.7) or behind or other or self._taken()
                 self.error(f"unknown argument {shown(word)}{advice}")
-            once = [word for word in words if not isinstance(own[word], argparse._AppendAction)]
-            if twice := next((word for word in once if once.count(word) > 1), None):
-                way = "write it once, with all its values" if own[twice].nargs else "leave one out"
-                joined = "join dimensions by commas" if twice == "--problem" else way
-                self.error(f"{twice} is given twice; {joined}")
         found, rest = super().parse_known_args(args, namespace)
         if rest and not self.takes_more:
             forgotten = (

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
@@ -12,7 +12,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.strict_tables import StrictModel, read_yaml_table
 from tileseer.facts.arch import ArchSpecs
 from tileseer.facts.operations import VARIANTS, Variant
-from tileseer.libraries.gemm_kernel import Kernel
+from tileseer.libraries.gemm_kernel import GemmKernel, Kernel
 from tileseer.libraries.rules import BrokenRule, Rule, Rules, broken_rules
 from tileseer.problems.operation import Operation
 
@@ -61,6 +61,8 @@ class Enumeration:
     kernels: list[Any]
     rejected: list[Rejected]
     split_k: list[int]
+    unused_tiles: tuple[tuple[str, str], ...] = ()
+    """Tiles of a file of which no combination is legal, each with what most of them break."""
 
 
 class Sweep(StrictModel):
@@ -106,7 +108,8 @@ class Sweep(StrictModel):
         kernels = list(self.combinations(arch, operation, ndims))
         rules = [*self.rules.legality, *(rule for rule in self.defects if not {rule.name, ALL} & set(included))]
         broken = broken_rules(rules, self.rules.parts(kernels, arch, specs)) if kernels else []
-        return sift(kernels, broken, self.rows(operation).split_k, f"on {arch} for {operation}")
+        found = sift(kernels, broken, self.rows(operation).split_k, f"on {arch} for {operation}")
+        return replace(found, unused_tiles=_unused_tiles(kernels, broken))
 
 
 def rejected_text(rejected: Iterable[Rejected]) -> str:
@@ -135,6 +138,16 @@ def sift(
         ((reason, count),) = Counter(one.reason for one in rejected.values()).most_common(1) or [("it has none", 0)]
         raise NoKernel(f"no kernel of the rule set is legal {where}, {count:,} of {len(rejected):,} since {reason}")
     return Enumeration(list(legal.values()), list(rejected.values()), sorted(set(split_k)))
+
+
+def _unused_tiles(kernels: Sequence[Kernel], broken: Iterable[Sequence[BrokenRule]]) -> tuple[tuple[str, str], ...]:
+    reasons: dict[str, Counter[str]] = {}
+    for kernel, rules in zip(kernels, broken, strict=True):
+        if not isinstance(kernel, GemmKernel):
+            continue
+        tile = f"{kernel.tile_m}x{kernel.tile_n}x{kernel.tile_k}"
+        reasons.setdefault(tile, Counter())[rules[0].reason if rules else ""] += 1
+    return tuple((tile, found.most_common(1)[0][0]) for tile, found in reasons.items() if "" not in found)
 
 
 @dataclass(frozen=True)

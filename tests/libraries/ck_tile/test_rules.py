@@ -42,6 +42,7 @@ def test_what_an_arch_cannot_do_is_refused_with_a_reason_and_never_changed():
     refused = {parse(r.kernel).wave for r in result.rejected if r.rule == "waves_on_arch"}
     assert refused == {(4, 4, 1), (8, 2, 1)}
     assert not {k.wave for k in result.kernels} & refused
+    assert [tile for tile, _ in result.unused_tiles] == ["128x128x64", "128x64x128"]
     assert all(r.reason for r in result.rejected)
 
 
