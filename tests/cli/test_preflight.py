@@ -85,7 +85,7 @@ WRONG = {
     ),
     "recording": (
         {"arch": "gfx950_a", "replays": {"gfx950_a": "own"}, "benchmark": {"products": {"gfx950_a": "gfx950_mi355x"}}},
-        "own/recording.json: there is no such file, but replays names it for gfx950_a",
+        "replays.gfx950_a: own/recording.json: there is no such file; give the folder of a recording",
     ),
     "recording of another device": (
         {"arch": "sm_90", "benchmark": {"products": {"sm_90": "sm_90_b"}}}, "benchmark.products.sm_90: sm_90_b is"

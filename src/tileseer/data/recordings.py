@@ -23,10 +23,14 @@ def recorded_operations(replays: Mapping[str, str], arch: str) -> list[str]:
     """Return the operations of an arch's recording; a ``UserError`` names one that is missing or damaged."""
     folder = Path(replays[arch])
     if not (folder / dataset_files.FILE).exists():
+        near = is_it(folder, [path.parent for path in folder.parent.glob(f"*/{dataset_files.FILE}")], 0.8)
         raise UserError(
-            f"{folder / dataset_files.FILE}: there is no such file, but replays names it for {arch}; an installed "
-            "package has no recordings: copy config/recorded of the repository into this folder, or give replays "
-            "another folder"
+            f"replays.{arch}: {folder / dataset_files.FILE}: there is no such file"
+            + (
+                near
+                or "; give the folder of a recording; an installed package has none: copy config/recorded of the "
+                "repository into this folder"
+            )
         )
     return dataset_files.read_recording(folder).operations
 
