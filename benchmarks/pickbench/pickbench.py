@@ -25,7 +25,7 @@ from tileseer.data.dataset_files import read_recording
 from tileseer.facts.hardware import target
 from tileseer.judge.figures import Figures, figures, interval_of_mean
 from tileseer.judge.layers import best_possible
-from tileseer.judge.ranking import finite_or_least
+from tileseer.judge.ranking import columns_of, finite_or_least
 from tileseer.learn.left_out import layers_at_any_size
 from tileseer.libraries.registry import library_of_arch
 from tileseer.problems.problem import DIMS
@@ -134,11 +134,11 @@ def picks(entry: ModuleType, parts: list[Part], seed: int) -> pd.DataFrame:
     learnt = pd.concat([part.learnt for part in parts]).sample(frac=1, random_state=seed).reset_index(drop=True)
     judged = pd.concat([part.judged.assign(part=number) for number, part in enumerate(parts)])
     judged = judged.sample(frac=1, random_state=seed).reset_index(drop=True)
-    name = entry.__name__
+    name, known = entry.__name__, columns_of(judged[PROBLEM], judged[CANDIDATE])
     if hasattr(entry, "learn"):
-        with mistakes_of(f"{name}: learn(problems, candidates, milliseconds)"):
+        with mistakes_of(f"{name}: learn(problems, candidates, milliseconds)", known):
             entry.learn(learnt[PROBLEM], learnt[CANDIDATE], learnt["milliseconds"].to_numpy())
-    with mistakes_of(f"{name}: pick(problems, candidates)"):
+    with mistakes_of(f"{name}: pick(problems, candidates)", known):
         found = entry.pick(judged[PROBLEM], judged[CANDIDATE])
     if isinstance(found, pd.Series):
         # In whatever order its rows are.

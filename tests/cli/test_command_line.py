@@ -177,8 +177,12 @@ def test_python_runs_the_package_and_finds_the_switch_in_it():
     call = [sys.executable, "-m", "tileseer", "select", "models", "N=8,C=64"]
     said = subprocess.run(call, capture_output=True, text=True, check=False)
     assert said.returncode == 2 and "'N=8,C=64'; write --problem before it" in said.stderr
-    with pytest.raises(AttributeError, match="'tileseer' has no attribute 'enable'"):
-        tileseer.enable()
+    for call in ("tileseer.enable()", "from tileseer import enable"):
+        with pytest.raises(ImportError, match=r"enable is in tileseer.torch; write: from"):
+            exec(call, {"tileseer": tileseer})
+    with pytest.raises(ImportError, match=r"write: from tileseer.serve.selector import Selector"):
+        exec("from tileseer.serve import Selector")
+    assert not hasattr(tileseer, "nothing")
 
 
 def test_a_misspelt_option_before_the_subcommand_is_named(capsys):

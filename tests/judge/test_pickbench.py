@@ -64,6 +64,11 @@ def test_scores_of_another_shape_are_refused(run, scores):
     assert "one for each row" in run(scores)
 
 
+@pytest.mark.parametrize("scores", ["candidates['name']", "candidates.name"])
+def test_a_column_that_is_not_there_is_told_with_those_that_are(run, scores):
+    assert "candidates have candidate, kernel, place" in run(scores)
+
+
 def test_a_track_of_a_board_that_is_not_here_asks_for_its_recording(run):
     assert "--recording" in run("None", "mi210-to-mi250x")
 

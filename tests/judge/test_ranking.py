@@ -82,9 +82,12 @@ WRONG_PICKERS = {
     "nothing that is known": (lambda problems, candidates: np.full((2, 2), np.nan), "no score is finite"),
     "an error": (
         lambda problems, candidates: candidates["tile_x"],
-        "pick: no table has the column 'tile_x'; problems have",
+        r"pick: KeyError: 'tile_x' \(test_ranking.py, line \d+\); problems have",
     ),
-    "an end": (lambda problems, candidates: exit(3), "pick: SystemExit: 3"),
+    "an end": (
+        lambda problems, candidates: exit(3),
+        "pick: SystemExit: 3; what ends the program belongs below",
+    ),
 }
 
 

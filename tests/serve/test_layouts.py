@@ -90,7 +90,7 @@ def test_the_header_picks_in_both_layouts_what_python_picks(published):
     assert picks_of_cpp(folder, selector.spec, deep, 1, 0)[0] == [-1]
     volume = Problem.from_dims("forward", "fp32", N=2, C=16, K=16, Di=8, Hi=8, Wi=8)
     assert selector.rank(volume)
-    with pytest.raises(UserError, match=r"layout is NDHWC, but the model of .* knows NCHW, NCDHW, NHWC only"):
+    with pytest.raises(UserError, match=r"layout is NDHWC, but .* knows NCHW in 2D, NHWC in 2D, NCDHW in 3D"):
         selector.rank(volume.with_layout("NHWC"))
 
 
@@ -122,7 +122,7 @@ def test_models_of_one_layout_refuse_the_other_by_name(models, capsys):
     capsys.readouterr()
     assert main.main(["select", str(models), "--problem", WORD, "--layout", "NCHW"]) == 2
     error = capsys.readouterr().err
-    assert "layout is NCHW" in error and "knows NHWC, NDHWC only" in error and error.count("\n") == 1
+    assert "layout is NCHW" in error and "knows NHWC in 2D, NDHWC in 3D only" in error and error.count("\n") == 1
 
 
 def test_scores_are_of_the_layout_and_another_is_refused(published, tmp_path, capsys):

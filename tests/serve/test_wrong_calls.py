@@ -49,9 +49,27 @@ WRONG_CALLS = {
     "a name of others": (lambda s: s.select(problem_frame([FORWARD]).rename(columns={"Y": "R"})), "is it R. Rename"),
     "a problem": (lambda s: s.select(FORWARD), "such as dims_of.problem"),
     "a flag": (lambda s: s.select(s.dims_of(FORWARD), pruned_only="no"), "pruned_only is 'no'; give True or False"),
-    "a layout in a table": (lambda s: s.select(problem_frame([FORWARD.with_layout("NCHW")])), "2D of layout NCHW, but"),
+    "a layout in a table": (lambda s: s.select(problem_frame([FORWARD.with_layout("NCHW")])), "row 0, layout is 'NC"),
+    "a layout of no model": (
+        lambda s: s.select(problem_frame([FORWARD]).assign(layout="NCL")),
+        "knows NHWC in 2D, NDHWC in 3D only; write these, or drop the column",
+    ),
+    "dimensions without names": (lambda s: Problem("forward", "bf16", 8, 64), "ndim is 8; use 2 or 3, or give the dim"),
+    "dimensions alone": (lambda s: Problem(8, 64, 64), "variant is 8; give the dimensions by name: Problem.from_dims"),
+    "from_dims without names": (lambda s: Problem.from_dims("forward", "bf16", 8), "8 has no name; give the dimensi"),
+    "frame, a list": (lambda s: s.frame([[1, 2]]), r"dims is \[\[1, 2\]\]; give rows such as dims_of"),
+    "rank, another type": (
+        lambda s: s.rank(Problem.from_dims("forward", "fp16", **LAYER)),
+        r"give Problem.from_dims\('forward', 'bf16', ...\)$",
+    ),
+    "read, a folder inside": (lambda s: Selector.read(s.folder, "forward_bf16"), "inside of a folder of models; give"),
+    "read, a file inside": (lambda s: Selector.read(s.folder / "kernels.json", "forward_bf16"), "inside of a folder"),
+    "a dataset, its file": (
+        lambda s: Dataset.read(ROOT / "config/recorded/sm_90/forward_bf16/pairs.parquet"),
+        "is a file; give its folder, .*/config/recorded/sm_90/forward_bf16$",
+    ),
     "shortlist, one string": (lambda s: s.shortlist(FORWARD, 2, "eng0", "cudnn 9"), "offered is 'eng0'; give a list"),
-    "no direction": (lambda s: Problem(N=8, C=64), "variant is empty; make a problem by Problem.from_dims"),
+    "no direction": (lambda s: Problem(N=8, C=64), "variant is ''; give the dimensions by name: Problem.from"),
     "a model, a number": (lambda s: Model.read(3), "folder is 3; give the path of a folder"),
     "features, one": (lambda s: replace(s.model.features.set, problem=OWN), "give a tuple of features"),
     "scores, one problem": (lambda s: s.scores(FORWARD), "give a list of problems"),
@@ -120,7 +138,7 @@ def test_whole_numbers_are_sizes_whatever_their_type(selector):
     table = problem_frame([FORWARD]).astype(dict.fromkeys(DIMS, float)).astype({"K": "Int64"})
     assert selector.select(table).candidate == selector.select(own).candidate
     assert Problem.from_dims("forward", "bf16", **dict(zip(DIMS, own[0], strict=True))) == FORWARD
-    np.testing.assert_array_equal(selector.predicted_times([1.0, 1.0]), [100, 100])
+    np.testing.assert_array_equal(selector.predicted_times([1, 1]), [100, 100])
 
 
 def test_a_table_without_layouts_and_other_columns_is_enough(selector):

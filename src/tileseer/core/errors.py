@@ -30,8 +30,11 @@ OF_FOREIGN_CODE = Exception, SystemExit
 
 
 @contextmanager
-def mistakes_of(subject: str) -> Iterator[None]:
-    """Turn what the code of a user raises into a ``UserError`` that names ``subject`` and the line."""
+def mistakes_of(subject: str, known: str = "") -> Iterator[None]:
+    """Turn what the code of a user raises into a ``UserError`` that names ``subject`` and the line.
+
+    ``known``: what there is, for an error that names what there is not.
+    """
     try:
         yield
     except UserError:
@@ -46,7 +49,14 @@ def mistakes_of(subject: str) -> Iterator[None]:
         frame = [*frames, *own][-1]
         # An error of syntax says itself where it is.
         where = "" if isinstance(error, SyntaxError) else f" ({Path(frame.filename).name}, line {frame.lineno})"
-        raise UserError(f"{subject}: {type(error).__name__}: {error}{where}") from error
+        there = f"; {known}" if known and isinstance(error, KeyError | AttributeError) else ""
+        raise UserError(f"{subject}: {said_by(error)}{where}{there}") from error
+
+
+def said_by(error: BaseException) -> str:
+    """Return the type and text of what the code of a user raised."""
+    ends = "; what ends the program belongs below if __name__ == '__main__':" if isinstance(error, SystemExit) else ""
+    return f"{type(error).__name__}: {error}{ends}"
 
 
 def lines_of(error: UserError) -> str:

@@ -18,7 +18,10 @@ def path_of(name: str, given: object, of: str = "a folder") -> Path:
     """Return the path of the argument ``name``, in which ``~`` is the home; ``UserError`` for what is no path."""
     if not isinstance(given, str | Path) or not str(given):
         raise UserError(f"{name} is {shown(given)}; give the path of {of}")
-    return Path(given).expanduser()
+    path = Path(given).expanduser()
+    if of == "a folder" and path.is_file():
+        raise UserError(f"{path}: is a file; give its folder, {path.parent}")
+    return path
 
 
 def regular_file(path: Path) -> BufferedReader:

@@ -25,7 +25,7 @@ from tileseer.problems.shapes import implicit_gemm
 OK = STATUSES.index("ok")
 OF_CANDIDATES = ("kernel", "kernel_id", "resources_from", *candidate_tables.RESOURCES, *CODE)
 """Columns of a kernel that its candidates have."""
-READ_ONE = "one: Dataset.read(Path('results/datasets/ARCH/OPERATION'))"
+READ_ONE = "one: Dataset.read('results/datasets/ARCH/OPERATION')"
 _OF_PAIRS = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error", "sentinel", "rank")
 """Fields of ``Dataset`` with an entry per pair."""
 

@@ -182,7 +182,7 @@ def rank_held_out(model: Model, dataset: Dataset, served: Served | None = None) 
     measured. Where a library offers the candidates, its own choice is one of them, and comes first unless the model is
     sure, and layers like it were measured. Elsewhere the picks are those of ``served``, by default the best scores.
     """
-    require("model", model, Model, "one: Model.read(Path('results/models/ARCH/OPERATION_FOLDER'))")
+    require("model", model, Model, "one: Model.read('results/models/ARCH/OPERATION_FOLDER')")
     rows = validation_rows(dataset)
     problems, positions = dataset.problems, model.positions(dataset)
     rows = rows[has_pick(dataset)[rows]]
@@ -219,18 +219,16 @@ def rank_by(pick: Picker, dataset: Dataset) -> Scored:
     rows = validation_rows(dataset)
     scores = np.full((len(dataset.problems), len(dataset.candidates)), -np.inf)
     problems, candidates = dataset.problems.iloc[rows].copy(), dataset.candidates.copy()
-    with mistakes_of("pick"):
-        try:
-            found = pick(problems, candidates)
-        except KeyError as error:
-            raise UserError(f"pick: no table has the column {error}; {_columns(problems, candidates)}") from error
+    with mistakes_of("pick", columns_of(problems, candidates)):
+        found = pick(problems, candidates)
     form = "a row for each problem, and in it a score for each candidate, larger is faster"
     found = finite_or_least("pick", found, scores[rows].shape, form)
     scores[rows] = found
     return score_ranking(dataset, scores, np.isfinite(scores))
 
 
-def _columns(problems: pd.DataFrame, candidates: pd.DataFrame) -> str:
+def columns_of(problems: pd.DataFrame, candidates: pd.DataFrame) -> str:
+    """Return the columns of both tables in words."""
     return f"problems have {', '.join(problems.columns)}; candidates have {', '.join(candidates.columns)}"
 
 

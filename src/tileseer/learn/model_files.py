@@ -117,9 +117,10 @@ def _version(models: Path) -> tuple[int, int] | None:
 def parse_index(models: Path) -> Index:
     """Return the index of a model directory, whose files are not checked."""
     path = models / INDEX
-    if models.is_file() and (models.parent / INDEX).is_file():
-        raise UserError(f"{models}: is a file; give {models.parent}")
     if not path.exists():
+        for outer in (models.parent, models.parent.parent):
+            if (outer / INDEX).is_file():
+                raise UserError(f"{models}: is inside of a folder of models; give that: {outer}")
         raise UserError(f"{models}: has no models (no {INDEX}); {_way_to_models(models)}")
     try:
         content = read_json(path)

@@ -1,1 +1,3 @@
 """Convolutions: operation, problem, its sizes as a GEMM, layers of networks, problem sets, the crawl of networks."""
+
+from tileseer import __getattr__ as __getattr__

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tileseer.core.errors import UserError, is_it
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.problems import shapes
 from tileseer.problems.operation import Operation
@@ -30,6 +30,7 @@ MAX_GFLOP, MAX_TENSOR_MIB = 1500.0, 1900.0
 """Of problems that are drawn; a tensor is counted at two bytes an element."""
 LAYOUTS = ("NCHW", "NHWC")
 """Orders of the axes of all three tensors, by the number that features and selectors compare."""
+BY_NAME = "give the dimensions by name: Problem.from_dims('forward', 'bf16', N=8, C=64)"
 DEEP_LAYOUTS = {"NCHW": "NCDHW", "NHWC": "NDHWC"}
 """What the layouts are called of 3D tensors."""
 NO_DEPTH = "a 3D problem without depth (Di and Z are 1) is none that a model knows"
@@ -76,16 +77,14 @@ class Problem:
 
     def _fault(self) -> str:
         """Return why this is no convolution, or an empty string."""
-        if not self.variant:
-            return "variant is empty; make a problem by Problem.from_dims('forward', 'bf16', N=8, C=64)"
-        if self.variant not in VARIANTS:
-            return f"variant is {self.variant!r}; use one of {', '.join(VARIANTS)}"
-        if self.dtype not in DTYPES:
-            return f"dtype is {self.dtype!r}; use one of {', '.join(DTYPES)}"
+        for name, word, words in (("variant", self.variant, VARIANTS), ("dtype", self.dtype, DTYPES)):
+            if word not in words:
+                way = f"use one of {', '.join(words)}" if isinstance(word, str) and word else BY_NAME
+                return f"{name} is {word!r}; {way}"
         if self.layout not in ("", *LAYOUTS):
             return f"layout is {self.layout!r}; use one of {', '.join(LAYOUTS)}"
         if self.ndim not in (2, 3):
-            return f"ndim is {self.ndim!r}; use 2 or 3"
+            return f"ndim is {self.ndim!r}; use 2 or 3, or {BY_NAME}"
         for name in DIMS:
             value = getattr(self, name)
             least = LEAST[name]
@@ -139,11 +138,13 @@ class Problem:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @classmethod
-    def from_dims(cls, variant: str, dtype: str, **dims: int) -> Self:
+    def from_dims(cls, variant: str, dtype: str, *unnamed: int, **dims: int) -> Self:
         """Make a problem from any of the 19 dimensions; the others take the values of a 1x1 convolution.
 
-        It is 3D when one of the depth fields says so.
+        It is 3D when one of the depth fields says so. ``UserError`` for a dimension that is ``unnamed``.
         """
+        if unnamed:
+            raise UserError(f"problem: {shown(unnamed[0])} has no name; {BY_NAME}")
         unknown = sorted(set(dims) - set(DIMS))
         if unknown:
             layout = "; write .with_layout('NHWC') behind it" if unknown[0] == "layout" else ""

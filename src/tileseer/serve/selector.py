@@ -5,6 +5,7 @@ Features, support rules and scores are those of training, and the published C++ 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ class Selector:
         for another device than that of the times are those of a sibling, and count as outside of what was measured.
         ``UserError`` for a device that has no choices and is in no table of products, unless it ``is_here``.
         """
-        models = path_of("models", models)
+        models = path_of("models", models, "a folder of models")
         selector = model_files.of_one_version(
             models, lambda: cls._read_folder(model_files.operation_folder(models, operation, arch))
         )
@@ -170,7 +171,7 @@ class Selector:
         are for models of simulated times alone. What was measured goes first, then what was recorded.
         """
         simulated = self.spec.device_kind == SIMULATED
-        choices = listed("choices", choices, Choice, "a list of those that serve.tuned.read_choices reads of a file")
+        choices = listed("choices", choices, Choice, "what tileseer.serve.tuned.read_choices(PATH) returns")
         for choice in sorted(choices, key=lambda choice: -DEVICE_KINDS.index(choice.device_kind)):
             own = choice.device == device if device else tuned_choices.is_device(choice.device, self.spec.device)
             if own and (choice.device_kind != SIMULATED or simulated) and choice.candidate in self._row:
@@ -337,7 +338,13 @@ class Selector:
             raise UserError(f"the problem is {shown(problem)}; make one: {PROBLEM}")
         operation = f"{problem.variant}_{problem.dtype}"
         if operation != self.spec.operation:
-            raise UserError(f"the problem is {operation}, but the model is for {self.spec.operation}")
+            models = self.folder.parent
+            has_both = (models / f"grouped_conv_{operation}_{self.spec.arch}").is_dir()
+            read = f", or take Selector.read({str(models)!r}, {operation!r})" if has_both else ""
+            raise UserError(
+                f"the problem is {operation}, but the model is for {self.spec.operation}; give Problem.from_dims"
+                f"({self.spec.variant!r}, {self.spec.dtype!r}, ...){read}"
+            )
 
     def _scores(self, problems: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
         """Return the scores of candidates on one problem; whether they can run is not checked."""
@@ -345,10 +352,10 @@ class Selector:
 
     def predicted_times(self, scores: np.ndarray) -> np.ndarray:
         """Return the times that scores on one problem predict, percent of that of the best score, float64 [n]."""
-        scores = np.asarray(scores)
-        if scores.dtype.kind not in "iuf":
+        values = np.asarray(scores)
+        if values.dtype.kind not in "iuf":
             raise UserError(f"scores is {shown(scores)}; give a row of what scores returns")
-        log = self.model.scorer.log_efficiency(scores)
+        log = self.model.scorer.log_efficiency(values.astype(float))
         return np.asarray(100 * np.exp(log.max(initial=-np.inf) - log))
 
     def _ranked(self, rows: np.ndarray, score: np.ndarray) -> list[Ranked]:
@@ -419,6 +426,10 @@ class Selector:
         measured = self.library
         if measured is None:
             raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
+        require("library", library, str, f"its name and version, such as {measured!r}")
+        if measured.split()[-1].isdigit() and not re.fullmatch(r"\S+ \d+", library):
+            # Another form of the same version would pass for another version.
+            raise UserError(f"library is {shown(library)}; write its name and the number it reports, as {measured!r}")
         if library != measured:
             message = f"{self.folder}: measured with {measured!r}, not with {library!r}: its own choice is kept"
             warnings.warn(message, stacklevel=4)
@@ -437,10 +448,9 @@ class Selector:
         self._check_operation(problem)
         layout = problem.layout or LAYOUTS[self._default_layout]
         if (problem.layout or len(self.model.columns) > len(DIMS)) and not self.knows(problem.ndim, layout):
+            name = _in_axes(layout, problem.ndim)
             raise UserError(
-                f"the problem's layout is {DEEP_LAYOUTS[layout] if problem.ndim == 3 else layout}, but the model of "
-                f"{self.spec.operation} on {self.spec.arch} knows {', '.join(self.model.layouts)} only; no layer of "
-                "another layout was measured"
+                f"the problem's layout is {name}, but {self._known_layouts}; no layer of another layout was measured"
             )
         return np.array([[*problem.dims, LAYOUTS.index(layout)][: len(self.model.columns)]])
 
@@ -456,7 +466,7 @@ class Selector:
         else:
             values = np.column_stack([checked_dims(values[:, :-1]), values[:, -1].astype(np.int64)])
         pairs = np.stack([ndims(values), values[:, -1]])
-        allowed = [(ndim, code) for ndim in (2, 3) for code in (0, 1) if self.knows(ndim, LAYOUTS[code])]
+        allowed = [(ndim, LAYOUTS.index(layout)) for ndim, layout in self._layouts]
         wrong = ~np.any([(pairs == np.array([pair]).T).all(axis=0) for pair in allowed], axis=0)
         if wrong.any():
             row = int(wrong.argmax())
@@ -474,7 +484,8 @@ class Selector:
         for name, own in (("variant", self.spec.variant), ("dtype", self.spec.dtype)):
             if name in table and not (table[name] == own).all():
                 raise UserError(
-                    f"problems: column {name} has others than {own}; the model is for {self.spec.operation}"
+                    f"problems: column {name} has others than {own}; the model is for {self.spec.operation}: give the "
+                    f"rows with {own}, or drop the column to have all as if of {own}"
                 )
         dims = table[[*DIMS]].to_numpy()
         if dims.dtype.kind not in "iu":
@@ -491,22 +502,20 @@ class Selector:
             dims = table[[*DIMS]].astype(np.int64).to_numpy()
         if "layout" not in table:
             return dims
-        codes = table["layout"].map({name: code for code, name in enumerate(LAYOUTS)} | {"": self._default_layout})
-        if codes.isna().any():
-            wrong = shown(table["layout"][codes.isna()].iloc[0])
-            raise UserError(f"problems: layout is {wrong}; use {' or '.join(LAYOUTS)}")
-        if len(self.model.columns) > len(DIMS):
-            return np.column_stack([dims, codes.to_numpy(np.int64)])
-        for ndim, code in {*zip(ndims(dims).tolist(), codes.tolist(), strict=True)}:
-            if not self.knows(ndim, LAYOUTS[code]):
-                raise UserError(
-                    f"problems: {ndim}D of layout {LAYOUTS[code]}, but the model of {self.spec.operation} on "
-                    f"{self.spec.arch} knows {', '.join(self.model.layouts)} only; take these"
-                )
-        return dims
+        codes = {(ndim, ""): self._default_layout for ndim in (2, 3)}
+        for ndim, layout in self._layouts:
+            codes |= dict.fromkeys([(ndim, layout), (ndim, _in_axes(layout, ndim))], LAYOUTS.index(layout))
+        found = [codes.get(pair) for pair in zip(ndims(dims).tolist(), table["layout"], strict=True)]
+        if None in found:
+            row = found.index(None)
+            wrong = f"layout is {shown(table['layout'].iloc[row])}, but {self._known_layouts}"
+            raise UserError(f"problems: row {row}, {wrong}; write these, or drop the column to take that of the model")
+        return np.column_stack([dims, np.array(found, np.int64)])[:, : len(self.model.columns)]
 
     def frame(self, dims: np.ndarray) -> pd.DataFrame:
         """Return the rows of ``Model.columns`` as the problems that features and rules read."""
+        if not isinstance(dims, np.ndarray) or dims.ndim != 2 or dims.shape[1] < len(DIMS):
+            raise UserError(f"dims is {shown(dims)}; give rows such as dims_of(problem)")
         # At once: of one problem, pandas takes longer for each column than all that follows.
         columns: dict[str, Any] = dict(zip(DIMS, dims.T, strict=False))
         if dims.shape[1] > len(DIMS):
@@ -517,7 +526,18 @@ class Selector:
     def knows(self, ndim: int, layout: str) -> bool:
         """Return whether the model is for this layout of ``problem.LAYOUTS``, or has no candidate for any."""
         own = set(self.model.layouts).intersection(DEEP_LAYOUTS.values() if ndim == 3 else LAYOUTS)
-        return not own or (DEEP_LAYOUTS[layout] if ndim == 3 else layout) in own
+        return not own or _in_axes(layout, ndim) in own
+
+    @property
+    def _layouts(self) -> list[tuple[int, str]]:
+        """The pairs of 2 or 3 dimensions and a layout that it knows."""
+        return [(ndim, layout) for ndim in (2, 3) for layout in LAYOUTS if self.knows(ndim, layout)]
+
+    @property
+    def _known_layouts(self) -> str:
+        """The same in words."""
+        names = ", ".join(f"{_in_axes(layout, ndim)} in {ndim}D" for ndim, layout in self._layouts)
+        return f"the model of {self.spec.operation} on {self.spec.arch} knows {names} only"
 
     @property
     def _default_layout(self) -> int:
@@ -537,6 +557,11 @@ _DEPTH = [DIMS.index(name) for name in ("Di", "Z", "stride_d", "pad_d", "dilatio
 def ndims(dims: np.ndarray) -> np.ndarray:
     """Return 2 or 3 of each problem: 3 where one of the depth fields says so."""
     return np.where((dims[:, _DEPTH] == (1, 1, 1, 0, 1)).all(axis=1), 2, 3)
+
+
+def _in_axes(layout: str, ndim: int) -> str:
+    """Return what a layout is called of tensors with so many spatial axes."""
+    return DEEP_LAYOUTS[layout] if ndim == 3 else layout
 
 
 def evidence_columns(dims: np.ndarray) -> dict[str, np.ndarray]:

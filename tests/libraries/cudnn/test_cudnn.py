@@ -241,6 +241,8 @@ def test_python_warns_of_another_version(trained, published):
         assert published[1].choose(problem, plans, "cudnn 92000") == NO_CANDIDATE
         (row,) = published[1].shortlist(problem, 3, plans, "cudnn 92000")
         assert row["offered"] == 0 and row["kernel"].endswith(plans[0])
+    with pytest.raises(UserError, match=r"'cudnn 9.19.0'; write its name and the number it reports, as 'cudnn 91900'"):
+        published[1].choose(problem, plans, "cudnn 9.19.0")
     assert published[1].choose(problem, [], "cudnn 91900") == NO_CANDIDATE
 
 

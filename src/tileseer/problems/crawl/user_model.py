@@ -7,13 +7,14 @@ import re
 import sys
 import types
 from collections import Counter
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from tileseer.core.errors import OF_FOREIGN_CODE, UserError, is_it, mistakes_of, shown
+from tileseer.core.errors import OF_FOREIGN_CODE, UserError, is_it, mistakes_of, said_by, shown
 from tileseer.core.places import install
 from tileseer.problems.crawl.observed import tabulate_layers
 from tileseer.problems.layers import Layer
@@ -58,7 +59,6 @@ def torch_layers(
         from tileseer.problems.crawl import torch_record
     except ImportError as error:
         raise UserError(f"--torch needs torch ({error}); {INSTALL}") from error
-    make = _callable(target, module_name, attribute)
     positional = [shape for name, shape in shapes if not name]
     named = {name: shape for name, shape in shapes if name}
 
@@ -67,16 +67,43 @@ def torch_layers(
         empty = partial(torch.empty, dtype=next(own, torch.float32))
         return model(*map(empty, positional), **{name: empty(shape) for name, shape in named.items()})
 
-    given = f"with --input {' --input '.join(inputs)} (N x C x H x W), without values"
-    # What a network prints is not the answer of this program.
-    with redirect_stdout(sys.stderr):
+    given = f"with --input {' --input '.join(inputs)} (N x C x H x W), floating point without values"
+    others = "for others, name a function whose module makes them itself, or export it for --onnx"
+    # What a network prints is not the answer of this program, nor are its own arguments those of this one.
+    with redirect_stdout(sys.stderr), _arguments_of(module_name):
+        make = _callable(target, module_name, attribute)
         with mistakes_of(f"--torch {target}: calling it without arguments, on the meta device (leave .cuda() out)"):
             model = torch_record.build_model(make)
             if not isinstance(model, torch.nn.Module):
                 raise UserError(f"--torch {target}: returned {shown(model)}; name what returns a torch.nn.Module")
-        with mistakes_of(f"--torch {target}: running it {given} (--onnx takes models that need them)"):
+            _check_inputs(target, model, positional, named)
+        with mistakes_of(f"--torch {target}: running it {given} ({others})"):
             observed = torch_record.record_torch(model, feed, trained)
     return tabulate_layers(network or attribute.rpartition(".")[2], _run(inputs, trained), observed)
+
+
+@contextmanager
+def _arguments_of(module_name: str) -> Iterator[None]:
+    """Let the code of a user, which may read the arguments of a program, find none."""
+    before, sys.argv = sys.argv, [module_name]
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+def _check_inputs(target: str, model: Any, positional: Sequence[object], named: Mapping[str, object]) -> None:
+    """Raise a ``UserError`` where a model takes other inputs than these."""
+    try:
+        signature = inspect.signature(model.forward)
+    except ValueError:
+        return
+    try:
+        signature.bind(*positional, **named)
+    except TypeError as error:
+        raise UserError(
+            f"--torch {target}: forward{signature}: {error}; give an --input for each in this order, or NAME=SHAPE"
+        ) from error
 
 
 def _callable(target: str, module_name: str, attribute: str) -> Any:
@@ -88,7 +115,7 @@ def _callable(target: str, module_name: str, attribute: str) -> Any:
     except OF_FOREIGN_CODE as error:
         name = error.name if isinstance(error, ModuleNotFoundError) else None
         advice = f"; go to the folder that has it, or install it: pip install {name}" if name else ""
-        said = f"importing {module_name}: {type(error).__name__}: {error}{advice}"
+        said = f"importing {module_name}: {said_by(error)}{advice}"
         raise UserError(f"--torch {target}: {said}") from error
     try:
         value = attrgetter(attribute)(value)
