@@ -240,6 +240,11 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
         ("model", "model is a stage of each arch: write --until model"),
         ("sm_90", "sm_90 is an arch: write --arch sm_90"),
         ("--arch gfx943", "is it gfx942? If not, models of the times of the MIOpen that is installed: tileseer run"),
+        (
+            "--until compile --arch sm_90",
+            "--until compile: models of sm_90 need no such stage; without it tileseer run -n",
+        ),
+        ("--until libraries -n", "--until libraries: models of gfx950 need no such stage"),
         ("--until compile --omit-from model -n", "both end a run, and one undoes the other; leave one of them out"),
         ("--config hardware=x results/models/gfx942", "no setting; write what to make before --config"),
         ("--config arch=gfx942,operations=[a] -n", "separate settings by blanks: --config arch=gfx942 operations=[a]"),

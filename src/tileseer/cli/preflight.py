@@ -176,8 +176,10 @@ def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
     archs = list(dict.fromkeys([*specs.archs, *settings.replays]))
     # A letter too many or too few: gfx1030 is no mistake for gfx1200.
     near = is_it(settings.arch, archs, 0.9)
-    meant = near or f"{is_it(settings.arch, archs, 0.81)}; there are {', '.join(archs)}"
-    raise UserError(f"arch: {shown(settings.arch)} is neither in {settings.arch_specs} nor under replays{meant}")
+    there = f"; there are {', '.join(archs)}, and docs/CONTRIBUTING.md adds one{is_it(settings.arch, archs, 0.81)}"
+    raise UserError(
+        f"arch: {shown(settings.arch)} is neither in {settings.arch_specs} nor under replays{near or there}"
+    )
 
 
 def _check_recording(settings: Config, gpu: Hardware | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tileseer.cli import run_words, targets
-from tileseer.core import places
+from tileseer.core import places, reruns
 from tileseer.core.errors import UserError
 from tileseer.libraries.library import INSTALLED, Installed
 from tileseer.libraries.registry import examples, installed_words
@@ -77,6 +77,8 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     if configured and archs and settings.arch not in archs:
         raise UserError(f"--config arch={settings.arch} and {next(iter(archs))} are two archs; leave one out")
     targets.refuse_mistakes(words, list(archs), settings)
+    if not {option for option, _ in given} & {"-n", "--dry-run", "--directory", "-d"}:
+        reruns.refuse_held(Path("results"))
     for line in targets.notes_on(settings, list(archs) or [settings.arch]):
         print(line, file=sys.stderr, flush=True)
     # Each run ends with a report: who asks for models gets it too.

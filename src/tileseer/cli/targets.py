@@ -25,6 +25,8 @@ from tileseer.measure.harness.telemetry import DRIVERS, missing_driver
 
 UNTIL, NEED_THE_GPU = {"--until", "-U"}, {"plans", "benchmark"}
 """Options that name the last stage of a run, and stages that measure: a run until one of them needs the GPU."""
+_OF_KERNELS = {"arch_specs", "configs", "headers", "compile", "libraries", "aliases", "support"}
+"""Stages of kernels that are made here."""
 _OF_UNRECORDED = (
     "configs.rule_set", "problems.training", "problems.validation", "benchmark.seed", "benchmark.budget",
     "benchmark.timing",
@@ -74,10 +76,16 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
     made, arch = archs if files or archs else [settings.arch], settings.arch
     # Before a GPU is looked for: a misspelt one has none.
     if arch in made and arch not in known and (near := is_it(arch, known, 0.8)):
-        raise UserError(f"arch: {shown(arch)} is known by neither benchmark.products nor replays{near}")
+        other = f"If it is another one, write benchmark.products: {{{arch}: PRODUCT}}, a product of {settings.hardware}"
+        raise UserError(f"arch: {shown(arch)} is known by neither benchmark.products nor replays{near} {other}")
     options = {option for option, _ in given}
     if options & UNTIL and options & {"--omit-from", "-O"}:
         raise UserError("--until and --omit-from both end a run, and one undoes the other; leave one of them out")
+    if made and all(word.startswith(("results/models/", "results/reports/")) for word in files):
+        lacking = set.intersection(*(_stages_without_jobs(arch, settings) for arch in made))
+        if unused := lacking & {word for option, word in given if option in UNTIL}:
+            reason = f"models of {made[0]} need no such stage; without it tileseer run -n lists those that they need"
+            raise UserError(f"--until {min(unused)}: {reason}")
     if NEED_THE_GPU & {word for option, word in given if option in UNTIL}:
         options -= UNTIL
     measured = [arch for arch in made if arch not in settings.replays]
@@ -90,6 +98,15 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
 def _rule_of(word: str) -> str:
     """Return the rule of which a word sets something."""
     return re.split("[:=]", word)[0]
+
+
+def _stages_without_jobs(arch: str, settings: Config) -> set[str]:
+    """Return which stages the models of an arch do not need, of those that depend on where its times are from."""
+    if arch in settings.replays:
+        return {*_OF_KERNELS, "driver", "plans", "verdicts", "benchmark", "dataset"}
+    if library_of_arch(arch).offered:
+        return {*_OF_KERNELS, "verdicts"}
+    return {"plans", "verdicts", *(() if settings.benchmark.device in DRIVERS else ("libraries", "driver"))}
 
 
 def notes_on(settings: Config, archs: Sequence[str]) -> list[str]:

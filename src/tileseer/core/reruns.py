@@ -104,7 +104,7 @@ class Run:
         last = _text_of(results / LOCK)
         try:
             if try_lock(results / LOCK) is None:
-                raise UserError(f"{results}: another run makes these results: {last}; wait for its end")
+                raise _taken(results, last)
         except NoLocks as error:
             said.append(f"warning: {error}; until then see to it that one run at a time makes these results")
         if last != self._last:
@@ -120,6 +120,18 @@ class Run:
     def _share(self, **more: str) -> None:
         self._found |= more
         os.environ[VARIABLE] = json.dumps(self._found, separators=(",", ":"))
+
+
+def refuse_held(results: Path) -> None:
+    """Raise a ``UserError`` where another run holds ``results``, before jobs are planned."""
+    from tileseer.core.locks import is_held
+
+    if is_held(results / LOCK):
+        raise _taken(results, _text_of(results / LOCK))
+
+
+def _taken(results: Path, holder: str) -> UserError:
+    return UserError(f"{results}: another run makes these results: {holder}; wait for its end")
 
 
 @contextmanager

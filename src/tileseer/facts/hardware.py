@@ -145,7 +145,8 @@ def hardware_of_arch(path: str | Path, products: Mapping[str, str], arch: str) -
         raise UserError(f"benchmark.products: there is no entry for {arch}; write {arch}: and {names}")
     if products[arch] not in of_target:
         other = f"a {table[products[arch]].arch}" if products[arch] in table else "none of its products"
-        raise UserError(f"benchmark.products.{arch}: {products[arch]} is {other} in {path}; write {names}")
+        way = f", or correct its arch there to {target(arch)}" if products[arch] in table else ""
+        raise UserError(f"benchmark.products.{arch}: {products[arch]} is {other} in {path}; write {names}{way}")
     return table[products[arch]]
 
 
