@@ -58,6 +58,19 @@ def test_a_publication_that_is_killed_leaves_the_models(copy):
     copy.make("-R", "publish", "--", "results/models/gfx950")
 
 
+def test_damaged_models_and_reports_are_made_again(copy):
+    index, report = (copy.folder / "results" / name for name in ("models/gfx950/index.json", "reports/gfx950.html"))
+    whole = index.read_bytes(), report.read_bytes()
+    index.unlink()
+    report.write_bytes(whole[1][:1000])
+    dry = tileseer(copy, *words("tileseer run -n -R report"))
+    index.write_bytes(whole[0])
+    report.write_bytes(whole[1])
+    assert "note: results/models/gfx950: has no models (no index.json); it is made again\n" in dry.stderr
+    assert "note: results/reports/gfx950.html: is cut short; it is made again\n" in dry.stderr
+    assert "publish gfx950: Forced execution\n" in dry.stdout and "report gfx950: Forced" in dry.stdout
+
+
 def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
     (copy.folder / "results/datasets/gfx950/forward_bf16/pairs.parquet").write_bytes(b"damaged")
     dry = tileseer(copy, *words("tileseer run -n"))

@@ -79,14 +79,15 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     targets.refuse_mistakes(words, list(archs), settings)
     if not {option for option, _ in given} & {"-n", "--dry-run", "--directory", "-d"}:
         reruns.refuse_held(Path("results"))
-    for line in targets.notes_on(settings, list(archs) or [settings.arch]):
+    about_archs = list(archs) or [settings.arch]
+    damaged = targets.damaged(settings, about_archs)
+    made_again = [f"note: {fault}; it is made again" for fault in damaged.values()]
+    for line in (*targets.notes_on(settings, about_archs), *made_again):
         print(line, file=sys.stderr, flush=True)
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(settings.published_as, archs)) if archs else []
     to_make, others = run_words.split_targets(words)
-    damaged = [folder for own in published if targets.is_damaged(folder := f"results/models/{own}")]
-    if damaged and not {option for option, _ in given} & {"--forcerun", "-R", "--forceall", "-F"}:
-        others += ["--forcerun", *damaged]
+    others = run_words.with_forced(others, list(damaged))
     files = [word for word in to_make if not run_words.MODELS.fullmatch(word)]
     files += [path for own in published for path in (f"results/models/{own}", f"results/reports/{own}.html")]
     # The jobs call `python`: this one, also where its environment is not active.

@@ -42,6 +42,7 @@ USUAL = {
 CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
 TAKE_RULES = ("--until", "-U", "--omit-from", "-O", "--forcerun", "-R", "--allowed-rules")
 """Options that take names of rules, or files."""
+FORCE = "--forcerun", "-R"
 SET_OF_RULES = {
     "--set-resources": ("RULE:NAME=NUMBER", "[^:=]+:[^:=]+=.+"), "--set-threads": ("RULE=NUMBER", "[^:=]+=.+")
 }  # fmt: skip
@@ -95,6 +96,14 @@ def split_targets(words: Sequence[str]) -> tuple[list[str], list[str]]:
         is_file = word.startswith("results/") and option not in TAKE_VALUES
         (to_make if is_file or MODELS.fullmatch(word) else others).append(word)
     return to_make, others
+
+
+def with_forced(words: Sequence[str], files: Sequence[str]) -> list[str]:
+    """Return options with more files that are to be made again."""
+    place = next((place for place, word in enumerate(words) if word in FORCE), None)
+    if not files or place is None:
+        return [*([FORCE[0]] if files else []), *files, *words]
+    return [*words[: place + 1], *files, *words[place + 1 :]]
 
 
 def profiles_of(words: Sequence[str]) -> Iterator[tuple[Path, dict[str, Any]]]:

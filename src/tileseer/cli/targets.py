@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -128,16 +127,20 @@ def notes_on(settings: Config, archs: Sequence[str]) -> list[str]:
     return lines
 
 
-def is_damaged(models: str) -> bool:
-    """Return whether published models are not what their index says, which is told: Snakemake compares times alone."""
-    if not Path(models, model_files.INDEX).exists():
-        return False
-    try:
-        model_files.read_index(Path(models))
-    except UserError as error:
-        print(f"note: {str(error).partition('; ')[0]}; they are published again", file=sys.stderr, flush=True)
-        return True
-    return False
+def damaged(settings: Config, archs: Sequence[str]) -> dict[str, str]:
+    """Return published models and reports of archs that were damaged, which Snakemake does not see, and how."""
+    found = {}
+    for name in map(settings.published_as, archs):
+        models, report = Path("results/models", name), Path(f"results/reports/{name}.html")
+        if models.is_dir():
+            try:
+                index = model_files.parse_index(models)
+                found[str(models)] = model_files.fault_of(models, index, model_files.file_digests(models))
+            except UserError as error:
+                found[str(models)] = str(error)
+        if report.is_file() and not report.read_bytes().rstrip().endswith(b"</html>"):
+            found[str(report)] = f"{report}: is cut short"
+    return {path: fault.partition(";")[0] for path, fault in found.items() if fault}
 
 
 def _others(settings: Config, usual: Config, fields: Sequence[str]) -> str:

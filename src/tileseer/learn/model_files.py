@@ -15,7 +15,7 @@ No file holds a time, a host or a path, so the same models publish to the same b
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -170,15 +170,22 @@ def _way_to_models(models: Path) -> str:
 def _checked_index(models: Path) -> Index:
     index = parse_index(models)
     present = file_digests(models)
-    for name, digest in index.sha256.items():
-        if name not in present:
-            raise UserError(f"{models / INDEX}: lists {shown(name)}, which is missing; {AGAIN}")
-        if present[name] != digest:
-            raise UserError(f"{models / name}: the content does not match index.json; {AGAIN}")
+    if fault := fault_of(models, index, present):
+        raise UserError(f"{fault}; {AGAIN}")
     extra = sorted(set(present) - set(index.sha256))
     if extra:
         raise UserError(f"{models / extra[0]}: the file is not listed in index.json; remove it or publish again")
     return index
+
+
+def fault_of(models: Path, index: Index, present: Mapping[str, str]) -> str:
+    """Return which file of an index is missing or changed, of those ``present`` with their digests; empty for none."""
+    for name, digest in index.sha256.items():
+        if name not in present:
+            return f"{models / INDEX}: lists {shown(name)}, which is missing"
+        if present[name] != digest:
+            return f"{models / name}: the content does not match index.json"
+    return ""
 
 
 def operation_folder(models: Path, operation: str, arch: str | None = None) -> Path:
