@@ -27,8 +27,8 @@ HIDDEN = (
 """In errors of Snakemake that say nothing beside the end of the log of a job that failed."""
 TARGET = "all"
 """Rule of the default target."""
-INTERRUPTED = "Terminating processes on user request"
-"""What Snakemake says first after Ctrl-C."""
+INTERRUPTED = "Terminating processes on user request", "Will exit after finishing"
+"""What Snakemake says first after Ctrl-C, and when it is asked to end."""
 OF_SNAKEFILE = re.compile(r'(?:\w*Error|\w*Exception) in file "[^\n]*", line \d+:\n(.*?)(?=\n  File "|\Z)', re.DOTALL)
 """An error that the Snakefile raises on purpose, and where it does."""
 NO_RULE = re.compile(r"No rule to produce (\S+)")
@@ -74,6 +74,8 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_ERROR:
             self._say(self._jobs.fail(vars(record)))
         elif text.startswith(INTERRUPTED):
+            if text.startswith(INTERRUPTED[1]) and not self._jobs.interrupted:
+                self._say("asked to end: waiting for the jobs at work; Ctrl-C ends them too")
             self._jobs.interrupted = True
         elif _is_shown(record.levelno, text) and not self._jobs.interrupted:
             self._say(_in_one_line(text))

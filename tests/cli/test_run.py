@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -92,6 +93,30 @@ def test_other_errors_are_shown(view, capsys):
     assert capsys.readouterr().err.startswith("error: nothing makes nonsense; paths are relative")
 
 
+def test_a_run_that_is_asked_to_end_says_that_it_waits(view, tmp_path, capsys):
+    shown = view()
+    begin(shown)
+    for _ in range(2):
+        emit(shown, "Will exit after finishing currently running jobs (scheduler).")
+    shown.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "asked to end: waiting for the jobs at work; Ctrl-C ends them too",
+        "interrupted: 0 of 1 jobs are done; the same command goes on from there",
+    ]
+
+
+def test_ctrl_c_while_snakemake_loads_is_one_line(tmp_path):
+    (tmp_path / "snakemake").mkdir()
+    (tmp_path / "snakemake/__init__.py").touch()
+    (tmp_path / "snakemake/cli.py").write_text("raise KeyboardInterrupt\n")
+    command = [*run_words.SNAKEMAKE, "-n"]
+    said = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(tmp_path)}
+    )
+    assert (said.returncode, said.stdout) == (130, "")
+    assert said.stderr == "interrupted: no job was at work; the same command goes on from there\n"
+
+
 def test_an_error_of_the_rules_is_one_line(view, capsys):
     text = """InputFunctionException in rule verdict_table in file "/a b/verdicts.smk", line 36:
 Error:
@@ -128,6 +153,8 @@ def test_values_that_are_set_of_rules_may_have_signs(monkeypatch):
 
 def test_what_is_made_may_stand_between_options():
     assert run_words.split_targets(["-n", "--", "results/a"]) == (["results/a"], ["-n"])
+    words = ["--config", "model={}", "results/a", "-n"]
+    assert run_words.split_targets(words) == (["results/a"], ["--config", "model={}", "-n"])
     words = ["--until", "model", "results/models/gfx950", "-n"]
     assert run_words.split_targets(words) == (["results/models/gfx950"], ["--until", "model", "-n"])
     words = [
@@ -246,7 +273,6 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
         ),
         ("--until libraries -n", "--until libraries: models of gfx950 need no such stage"),
         ("--until compile --omit-from model -n", "both end a run, and one undoes the other; leave one of them out"),
-        ("--config hardware=x results/models/gfx942", "no setting; write what to make before --config"),
         ("--config arch=gfx942,operations=[a] -n", "separate settings by blanks: --config arch=gfx942 operations=[a]"),
         ("--config benchmark={budget:1h} -n", "write budget: 1h, with a blank behind the colon"),
         ("--arch gfx940", "stands for it; is it gfx942 or gfx950? If not, models of the times of the MIOpen"),

@@ -8,7 +8,6 @@ from collections.abc import Collection
 from types import ModuleType
 from typing import cast
 
-from tileseer.cli import options
 from tileseer.core.errors import reports_user_errors
 
 COMMANDS = {
@@ -36,6 +35,9 @@ A module has ``configure(parser)``, ``run(args)`` and ``EXAMPLES``, calls that t
 @reports_user_errors
 def main(argv: list[str] | None = None) -> int | None:
     """Run one subcommand; return its exit status."""
+    # Behind the errors, which Ctrl-C is one of.
+    from tileseer.cli import options
+
     arguments = sys.argv[1:] if argv is None else argv
     # Only the module of the subcommand is imported: LightGBM and pandas take a second that --help does not need.
     word = next((argument for argument in arguments if not argument.startswith("-")), None)
@@ -52,6 +54,8 @@ def main(argv: list[str] | None = None) -> int | None:
 
 def parser(complete: Collection[str]) -> argparse.ArgumentParser:
     """Return the parser of the command line; only the subcommands in ``complete`` have their options."""
+    from tileseer.cli import options
+
     top = options.Parser(prog="tileseer", description=f"{(__doc__ or '').split(':')[0]}.")
     top.add_argument("--version", action="version", version=f"tileseer {importlib.metadata.version('tileseer')}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")

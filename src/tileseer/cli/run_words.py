@@ -12,14 +12,28 @@ from typing import Any
 
 from tileseer.cli.run_resources import refuse_resource
 from tileseer.core import places
-from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.errors import INTERRUPTED, UserError, is_it, shown
 from tileseer.core.reruns import NOT_WRITABLE
 from tileseer.core.yaml_files import parse_yaml, read_yaml
 from tileseer.facts.config import Config, check, read_config_file
 from tileseer.facts.names import ARCH_PATTERN, arch_hint, arch_meant
 from tileseer.libraries.registry import installed_words
 
-SNAKEMAKE = sys.executable, "-m", "snakemake"
+START = f"""
+import signal, sys
+def interrupt(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGTERM, interrupt)
+try:
+    from snakemake.cli import main
+    main()
+except KeyboardInterrupt:
+    print("interrupted: no job was at work; the same command goes on from there", file=sys.stderr)
+    sys.exit({INTERRUPTED})
+"""
+"""Snakemake, which Ctrl-C and SIGTERM end in one line also while it loads and plans. It has the code of the Snakefile's
+folder, which need not be this one."""
+SNAKEMAKE = sys.executable, "-c", START
 PARSE = (
     "import sys; from snakemake.cli import get_argument_parser, parse_args; "
     "print(get_argument_parser().format_help()); parse_args(sys.argv[1:])"
@@ -53,6 +67,8 @@ ELSEWHERE = {
     "-n", "--dry-run", "--unlock", "--lint", "--executor", "-e", "--profile", "--workflow-profile", *TAKE_RULES
 }  # fmt: skip
 """Options with which a run measures nothing, or not on this machine."""
+LISTS = (*CONFIG_FILES, *CONFIG_VALUES, *SETTERS)
+"""Options that take words, of which none is a file to make."""
 TAKE_VALUES = {
     **dict.fromkeys(CONFIG_FILES, "FILE"),
     **dict.fromkeys(CONFIG_VALUES, "SECTION='{FIELD: VALUE}'"),
@@ -72,10 +88,10 @@ def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word in words:
         if word.startswith("-") and not word[1:].isdigit():
             option, _, word = word.partition("=")
-        elif option in (*SETTERS, *CONFIG_FILES) and word.startswith("results/") and not word.endswith(YAML):
+        elif option in LISTS and word.startswith("results/") and not word.endswith(YAML):
             option = ""
         yield option, word
-        if word and option not in (*CONFIG_FILES, *CONFIG_VALUES, *TAKE_RULES, *SETTERS):
+        if word and option not in (*LISTS, *TAKE_RULES):
             option = ""
 
 
@@ -245,8 +261,6 @@ def _refuse_setting(option: str, word: str) -> None:
     name, given, text = word.partition("=")
     if not given or not name:
         meant = f"--configfile {word}" if Path(word).is_file() else "--config SECTION='{FIELD: VALUE}'"
-        if word.startswith("results/"):
-            raise UserError(f"{option}: {shown(word)} is no setting; write what to make before {option}")
         if word in Config.model_fields or not name:
             meant = f"{name or 'NAME'}=VALUE without blanks around ="
         raise UserError(f"{option}: {shown(word)} is no setting; write {meant}")
