@@ -41,13 +41,15 @@ def read_csv(path: Path, needed: Sequence[str] = ()) -> pd.DataFrame:
     number = next((name for name in header if re.fullmatch(r"[0-9]+(\.[0-9]*)?", name)), "")
     if number or (needed and set(needed).isdisjoint(header)):
         such = f" with the columns {','.join(needed)}" if needed else ""
-        raise UserError(f"{path}, line 1: {shown(number or header[0])} names no column; write a header{such} above it")
+        way = f"write a header{such} above it" if number else f"write a header{such}"
+        raise UserError(f"{path}, line 1: {shown(number or header[0])} names no column; {way}")
     if twice := next((name for place, name in enumerate(header) if name and name in header[:place]), ""):
         raise UserError(f"{path}: the column {shown(twice)} appears twice; remove one of the two")
     if len(lines) == 1:
         raise UserError(f"{path}: there is no row below the header")
     for line, row in lines:
         if len(row) != len(header):
-            raise UserError(f"{path}, line {line}: {len(row)} fields, but the header has {len(header)}")
+            other = next((f"; {sign!r} separates them, and commas the header" for sign in ";\t" if sign in row[0]), "")
+            raise UserError(f"{path}, line {line}: {len(row)} fields, but the header has {len(header)}{other}")
     names = [name or f"column {place}" for place, name in enumerate(header)]
     return pd.DataFrame([row for _, row in lines[1:]], columns=names, dtype=str)

@@ -120,10 +120,12 @@ def layers_csv(layers: Iterable[Layer]) -> str:
 def read_layers(path: Path) -> list[Layer]:
     """Read a table; a ``UserError`` names the line of the first row that is no valid convolution."""
     table = read_csv(path, REQUIRED_LAYER_COLUMNS)
-    fault = next((f"{name!r} is missing" for name in REQUIRED_LAYER_COLUMNS if name not in table), "")
+    fault = missing = next((f"{name!r} is missing" for name in REQUIRED_LAYER_COLUMNS if name not in table), "")
     fault = fault or next((f"{shown(name)} is not one of them" for name in table if name not in LAYER_COLUMNS), "")
     if fault:
         way = "" if "network" in table else f"; tileseer crawl --problems {path} --output LAYERS.csv makes such a table"
+        if missing and not way:
+            way = "; without network and layer, tileseer crawl --problems FILE --output LAYERS.csv fills in the rest"
         raise UserError(
             f"{path}, line 1: {fault}; the columns must be {','.join(REQUIRED_LAYER_COLUMNS)}, and may be "
             f"{','.join(OPTIONAL)}, in any order{way}"
