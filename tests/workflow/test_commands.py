@@ -63,7 +63,7 @@ def test_damaged_models_and_reports_are_made_again(copy):
     whole = index.read_bytes(), report.read_bytes()
     index.unlink()
     report.write_bytes(whole[1][:1000])
-    dry = tileseer(copy, *words("tileseer run -n -R report"))
+    dry = tileseer(copy, "run", "-n", "-R", "report")
     index.write_bytes(whole[0])
     report.write_bytes(whole[1])
     assert "note: results/models/gfx950: has no models (no index.json); it is made again\n" in dry.stderr
