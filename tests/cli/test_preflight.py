@@ -109,6 +109,15 @@ def test_a_fault_is_one_line_with_file_field_value_and_fix(name, folder):
     assert len(lines) == 1, faults(**sections)
 
 
+def test_a_prior_that_runs_make_anew_is_copied_first(folder):
+    path = Path("results/training/gfx942/forward_bf16")
+    path.mkdir(parents=True)
+    for file in check({"model": {"prior": str(path)}}).model.prior_files:
+        Path(file).touch()
+    (line,) = faults(model={"prior": str(path)})
+    assert line.startswith(f"model.prior: {path}: runs make this folder anew; copy it: mkdir -p priors && cp -r {path}")
+
+
 def test_all_faults_are_one_list():
     lines = faults(
         arch_specs="nowhere.json",

@@ -22,6 +22,7 @@ from tileseer.facts.compile import SECTIONS_OF_LIBRARIES
 from tileseer.facts.config import Config
 from tileseer.facts.hardware import Hardware, hardware_of_arch, read_products
 from tileseer.facts.operations import OPERATIONS, RULE_SETS
+from tileseer.learn import model_files
 from tileseer.learn.features import feature_set
 from tileseer.learn.learner import learner_class
 from tileseer.libraries import rule_sets
@@ -82,6 +83,7 @@ def faults_of(settings: Config, named_sets: Path, coefficients: Path, ck_api: Pa
     faults.first(partial(rule_sets.check_flags, settings.configs.include_flagged), "configs.include_flagged")
     _check_arch(faults, settings, specs, named_sets)
     faults.first(partial(feature_set, settings.model.features), "model.features")
+    faults.first(partial(_refuse_prior, settings))
     faults.first(partial(learner_class, settings.model.learner), "model.learner")
     _check_toolchain(faults, settings, ck_api)
     return list(faults.lines)
@@ -144,7 +146,7 @@ def _check_files(faults: _Faults, settings: Config) -> None:
     named += [("problems.training", path) for path in problems.training]
     for path in settings.model.prior_files[:1]:
         if not Path(path).is_file():
-            way = "; name the folder of an operation of models, such as results/training/gfx950/forward_bf16"
+            way = "; name the folder of an operation of models, such as a copy of results/training/gfx950/forward_bf16"
             faults.missing("model.prior", path, way)
     for field, path in named:
         if not Path(path).is_file():
@@ -180,6 +182,21 @@ def _refuse_arch(settings: Config, specs: ArchSpecs) -> None:
     raise UserError(
         f"arch: {shown(settings.arch)} is neither in {settings.arch_specs} nor under replays{near or there}"
     )
+
+
+def _refuse_prior(settings: Config) -> None:
+    """Raise a ``UserError`` for a model to start from that runs replace, or that is of another kind."""
+    folder, own = settings.model.prior_folder, f"results/models/{settings.published_as(settings.arch)}/"
+    if folder is None or not (folder / model_files.SPEC).is_file():
+        return
+    if folder.as_posix().startswith(("results/training/", own)):
+        copy = f"mkdir -p priors && cp -r {folder} priors/, and name priors/{folder.name}"
+        raise UserError(f"model.prior: {folder}: runs make this folder anew; copy it: {copy}")
+    # With what trains, which takes a second to import.
+    from tileseer.learn.training import read_prior
+
+    for variant in dict.fromkeys(one.rpartition("_")[0] for one in recordings.operations_of(settings, settings.arch)):
+        read_prior(folder, settings.model.features, variant)
 
 
 def _check_recording(settings: Config, gpu: Hardware | None) -> None:

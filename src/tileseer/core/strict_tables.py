@@ -120,6 +120,8 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
     # A table's text has lists only.
     if fault["type"] == "list_type" and isinstance(fault["input"], str | int | float):
         reason = "should be a list, in brackets"
+    if fault["type"] == "literal_error" and repr(str(fault["input"])) in reason and not isinstance(fault["input"], str):
+        reason += ", in quotes"
     value = list(fault["input"]) if isinstance(fault["input"], tuple) else fault["input"]
     subject = "the key " if place != list(fault["loc"]) else ""
     return f"{field}: {subject}{reason}, but it is {shown(value)}"

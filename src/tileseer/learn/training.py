@@ -103,7 +103,7 @@ def read_prior(folder: Path, features: str, variant: str) -> Model:
             shown = (value, expected) if field != "feature_names" else ("others", "those of this release")
             raise UserError(
                 f"{folder / model_files.SPEC}: {field} is {shown[0]!r}, but the model to train needs {shown[1]!r}; "
-                "give model.prior a model of the same direction and features"
+                "give model.prior a model of the same direction and features, or leave out other operations"
             )
     if model.spec.formula is not None:
         raise UserError(f"{folder}: the model starts from a formula; give model.prior one without: model.prior none")
