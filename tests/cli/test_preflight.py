@@ -109,6 +109,14 @@ def test_a_fault_is_one_line_with_file_field_value_and_fix(name, folder):
     assert len(lines) == 1, faults(**sections)
 
 
+def test_a_tile_of_a_rule_set_is_written_once(folder):
+    text = (ROOT / "config/rule_sets/sweep.yaml").read_text()
+    tile = next(line for line in text.splitlines(keepends=True) if line.startswith("  - {tile"))
+    (folder / "own.yaml").write_text(text.replace(tile, tile * 2))
+    (line,) = faults(configs={"rule_set": "own.yaml"})
+    assert line.startswith("configs.rule_set: own.yaml: tiles.1: should be no repetition of an earlier element: remove")
+
+
 def test_a_prior_that_runs_make_anew_is_copied_first(folder):
     path = Path("results/training/gfx942/forward_bf16")
     path.mkdir(parents=True)

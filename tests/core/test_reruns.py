@@ -191,3 +191,9 @@ def test_what_a_run_is_planned_beside_keeps_its_record(sources, jobs, tmp_path):
     os.environ.pop(reruns.VARIABLE)
     reruns.Run().plan(tmp_path / "results")
     assert reruns.RECORD.read_text() == record
+
+
+def test_results_on_a_disk_that_is_not_there_are_told_before_jobs_are_planned(tmp_path):
+    (tmp_path / "results").symlink_to("/nowhere/results")
+    with pytest.raises(UserError, match="links to /nowhere/results, where no folder is; make that folder, or remove"):
+        reruns.refuse_held(tmp_path / "results")

@@ -123,9 +123,12 @@ class Run:
 
 
 def refuse_held(results: Path) -> None:
-    """Raise a ``UserError`` where another run holds ``results``, before jobs are planned."""
+    """Raise a ``UserError`` where another run holds ``results``, or they are no folder, before jobs are planned."""
     from tileseer.core.locks import is_held
 
+    if os.path.lexists(results) and not results.is_dir():
+        lost = f"links to {os.readlink(results)}, where no folder is; make that folder, or remove the link"
+        raise UserError(f"{results}: {lost if results.is_symlink() else 'is no folder; move it away'}")
     if is_held(results / LOCK):
         raise _taken(results, _text_of(results / LOCK))
 

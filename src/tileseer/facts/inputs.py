@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from tileseer.core.strict_tables import expected
+from tileseer.core.strict_tables import distinct, expected
 from tileseer.facts.operations import RULE_SETS
 from tileseer.facts.section import Section, SourcePath
 
@@ -23,7 +23,7 @@ class ConfigsSettings(Section):
     include_flagged: list[str] = Field(["half_zero_output"])
     """Flags of defective kernels that are built anyway; ``all`` for every flag. The kernels of ``half_zero_output`` are
     wrong for some shapes: a device that checks results bars those that turn out so."""
-    ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
+    ndims: Annotated[list[Annotated[int, Field(ge=2, le=3)]], AfterValidator(distinct)] = Field([2, 3], min_length=1)
     """Dimensionalities of the convolutions that one operation covers."""
     chunks: int = Field(1, ge=1, le=4096)
     """Chunks of the kernels of an operation: one chunk is one job of each kernel stage. Another number divides all

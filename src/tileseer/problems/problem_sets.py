@@ -32,7 +32,7 @@ from tileseer.facts.inputs import ProblemsSettings
 from tileseer.problems import design
 from tileseer.problems.layers import Layer, NetworkRun, read_layers, read_split_layers, runs_of
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, INT32_MAX, LEAST, Problem, drawable_problem
+from tileseer.problems.problem import DIMS, INT32_MAX, LEAST, Problem, drawable_problem, meant
 from tileseer.problems.problem_table import ProblemEntry
 
 _DERIVED = ("C/G", "K/G")
@@ -186,7 +186,8 @@ def _axis(key: str, values: list[Any], where: str) -> list[dict[str, int]]:
     """Return what each choice of one key sets."""
     names = [name.strip() for name in key.split(",")]
     if unknown := [name for name in names if name not in (*DIMS, *_DERIVED)]:
-        raise UserError(f"{where}: unknown dimension {unknown[0]!r}; use {', '.join((*DIMS, *_DERIVED))}")
+        way = meant(unknown[0], 0.6, DIMS) or f"; use {', '.join((*DIMS, *_DERIVED))}"
+        raise UserError(f"{where}: unknown dimension {unknown[0]!r}{way}")
     if not values:
         raise UserError(f"{where}: {key}: the list of values is empty")
     axis = []

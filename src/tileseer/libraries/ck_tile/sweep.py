@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from tileseer.core.strict_tables import StrictModel
+from tileseer.core.strict_tables import StrictModel, distinct
 from tileseer.facts.operations import Variant
 from tileseer.libraries.ck_tile import flags
 from tileseer.libraries.ck_tile.api import with_own_vectors
@@ -55,7 +55,7 @@ class CkTileSweep(Sweep):
     epilogue: Literal["cshuffle", "default"]
     own_vectors: list[str] = Field(default_factory=list)
     """Archs where transposed tensors are loaded as CK Tile would choose by itself, not as the tile says."""
-    tiles: list[TileRow] = Field(min_length=1)
+    tiles: Annotated[list[TileRow], AfterValidator(distinct)] = Field(min_length=1)
     variants: dict[Variant, VariantRows]
 
     @property

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tileseer.core.errors import UserError
-from tileseer.core.strict_tables import StrictModel
+from tileseer.core.strict_tables import StrictModel, distinct
 from tileseer.facts.operations import Variant
 from tileseer.libraries.cutlass.kernel import CutlassKernel
 from tileseer.libraries.cutlass.rules import RULES
@@ -46,7 +46,7 @@ class CutlassSweep(Sweep):
 
     rules = RULES
     instruction: Triple
-    tiles: dict[str, list[CutlassTile]] = Field(min_length=1)
+    tiles: dict[str, Annotated[list[CutlassTile], AfterValidator(distinct)]] = Field(min_length=1)
     variants: dict[Variant, CutlassVariant]
 
     def rows(self, operation: Operation) -> CutlassVariant:
