@@ -94,6 +94,17 @@ def test_inference_of_a_transposed_convolution_is_backward_data(folder):
     ]  # fmt: skip
 
 
+def test_a_crawl_replaces_the_table_of_a_crawl_alone(folder, capsys):
+    (folder / "list.txt").write_text("conv -n 8 -c 16 -H 9 -W 9 -k 32 -y 3 -x 3 -F 1")
+    (folder / "found.csv").touch()
+    assert crawl("--problems", "list.txt") == crawl("--problems", "list.txt", "--network", "other") == 0
+    one = (folder / "found.csv").read_text()
+    for content in ("a,b\n1,2\n", one + one.splitlines()[1].replace("other", "another") + "\n"):
+        (folder / "found.csv").write_text(content)
+        assert crawl("--problems", "list.txt") == 2 and (folder / "found.csv").read_text() == content
+        assert "found.csv is there, and is not the table of one network; name another" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("target", "shape", "told"),
     [

@@ -11,7 +11,7 @@ from published_models import LAYER
 from tileseer.core.errors import UserError
 from tileseer.data.dataset import Dataset
 from tileseer.judge.evaluation import evaluate
-from tileseer.judge.ranking import rank_by, rank_held_out, rank_left_out
+from tileseer.judge.ranking import rank_by, rank_held_out, rank_left_out, recipe_of
 from tileseer.learn.features import Features
 from tileseer.learn.model import Model
 from tileseer.libraries.features.table import Feature
@@ -117,6 +117,12 @@ WRONG_CALLS = {
         "problems: is no table of problems; give that first",
     ),
     "a feature without a name": (lambda s: Feature("1", "height", "", len), "feature '1': the name comes first"),
+    "features of a word's GPU": (lambda s: Features.of("cutlass", "NVIDIA H200"), r"yaml', 'sm_90_h200'\); there are"),
+    "spread_out, a number": (lambda s: DATA.spread_out([0], 3.0, 0), r"values is array\(3.\); give one for each of"),
+    "problem_frame, a problem": (lambda s: problem_frame(FORWARD), "give a list of problems; for each give the dim"),
+    "predict, problems": (lambda s: s.model.predict([FORWARD]), r"problem_frame\(\[PROBLEM, ...\]\)$"),
+    "predict, dimensions alone": (lambda s: s.model.predict(pd.DataFrame([FORWARD.dims], columns=DIMS)), "the columns"),
+    "recipe_of, a path": (lambda s: recipe_of(s.folder, 1), "give one: Model.read"),
     "a layout, a number": (lambda s: FORWARD.with_layout(3), "layout is 3; use one of"),
     "a filter of others": (lambda s: Problem.from_dims("forward", "bf16", R=3), "'R'; is it Y?"),
     "a layout": (lambda s: s.rank(FORWARD.with_layout("NHCW")), "layout is 'NHCW'"),

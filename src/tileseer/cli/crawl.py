@@ -70,6 +70,17 @@ def _listed(path: Path, network: str) -> tuple[list[Layer], Counter[str]]:
     return found, read.refused
 
 
+def _refuse_other_table(path: Path) -> None:
+    """Raise a ``UserError`` for a file with anything but the layers of one network, such as a crawl writes."""
+    try:
+        has_content = path.exists() and path.stat().st_size
+        networks = {layer.network for layer in layers.read_layers(path)} if has_content else set()
+    except UserError:
+        networks = {"other content", "and more"}
+    if len(networks) > 1:
+        raise UserError(f"--output: {path} is there, and is not the table of one network; name another file")
+
+
 def _write(args: argparse.Namespace, convolutions: Sequence[Layer], left_out: Mapping[str, int]) -> int:
     """Write the table and tell of it; return the exit status."""
     for reason, count in sorted(left_out.items()):
@@ -79,6 +90,7 @@ def _write(args: argparse.Namespace, convolutions: Sequence[Layer], left_out: Ma
         way = "" if left_out else "; name what runs some, such as the backbone"
         print(f"{args.torch or args.onnx or args.problems}: {said}; nothing was written{way}", file=sys.stderr)
         return 1
+    _refuse_other_table(args.output)
     write_text(args.output, layers.layers_csv(convolutions))
     counts = {"layers": len(convolutions), "convolutions": sum(layer.occurrences for layer in convolutions)}
     content = {"table": args.output, "network": convolutions[0].network, **counts, "left_out": left_out}

@@ -46,7 +46,7 @@ def read_csv(path: Path, needed: Sequence[str] = ()) -> pd.DataFrame:
     if twice := next((name for place, name in enumerate(header) if name and name in header[:place]), ""):
         raise UserError(f"{path}: the column {shown(twice)} appears twice; remove one of the two")
     if len(lines) == 1:
-        raise UserError(f"{path}: there is no row below the header")
+        raise UserError(f"{path}: there is no row below the header; line 1 is taken for one: {shown(','.join(header))}")
     for line, row in lines:
         if len(row) != len(header):
             other = next((f"; {sign!r} separates them, and commas the header" for sign in ";\t" if sign in row[0]), "")

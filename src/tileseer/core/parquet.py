@@ -22,7 +22,7 @@ BYTES_OF_A_VALUE, MOST_PARTS, LONGEST_TEXT = 8, 100_000, 2**16
 _KINDS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string)
 """Types of values that a table has, alone, coded or in lists."""
 WRITTEN = {"compression": "zstd", "version": "2.6", "write_page_checksum": True}
-REMAKE = "fetch it again, or delete it and repeat the run that made it"
+REMAKE = "fetch it again (git checkout of what the repository has), or delete it and repeat the run that made it"
 
 
 def write_table(table: pa.Table, path: Path) -> None:

@@ -215,6 +215,9 @@ class Dataset:
     def spread_out(self, problems: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:
         """Return one value per pair as a table of some problems (int [R]) and all candidates, float64 [R, Q]."""
         problems = _places("problems", problems, len(self.problems), "problems")
+        values = np.asarray(values)
+        if values.shape != self.problem.shape:
+            raise UserError(f"values is {shown(values)}; give one for each of the {len(self.problem):,} pairs")
         position = np.full(len(self.problems), -1)
         position[problems] = np.arange(len(problems))
         rows = position[self.problem] >= 0

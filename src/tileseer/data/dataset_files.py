@@ -104,7 +104,7 @@ def check_recording(folder: Path, operation: str, hardware: Hardware) -> Recordi
         )
     for path in (folder / operation / f"{name}.parquet" for name in TABLES):
         if not path.is_file():
-            raise UserError(f"{path}: there is no such file, but {FILE} lists {operation}; fetch the recording again")
+            raise UserError(f"{path}: there is no such file, but {FILE} lists {operation}; {MAKE_AGAIN}")
     return recording
 
 
@@ -113,7 +113,10 @@ def describe(folder: Path) -> tuple[Recording, Operation]:
     is_own = (folder / FILE).is_file()
     if not is_own and not (folder.parent / FILE).is_file():
         if (folder / "pairs.parquet").is_file():
-            raise UserError(f"{folder.parent / FILE}: there is no such file, which says what was measured; copy it too")
+            raise UserError(
+                f"{folder.parent / FILE}: there is no such file, which says what was measured; copy it too, and call "
+                "the folder as it was, by its operation"
+            )
         places = folder.parent.parent, Path("results/datasets"), Path("config/recorded")
         found = sorted({each.parent for place in places for each in place.glob("*/*/pairs.parquet")})
         arch = nearest(folder.parent.name, [each.parent.name for each in found], 0.8)
@@ -125,7 +128,10 @@ def describe(folder: Path) -> tuple[Recording, Operation]:
     operation = recording.operations[0] if is_own else folder.name
     if operation not in recording.operations or (is_own and len(recording.operations) > 1):
         names = ", ".join(recording.operations)
-        raise UserError(f"{folder}: is no dataset of one operation; give the folder of one of {names}")
+        way = "rename it as its operation, or " if (folder / "pairs.parquet").is_file() else ""
+        raise UserError(f"{folder}: is no dataset of one operation; {way}give the folder of one of {names}")
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder, but {folder.parent / FILE} lists {operation}; copy it too")
     pairs = folder / "pairs.parquet"
     if is_own and not pairs.is_file() and (folder / operation).is_dir():
         raise UserError(f"{folder}: is no dataset of one operation; give {folder / operation}")

@@ -29,6 +29,7 @@ SET_ASIDE = "layers of networks that no model was trained on"
 SERVED, SCORED_WHOLE = "; picks of the served model", "; picks among all that the library offers"
 LEFT_OUT = "layers left out of the training in turn; picks of the models without them"
 STARTED = "; the model that training starts from may have learnt from these layers on its own device"
+MODEL = "one: Model.read('results/models/ARCH/OPERATION_FOLDER')"
 ENOUGH_JUDGED_PROBLEMS = 2500
 """No further fold of layers is left out once so many picks are judged."""
 Picker = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]
@@ -182,7 +183,7 @@ def rank_held_out(model: Model, dataset: Dataset, served: Served | None = None) 
     measured. Where a library offers the candidates, its own choice is one of them, and comes first unless the model is
     sure, and layers like it were measured. Elsewhere the picks are those of ``served``, by default the best scores.
     """
-    require("model", model, Model, "one: Model.read('results/models/ARCH/OPERATION_FOLDER')")
+    require("model", model, Model, MODEL)
     rows = validation_rows(dataset)
     problems, positions = dataset.problems, model.positions(dataset)
     rows = rows[has_pick(dataset)[rows]]
@@ -250,6 +251,7 @@ def finite_or_least(name: str, found: object, shape: tuple[int, ...], form: str)
 
 def recipe_of(model: Model, threads: int) -> Recipe:
     """Return the recipe by which a model was trained."""
+    require("model", model, Model, MODEL)
     settings, formula = ModelSettings.model_validate(model.spec.params), model.spec.formula
     prior = prior_of(settings, model.spec.operation, formula.coefficients if formula else None)
     return Recipe(model.features, settings, prior, threads)

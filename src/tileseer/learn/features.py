@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from tileseer.core.errors import UserError, require, shown
-from tileseer.facts.hardware import Hardware
+from tileseer.core.errors import UserError, nearest, shown
+from tileseer.core.places import find_file
+from tileseer.facts.hardware import Hardware, read_products
 from tileseer.libraries import registry
 from tileseer.libraries.features.table import CODE_FEATURES, Columns, FeatureSet
 from tileseer.libraries.reference_features import REFERENCE
@@ -63,8 +65,11 @@ class Features:
     @classmethod
     def of(cls, name: str, gpu: Hardware, names: Sequence[str] | None = None) -> Self:
         """Return the features ``names`` of the set ``name``, by default all; ``UserError`` for others."""
-        such = f"one: tileseer.facts.hardware.read_hardware('config/hardware.yaml', {shown(str(gpu))})"
-        require("gpu", gpu, Hardware, such)
+        if not isinstance(gpu, Hardware):
+            known = read_products(table := find_file(Path("config/hardware.yaml")))
+            near = next((name for word in str(gpu).split() if (name := nearest(word, known))), next(iter(known)))
+            call = f"tileseer.facts.hardware.read_hardware({str(table)!r}, {near!r})"
+            raise UserError(f"gpu is {shown(gpu)}; give one: {call}; there are {', '.join(known)}")
         chosen = feature_set(name)
         unknown = sorted(set(names or ()) - set(chosen.names))
         if unknown:

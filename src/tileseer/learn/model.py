@@ -170,13 +170,13 @@ class Model:
         (bool [P, Q]) is scored instead of what can run. ``UserError`` for scores of another shape or that are no
         numbers.
         """
+        offered = self.supported(problems) if offered is None else offered
         strange = set(problems["layout"]) - {"", *self.layouts} if "layout" in problems else set()
         if strange:
             raise UserError(
                 f"the model of {self.spec.operation} on {self.spec.arch} knows {', '.join(self.layouts)} "
                 f"only, but problems have the layout {strange.pop()}; give problems of these layouts"
             )
-        offered = self.supported(problems) if offered is None else offered
         return scores_of(self.scorer, self.spec.params.get("learner"), problems, self.pool, offered)
 
     def score_pairs(self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:

@@ -7,7 +7,8 @@ exactly when their keys are equal.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import repeat
 from operator import attrgetter
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tileseer.core.errors import UserError, is_it, shown
+from tileseer.core.errors import UserError, is_it, listed, shown
 from tileseer.facts.operations import DTYPES, VARIANTS
 from tileseer.problems import shapes
 from tileseer.problems.operation import Operation
@@ -212,6 +213,7 @@ def problem_frame(problems: list[Problem]) -> pd.DataFrame:
     # Imported here: pandas takes half a second, and most stages know problems without it.
     import pandas as pd
 
+    problems = listed("problems", problems, Problem, f"a list of problems; for each {BY_NAME}")
     rows = [(p.key, p.layer_family, *p.__dict__.values()) for p in problems]
     table = pd.DataFrame(rows, columns=["problem_key", "layer_family", *FIELDS, "layout"])
     if not any(problem.layout for problem in problems):
@@ -221,8 +223,19 @@ def problem_frame(problems: list[Problem]) -> pd.DataFrame:
 
 def problems_of_frame(table: pd.DataFrame) -> list[Problem]:
     """Return the problems of ``table`` (columns ``FIELDS``), in its order."""
-    columns = [table[name].tolist() for name in (*FIELDS, *(["layout"] if "layout" in table else []))]
+    with _table_of_problems(table):
+        columns = [table[name].tolist() for name in (*FIELDS, *(["layout"] if "layout" in table else []))]
     return [Problem(*values) for values in zip(*columns, strict=True)]
+
+
+@contextmanager
+def _table_of_problems(table: object) -> Iterator[None]:
+    """Say of what has not the columns of a table of problems how to make one."""
+    try:
+        yield
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        way = "give a table: tileseer.problems.problem.problem_frame([PROBLEM, ...])"
+        raise UserError(f"problems is {shown(table)}, without the columns {', '.join(FIELDS)}; {way}") from error
 
 
 def columns_of_frame(problems: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -232,7 +245,9 @@ def columns_of_frame(problems: pd.DataFrame) -> dict[str, np.ndarray]:
     """
     names = ("ndim", *DIMS)
     # At once: of one problem, pandas takes longer for each column than all that follows.
-    columns = dict(zip(names, np.ascontiguousarray(problems[[*names]].to_numpy(np.int64).T), strict=True))
+    with _table_of_problems(problems):
+        values = np.ascontiguousarray(problems[[*names]].to_numpy(np.int64).T)
+    columns = dict(zip(names, values, strict=True))
     last = problems["layout"].to_numpy(object) == LAYOUTS[1] if "layout" in problems else np.zeros(len(problems))
     return columns | {"layout": last.astype(np.int64)}
 

@@ -255,6 +255,14 @@ def test_what_is_wrong_with_a_recording_is_said(part):
         dataset_files.check_recording(RECORDED, "bwd_data_fp16", H200)
     with pytest.raises(UserError, match="is no dataset of one operation; give the folder of one of bwd_data_bf16"):
         Dataset.read(RECORDED / "bwd_data_fp16")
+    # Copied without what it says of itself, under another name.
+    (part / "recording.json").rename(part.parent / "own.json")
+    (part.parent / "recording.json").write_bytes((RECORDED / "recording.json").read_bytes())
+    with pytest.raises(UserError, match="part: is no dataset of one operation; rename it as its operation, or give"):
+        Dataset.read(part)
+    with pytest.raises(UserError, match=r"forward_bf16: there is no such folder, but .*recording\.json lists forward"):
+        Dataset.read(part.parent / "forward_bf16")
+    (part.parent / "own.json").rename(part / "recording.json")
     with pytest.raises(UserError, match=r"of gfx950_mi355x \(benchmark\.products\)"):
         dataset_files.check_recording(RECORDED, "forward_bf16", MI355X)
     (part / "recording.json").write_text("{")

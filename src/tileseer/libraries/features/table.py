@@ -32,7 +32,7 @@ class Feature:
     categorical: bool = False
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier():
+        if not str(self.name).isidentifier():
             raise UserError(f"feature {shown(self.name)}: the name comes first; give letters, digits and _")
         if not callable(self.values):
             raise UserError(f"feature {self.name}: the formula is {shown(self.values)}; give a function of the columns")
