@@ -345,6 +345,15 @@ def test_models_that_a_run_takes_away_are_told(tmp_path, monkeypatch):
     assert not any("loses" in line for line in elsewhere)
 
 
+def test_a_file_that_takes_a_trial_back_is_told(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    files = ["config/smoke.yaml", "config/cudnn.yaml"]
+    (told,) = run_words.taken_back(["--configfile", *files])
+    assert told.startswith("note: config/cudnn.yaml takes back operations, configs.chunks, problems.design,")
+    assert told.endswith("of the trial config/smoke.yaml; to have the trial put it last")
+    assert not [*run_words.taken_back(["--configfile", *reversed(files), "-n"])]
+
+
 def test_the_workflow_checks_the_arch_of_the_run(monkeypatch):
     monkeypatch.chdir(ROOT)
     told = []

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
     about_archs = list(archs) or [settings.arch]
     damaged = targets.damaged(settings, about_archs)
     made_again = [f"note: {fault}; it is made again" for fault in damaged.values()]
-    for line in (*targets.notes_on(settings, about_archs), *made_again):
+    for line in (*run_words.taken_back(words), *targets.notes_on(settings, about_archs), *made_again):
         print(line, file=sys.stderr, flush=True)
     # Each run ends with a report: who asks for models gets it too.
     published = list(map(settings.published_as, archs)) if archs else []

@@ -338,3 +338,21 @@ def settings_of(words: Sequence[str]) -> Config:
         # After each, so that a mistake has the name of its file.
         settings = check(content, where)
     return settings
+
+
+def taken_back(words: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each file that sets what the file of a trial before it has set, whose name the models get."""
+    files = [word for option, word in with_options(words) if word and option in CONFIG_FILES]
+    read = {word: read_config_file(places.find_file(Path(word))) for word in files}
+    fields = {
+        word: [
+            f"{name}.{field}"
+            for name, value in content.items()
+            for field in (value if isinstance(value, dict) else [""])
+        ]
+        for word, content in read.items()
+    }
+    for place, trial in enumerate(files):
+        for other in files[place + 1 :] if "publish.name" in fields[trial] else ():
+            if both := [field.rstrip(".") for field in fields[trial] if field in fields[other]]:
+                yield f"note: {other} takes back {', '.join(both)} of the trial {trial}; to have the trial put it last"
