@@ -308,7 +308,8 @@ def _refuse_unknown_options(
         # What a function of Snakemake raises names no option.
         if "Traceback" in said.stderr:
             reason = f"{', '.join(dict.fromkeys(unusual))}: {reason}; see snakemake --help"
-        raise UserError("".join([*(f"{path}: " for path in profiles if not unusual), reason]))
+        of_profiles = [f"{path}: " for path in profiles if not unusual and "profile" not in reason]
+        raise UserError("".join([*of_profiles, reason]))
 
 
 def settings_of(words: Sequence[str]) -> Config:

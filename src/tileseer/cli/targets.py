@@ -202,7 +202,7 @@ def _refuse_names(
         if rules.get(word):
             raise UserError(f"{word} is a stage of each arch: write --until {word}, or a file of it")
         if re.fullmatch(ARCH_PATTERN, word):
-            raise UserError(f"{word} is an arch: write --arch {word}")
+            raise UserError(f"{word} is an arch: write --arch {word}, or for several results/models/{word}")
         if (match := _OF_A_TRIAL.fullmatch(word)) and match["name"] != (own := settings.published_as(match["arch"])):
             trial = match["trial"]
             way = f"model='{{learner: {trial}}}'" if trial in entry_points(GROUP) else f"publish='{{name: {trial}}}'"
