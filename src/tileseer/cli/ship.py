@@ -3,12 +3,13 @@
 import argparse
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
-from tileseer.core.atomic import write_text
+from tileseer.core.atomic import building, write_text
 from tileseer.core.documents import json_text
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import find_file
@@ -87,30 +88,47 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--ck-api is for AMD's CK Tile kernels, not for {listed.arch}")
     models = {name: Model.read(args.models / listed.operations[name].folder, args.threads) for name in operations}
     pools = [_pool(args, model, name, emitter) for name, model in models.items()]
-    content, shipped, max_loss = {}, {}, percent(args.max_loss)
+    sets = shipping.smallest_sets(pools, limits)
+    # Whole or not at all, on a full disk too.
+    with building(args.output) if args.output else nullcontext() as folder:
+        about, lines = _ship(folder, listed, list(zip(pools, sets, strict=True)), models, emitter, args.max_loss)
+    if args.output:
+        use = BUILD_COMMAND if emitter else library_of_arch(listed.arch).use
+        lines.append(f"next: {use.format(folder=shlex.quote(str(args.output)))}")
+    return options.answer(args, about, lines)
+
+
+def _ship(
+    folder: Path | None,
+    listed: model_files.Index,
+    sets: Sequence[tuple[shipping.KernelPool, Sequence[int]]],
+    models: Mapping[str, Model],
+    emitter: Emitter | None,
+    loss: float,
+) -> tuple[dict[str, Any], list[str]]:
+    """Write the sets of kernels into a folder, if there is one; return what is said of them, as JSON and as lines."""
+    content, shipped, max_loss = {}, {}, percent(loss)
     lines = [f"{listed.arch}, {listed.device_kind} times"]
-    for operation, pool, columns in zip(operations, pools, shipping.smallest_sets(pools, limits), strict=True):
-        names = [pool.names[column] for column in columns]
+    for pool, columns in sets:
+        operation, names = pool.measurements.operation, [pool.names[column] for column in columns]
         chosen: dict[str, Any] = {"set": pool.figures(columns), "pool": len(pool.names), "kernels": names}
         chosen["curve"] = pool.curve(columns)
-        if args.output:
+        if folder:
             whole = models[operation]
             own = whole.with_pool(whole.pool["kernel"].isin(names).to_numpy())
             chosen["model"] = shipping.losses(pool, {"of the pool": whole, "of the set": own})
-            shipped_project.write_selector(args.output / operation, pool.measurements, own)
+            shipped_project.write_selector(folder / operation, pool.measurements, own)
             shipped[operation] = own, pool.example(columns)
         content[operation] = chosen
         lines += _lines(operation, chosen, pool, max_loss)
     about = {"arch": listed.arch, "device_kind": listed.device_kind, "max_loss": max_loss, "operations": content}
-    if args.output:
+    if folder:
         every = [name for chosen in content.values() for name in chosen["kernels"]]
-        write_text(args.output / "kernels.txt", "".join(f"{name}\n" for name in sorted(every)))
+        write_text(folder / "kernels.txt", "".join(f"{name}\n" for name in sorted(every)))
         if emitter:
-            shipped_project.write_project(args.output, listed.arch, shipped, emitter)
-        write_text(args.output / "figures.json", json_text(about))
-        use = BUILD_COMMAND if emitter else library_of_arch(listed.arch).use
-        lines.append(f"next: {use.format(folder=shlex.quote(str(args.output)))}")
-    return options.answer(args, about, lines)
+            shipped_project.write_project(folder, listed.arch, shipped, emitter)
+        write_text(folder / "figures.json", json_text(about))
+    return about, lines
 
 
 def _pool(args: argparse.Namespace, model: Model, operation: str, emitter: Emitter | None) -> shipping.KernelPool:

@@ -86,9 +86,17 @@ def _lines(faults: Sequence[ErrorDetails], model: type[BaseModel]) -> Iterator[s
     told = [(fault["loc"], _fault(fault, model)) for fault in faults]
     meant = {(*place[:-1], match[1]) for place, text in told if (match := re.search(r"; is it (\w+)\?$", text))}
     alike: dict[tuple[object, ...], list[str]] = {}
+    # Of an object without several fields, a line names all.
+    absent: dict[tuple[object, ...], list[str]] = {}
     for fault, (place, text) in zip(faults, told, strict=True):
-        if fault["type"] != "missing" or place not in meant:
+        if fault["type"] != "missing":
             alike.setdefault((place[-1:], fault["type"], fault["msg"]), []).append(text)
+        elif place not in meant:
+            absent.setdefault(place[:-1], []).append(str(place[-1]))
+    for parent, names in absent.items():
+        field = ".".join(map(str, (*parent, ", ".join(names))))
+        text = f"{field}: {'this field is' if len(names) == 1 else 'these fields are'} required"
+        alike.setdefault((*names, "missing"), []).append(text)
     for first, *others in alike.values():
         yield f"{first} (and {len(others):,} more like it)" if others else first
 
@@ -97,8 +105,6 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
     place = [part for part in fault["loc"] if part != "[key]"]
     words = (str(part) if re.fullmatch(r"[\w.+-]+", str(part)) else repr(part) for part in place)
     field = ".".join(words) or "the whole file"
-    if fault["type"] == "missing":
-        return f"{field}: this field is required"
     if fault["type"] == "extra_forbidden":
         known = _fields(model, place)
         if fault["input"] is None and (parts := re.fullmatch(r"(\w+)[:= ]+(\S+)", str(place[-1]))):

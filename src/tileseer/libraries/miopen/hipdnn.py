@@ -162,7 +162,7 @@ def read_engines(path: Path) -> list[Engine]:
     names = [library.name for library in installed()]
     engines = []
     for name, *more in words:
-        if not re.fullmatch(r"\w[\w.:-]*", name):
+        if not re.fullmatch(r"\w(?:[\w.:-]*\w)?", name):
             raise UserError(f"{path}: {shown(name)} names no engine; {form}")
         if any(name.startswith(library.prefix) for library in installed()):
             raise UserError(f"{path}: {shown(name)} is a kernel; list the engines that your hipDNN has")
