@@ -12,7 +12,7 @@ from tileseer.cli.run_words import ELSEWHERE, SET_OF_RULES, TAKE_RULES, profiles
 from tileseer.core.entry_points import entry_points
 from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.places import workflow_folder
-from tileseer.core.reading import read_utf8
+from tileseer.core.reading import read_bytes, read_utf8
 from tileseer.data.recordings import refusal, replayed, way_to_models
 from tileseer.facts.config import Config
 from tileseer.facts.hardware import target
@@ -138,7 +138,7 @@ def damaged(settings: Config, archs: Sequence[str]) -> dict[str, str]:
                 found[str(models)] = model_files.fault_of(models, index, model_files.file_digests(models))
             except UserError as error:
                 found[str(models)] = str(error)
-        if report.is_file() and not report.read_bytes().rstrip().endswith(b"</html>"):
+        if report.is_file() and not read_bytes(report).rstrip().endswith(b"</html>"):
             found[str(report)] = f"{report}: is cut short"
     return {path: fault.partition(";")[0] for path, fault in found.items() if fault}
 
