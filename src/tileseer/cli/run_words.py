@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -310,23 +310,6 @@ def _refuse_unknown_options(
             reason = f"{', '.join(dict.fromkeys(unusual))}: {reason}; see snakemake --help"
         of_profiles = [f"{path}: " for path in profiles if not unusual and "profile" not in reason]
         raise UserError("".join([*of_profiles, reason]))
-
-
-def overridden(words: Sequence[str]) -> list[str]:
-    """Return a line for each two files of a call of which the second sets fields that the first has set."""
-    files = [word for option, word in with_options(words) if word and option in CONFIG_FILES]
-    fields = {file: set(_fields_of(read_config_file(places.find_file(Path(file))))) for file in files}
-    return [
-        f"note: {second} overrides {', '.join(both)} of {first}, which stands before it"
-        for first, second in combinations(fields, 2)
-        if (both := sorted(fields[first] & fields[second]))
-    ]
-
-
-def _fields_of(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the fields of a configuration; those of sections behind their names."""
-    for name, value in content.items():
-        yield from (f"{name}.{field}" for field in value) if isinstance(value, dict) else [name]
 
 
 def settings_of(words: Sequence[str]) -> Config:
