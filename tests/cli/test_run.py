@@ -345,6 +345,14 @@ def test_models_that_a_run_takes_away_are_told(tmp_path, monkeypatch):
     assert not any("loses" in line for line in elsewhere)
 
 
+def test_folders_that_cannot_be_written_are_told_before_jobs_are_planned(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(run_words.os, "access", lambda folder, _: str(folder) != "results")
+    assert main.main(["run"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/results: cannot be written; run in a folder of your")
+
+
 def test_a_file_that_takes_a_trial_back_is_told(monkeypatch):
     monkeypatch.chdir(ROOT)
     files = ["config/smoke.yaml", "config/cudnn.yaml"]

@@ -161,8 +161,9 @@ def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
     if arch in installed_words() and (gpu := next((word for word in words if re.fullmatch(ARCH_PATTERN, word)), "")):
         raise UserError(f"{gpu} is a GPU: write --gpu {gpu}")
     named = any(word.startswith(("-s", "--snakefile")) for word in words)
-    if not os.access(".", os.W_OK):
-        raise UserError(f"{Path.cwd()}: cannot be written; {NOT_WRITABLE}")
+    for folder in map(Path, (".", "results", "logs", ".snakemake")):
+        if folder.exists() and not os.access(folder, os.W_OK):
+            raise UserError(f"{folder.resolve()}: cannot be written; {NOT_WRITABLE}")
     if not named and not any(Path(name).exists() for name in SNAKEFILES):
         raise UserError(f"no {SNAKEFILES[0]} is here; go to the folder of the run, or make one: tileseer init FOLDER")
     if short := next((word for word in words if f"-{word}" in {"--arch", "--gpu", *USUAL}), None):
