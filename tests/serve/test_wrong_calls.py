@@ -128,6 +128,16 @@ WRONG_CALLS = {
     "a layout": (lambda s: s.rank(FORWARD.with_layout("NHCW")), "layout is 'NHCW'"),
     "a field": (lambda s: Problem.from_dims("forward", "bf16", n=8), "unknown field 'n'"),
     "a size": (lambda s: Problem.from_dims("forward", "bf16", N="8"), "N is '8'; it must be an int"),
+    "a direction of others": (lambda s: Problem.from_dims("fprop", "bf16", N=8), "weight; is it forward.$"),
+    "a data type of others": (lambda s: Problem.from_dims("forward", "bfloat16", N=8), "fp32; is it bf16.$"),
+    "a dimension of others": (lambda s: Problem.from_dims("forward", "bf16", in_channels=3), "'in_channels'; is it C"),
+    "dimensions of others": (lambda s: Problem.from_dims("forward", "bf16", kernel_size=3), "write Y and X$"),
+    "read, an operation of others": (lambda s: Selector.read(s.folder.parent, "fprop_bf16"), "is it forward_bf16.$"),
+    "only, a mask of problems": (lambda s: DATA.only(DATA.held_out), r"mask of problems: mask\[dataset.problem\]"),
+    "rank_held_out, of another": (
+        lambda s: rank_held_out(s.model, DATA),
+        "^forward_bf16 of sm_90: has not .* pool; give a dataset of forward_bf16 of gfx950",
+    ),
     "a direction": (lambda s: Problem.from_dims("fwd", "bf16", N=8), "variant is 'fwd'"),
 }  # fmt: skip
 

@@ -96,6 +96,11 @@ def listed(name: str, values: Iterable[Item], kind: type, such: str) -> list[Ite
     return found
 
 
+_OTHER_WORDS = {"fprop": "forward", "fwd": "forward", "dgrad": "bwd_data", "wgrad": "bwd_weight", "bfloat16": "bf16"}
+_OTHER_WORDS |= {"half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32"}
+"""What other programs call directions and data types."""
+
+
 def nearest(word: object, known: Iterable[object], share: float = 0.6) -> str:
     """Return which of ``known`` is meant by a misspelt word, whatever the case of its letters; "" if none is near.
 
@@ -103,6 +108,10 @@ def nearest(word: object, known: Iterable[object], share: float = 0.6) -> str:
     """
     words = {str(each).lower(): str(each) for each in known}
     written = str(word).lower()
+    head, line, tail = written.rpartition("_")
+    meant = f"{_OTHER_WORDS.get(head, head)}{line}{_OTHER_WORDS.get(tail, tail)}"
+    if written not in words and meant in words:
+        return words[meant]
     # Rather than one that looks like it: tv_resnet50 and not resnet50s for resnet50.
     longer = with_a_prefix(word, known) if len(written) > 3 and written not in words else []
     near = [words[each] for each in get_close_matches(written, words, 1, share)]

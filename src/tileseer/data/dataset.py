@@ -137,7 +137,7 @@ class Dataset:
 
     def only(self, keep: np.ndarray) -> Dataset:
         """Return some of the pairs, by mask or by position, of the same problems and candidates."""
-        rows = _places("keep", keep, len(self.problem), "pairs")
+        rows = _places("keep", keep, len(self.problem), "pairs (of a mask of problems: mask[dataset.problem])")
         kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in _OF_PAIRS}
         return replace(self, **kept)
 

@@ -119,7 +119,8 @@ def describe(folder: Path) -> tuple[Recording, Operation]:
             )
         places = folder.parent.parent, Path("results/datasets"), Path("config/recorded")
         found = sorted({each.parent for place in places for each in place.glob("*/*/pairs.parquet")})
-        arch = nearest(folder.parent.name, [each.parent.name for each in found], 0.8)
+        archs = [each.parent.name for each in found]
+        arch = nearest(folder.parent.name, archs, 0.8) or nearest(folder.name, archs, 0.8)
         own = [each for each in found if each.parent.name == arch] or found
         alike = [each for each in own if each.name == folder.name] or own
         way = f"give a folder such as {', '.join(map(str, alike[:3]))}" if alike else "tileseer run makes some"

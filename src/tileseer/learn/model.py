@@ -153,7 +153,10 @@ class Model:
         position = pd.Index(dataset.candidates["candidate"]).get_indexer(self.pool["candidate"])
         if (position < 0).any():
             foreign = self.pool["candidate"][position < 0].iloc[0]
-            raise UserError(f"{dataset.operation}: {foreign} is in the model's pool but missing from the dataset")
+            raise UserError(
+                f"{dataset.operation} of {dataset.arch}: has not {foreign} of the model's pool; give a dataset of "
+                f"{self.spec.operation} of {self.spec.arch}, such as the model was trained on"
+            )
         return position
 
     def listed(self, dataset: Dataset) -> np.ndarray | None:

@@ -27,6 +27,7 @@ from tileseer.core.errors import UserError, is_it, require, shown
 from tileseer.core.strict_tables import validate_table
 from tileseer.facts.hardware import of_its_arch
 from tileseer.facts.names import ARCH_PATTERN, Arch, OperationName, Product
+from tileseer.facts.operations import OPERATION_PATTERN
 from tileseer.measure.device import DeviceKind
 
 INDEX = "index.json"
@@ -118,9 +119,7 @@ def parse_index(models: Path) -> Index:
     """Return the index of a model directory, whose files are not checked."""
     path = models / INDEX
     if not path.exists():
-        for outer in (models.parent, models.parent.parent):
-            if (outer / INDEX).is_file():
-                raise UserError(f"{models}: is inside of a folder of models; give that: {outer}")
+        refuse_inside(models)
         raise UserError(f"{models}: has no models (no {INDEX}); {_way_to_models(models)}")
     try:
         content = read_json(path)
@@ -140,6 +139,13 @@ def parse_index(models: Path) -> Index:
         raise UserError(f"{error}; {AGAIN}") from error
 
 
+def refuse_inside(path: Path) -> None:
+    """Raise a ``UserError`` for what lies in a folder of models, with that folder."""
+    for outer in (path.parent, path.parent.parent):
+        if (outer / INDEX).is_file():
+            raise UserError(f"{path}: is inside of a folder of models; give that: {outer}")
+
+
 def has_operations(folder: Path) -> bool:
     """Return whether models of operations lie in a folder, with an index or without."""
     return any(folder.glob(f"grouped_conv_*/{SPEC}"))
@@ -149,7 +155,7 @@ def _way_to_models(models: Path) -> str:
     """Say how to come to models where there are none."""
     if has_operations(models):
         return f"copy all of its files, or {AGAIN}"
-    inside = sorted(path.parent.as_posix() for path in models.glob(f"*/{INDEX}"))
+    inside = sorted(path.parent.as_posix() for path in (*models.glob(f"*/{INDEX}"), *models.glob(f"models/*/{INDEX}")))
     if inside:
         return f"give one of its folders: {', '.join(inside)}"
     made = sorted(path.parent.as_posix() for path in Path("results/models").glob(f"*/{INDEX}"))
@@ -196,6 +202,8 @@ def operation_folder(models: Path, operation: str, arch: str | None = None) -> P
         direction = str(operation).rpartition("_")[0]
         others = [one.rpartition("_")[2] for one in index.operations if one.startswith(f"{direction}_")]
         way = f"; for a problem as if of {others[0]} read that (--dtype {others[0]})" if direction and others else ""
+        if not re.fullmatch(OPERATION_PATTERN, operation):
+            way = is_it(operation, index.operations)
         own = ", ".join(index.operations)
         raise UserError(f"{models / INDEX}: there is no model of operation {shown(operation)}; it has {own}{way}")
     if arch is not None and arch != index.arch:

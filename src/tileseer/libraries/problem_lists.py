@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from tileseer.core.csv_files import FIRST_LINE, read_csv
-from tileseer.core.errors import UserError, shown
+from tileseer.core.errors import UserError, is_it, shown
 from tileseer.core.reading import LARGEST_TABLE, opened, require_text
 from tileseer.facts.operations import VARIANTS
 from tileseer.libraries import program_lines
@@ -133,7 +133,9 @@ def _of_csv(path: Path, operations: Sequence[Operation], read: ProblemList) -> I
         dims, (direction, dtype, layout) = dict(zip(DIMS, row, strict=False)), row[len(DIMS) :]
         try:
             if direction not in ("", *VARIANTS):
-                raise UserError(f"{words['direction']} is {shown(direction)}; use one of {', '.join(VARIANTS)}")
+                raise UserError(
+                    f"{words['direction']} is {shown(direction)}; use one of {', '.join(VARIANTS)}{is_it(direction, VARIANTS)}"
+                )
             if layout not in ("", *LAYOUT_WORDS):
                 raise UserError(f"layout is {layout!r}; use one of {', '.join(LAYOUT_WORDS)}")
             chosen = [one for one in operations if direction in ("", one.variant) and dtype in ("", one.dtype)]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, is_it
 from tileseer.facts.operations import DTYPES, VARIANTS
 
 
@@ -22,6 +22,7 @@ class Operation:
             raise UserError(
                 f"operation {text!r}: write DIRECTION_DTYPE with a direction of {', '.join(VARIANTS)} "
                 f"and a dtype of {', '.join(DTYPES)}, for example forward_bf16"
+                f"{is_it(text, [f'{variant}_{dtype}' for variant in VARIANTS for dtype in DTYPES])}"
             )
         return cls(variant, dtype)
 

@@ -80,7 +80,8 @@ class Problem:
         """Return why this is no convolution, or an empty string."""
         for name, word, words in (("variant", self.variant, VARIANTS), ("dtype", self.dtype, DTYPES)):
             if word not in words:
-                way = f"use one of {', '.join(words)}" if isinstance(word, str) and word else BY_NAME
+                near = is_it(str(word).removeprefix("torch."), words)
+                way = f"use one of {', '.join(words)}{near}" if near or (isinstance(word, str) and word) else BY_NAME
                 return f"{name} is {word!r}; {way}"
         if self.layout not in ("", *LAYOUTS):
             return f"layout is {self.layout!r}; use one of {', '.join(LAYOUTS)}"
@@ -186,14 +187,17 @@ DIMS = FIELDS[3:]
 """The 19 dimensions in the order of the benchmark CSV."""
 LEAST: dict[str, int] = {name: getattr(Problem, name) for name in DIMS}
 """The least value of each dimension, which is also what it means where it is not given: padding 0, all else 1."""
-OTHER_NAMES = {"R": "Y", "S": "X", "H": "Hi", "W": "Wi", "D": "Di", "T": "Z"}
+OTHER_NAMES = {"R": "Y", "S": "X", "H": "Hi", "W": "Wi", "D": "Di", "T": "Z", "HEIGHT": "Hi", "WIDTH": "Wi"}
+OTHER_NAMES |= {"BATCH_SIZE": "N", "BATCH": "N", "IN_CHANNELS": "C", "OUT_CHANNELS": "K", "GROUPS": "G"}
 """What other libraries call dimensions, in capitals."""
+_SEVERAL = {"kernel_size": ("Y", "X"), "padding": ("pad_h", "pad_w")}
+"""What they call the dimensions of both axes."""
 _DIMS_OF = attrgetter(*DIMS)
 
 
 def meant(name: str, nearest: float, known: Sequence[str] = DIMS) -> str:
     """Return "; is it X?" with the one of the ``known`` dimensions that is meant; "" if none is as near (``is_it``)."""
-    both = [f"{name}_{axis}" for axis in ("h", "w") if f"{name}_{axis}" in known]
+    both = [each for each in _SEVERAL.get(name, (f"{name}_h", f"{name}_w")) if each in known]
     return f"; write {' and '.join(both)}" if both else is_it(OTHER_NAMES.get(name.upper(), name), known, nearest)
 
 

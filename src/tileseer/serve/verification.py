@@ -45,7 +45,10 @@ def check_path(path: Path) -> list[CheckResult]:
         own = Path("results/models", path.name)
         near = f"; name {own}" if own.exists() else is_it(path, path.parent.glob("*"), 0.8)
         raise UserError(f"{path}: there is no such file or folder{near}")
+    model_files.refuse_inside(path)
     files = (model_files.INDEX, "pairs.parquet", dataset_files.FILE)
+    if path.name in (*files, *(f"{name}.parquet" for name in dataset_files.TABLES)):
+        raise UserError(f"{path}: is one file of several; give its folder, {path.parent}")
     if inside := sorted({each.parent.as_posix() for name in files for each in path.glob(f"*/{name}")}):
         raise UserError(f"{path}: name one of its folders: {', '.join(inside)}")
     raise UserError(
