@@ -133,9 +133,8 @@ def _of_csv(path: Path, operations: Sequence[Operation], read: ProblemList) -> I
         dims, (direction, dtype, layout) = dict(zip(DIMS, row, strict=False)), row[len(DIMS) :]
         try:
             if direction not in ("", *VARIANTS):
-                raise UserError(
-                    f"{words['direction']} is {shown(direction)}; use one of {', '.join(VARIANTS)}{is_it(direction, VARIANTS)}"
-                )
+                way = f"use one of {', '.join(VARIANTS)}{is_it(direction, VARIANTS)}"
+                raise UserError(f"{words['direction']} is {shown(direction)}; {way}")
             if layout not in ("", *LAYOUT_WORDS):
                 raise UserError(f"layout is {layout!r}; use one of {', '.join(LAYOUT_WORDS)}")
             chosen = [one for one in operations if direction in ("", one.variant) and dtype in ("", one.dtype)]
