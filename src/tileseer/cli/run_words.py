@@ -42,6 +42,10 @@ PARSE = (
 ARCH_OF_RUN = "TILESEER_ARCH"
 """The variable that tells the workflow which arch a run is about, beside the configured one."""
 CONFIG_FILE, PROFILES = Path("config/config.yaml"), Path("profiles")
+WITHOUT_VALUE = {
+    "-n", "--dry-run", "--forceall", "-F", "--keep-going", "-k", "--nolock", "-p", "--printshellcmds",
+    "--rerun-incomplete", "--show-failed-logs", "--unlock",
+}  # fmt: skip
 COUNTS = {"--cores": "all", "-c": "all", "--jobs": "unlimited", "-j": "unlimited"}
 """Options of Snakemake that take a number, and the word instead; it waits without end for no core."""
 EXECUTOR = "snakemake_executor_plugin_"
@@ -91,7 +95,7 @@ def with_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         elif option in LISTS and word.startswith("results/") and not word.endswith(YAML):
             option = ""
         yield option, word
-        if word and option not in (*LISTS, *TAKE_RULES):
+        if (word and option not in (*LISTS, *TAKE_RULES)) or option in WITHOUT_VALUE:
             option = ""
 
 
