@@ -21,7 +21,7 @@ WRONG = {
     f"select {MODELS} --problem {WORD} --tob 3": ("--tob", r"is it (--\w+)"),
     f"slect {MODELS} --problem {WORD}": ("slect", r"is it (\w+)\?"),
     "verify gfx950": ("gfx950", r"name (\S+)\n"),
-    f"explain {MODELS}/index.json --problem {WORD}": (f"{MODELS}/index.json", r"give (?:one of )?(\S+)\n"),
+    f"explain {MODELS}/index.json --problem {WORD}": (f"{MODELS}/index.json", r"give (?:one of |that: )?(\S+)\n"),
     "codegen --arch mi355x --rule-set tiny --list-names": ("mi355x", r"do you mean (\w+)\?"),
     "codegen --arch gfx950 --rule-set tinny --list-names": ("tinny", r"is it (\w+)\?"),
     "crawl --problems lines.txt --output out.parquet": ("parquet", r"ends with \.(csv)"),
