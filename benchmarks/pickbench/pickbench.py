@@ -141,6 +141,8 @@ def picks(entry: ModuleType, parts: list[Part], seed: int) -> pd.DataFrame:
     with mistakes_of(f"{name}: pick(problems, candidates)", known):
         found = entry.pick(judged[PROBLEM], judged[CANDIDATE])
     if isinstance(found, pd.Series):
+        if not found.index.isin(judged.index).all():
+            raise UserError(f"{name}: pick: returned a Series with an index of its own; keep that of the candidates")
         # In whatever order its rows are.
         found = found.reindex(judged.index)
     score = finite_or_least(f"{name}: pick", found, (len(judged),), "one for each row, larger is faster")

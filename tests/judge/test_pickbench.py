@@ -64,6 +64,10 @@ def test_scores_of_another_shape_are_refused(run, scores):
     assert "one for each row" in run(scores)
 
 
+def test_a_series_of_other_rows_is_refused(run):
+    assert "with an index of its own; keep that of" in run("candidates.groupby('kernel')['place'].sum()")
+
+
 @pytest.mark.parametrize("scores", ["candidates['name']", "candidates.name"])
 def test_a_column_that_is_not_there_is_told_with_those_that_are(run, scores):
     assert "candidates have candidate, kernel, place" in run(scores)

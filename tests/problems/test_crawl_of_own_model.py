@@ -123,6 +123,11 @@ def test_a_crawl_replaces_the_table_of_a_crawl_alone(folder, capsys):
             "--input: the layer 0 gets an image of 4 channels, 8 x 4 x 64 x 64, and has wei",
         ),
         ("my_net_of_the_test:net", "3x64x64", "the layer 0 gets 3x64x64, without a batch; give 8x3x64x64 for one of 8"),
+        (
+            "my_net_of_the_test:net",
+            "8x3x64",
+            "gets an image of 8 channels, 8 x 3 x 64, and has weights for 3; give N x C",
+        ),
         ("my_net_of_the_test:reads_values", "8x4", "(N x C x H x W), floating point without values"),
         ("my_net_of_the_test:Two", "8x3x64x64", "forward(x, ids): missing a required argument: 'ids'; give an --input"),
         ("my_net_of_the_test:net", "8x3xa", "is no shape such as"),

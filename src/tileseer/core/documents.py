@@ -12,7 +12,7 @@ from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, shown
-from tileseer.core.reading import read_utf8
+from tileseer.core.reading import read_utf8, way_to
 from tileseer.core.strict_tables import StrictModel, validate_table
 
 Content = TypeVar("Content", bound=BaseModel)
@@ -50,8 +50,8 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
     if not path.exists():
         inside = sorted(each.parent.as_posix() for each in path.parent.glob(f"*/{path.name}"))
-        way = f"give one of its folders: {', '.join(inside)}" if inside else "is this the right folder?"
-        raise UserError(f"{path}: there is no such file; {way}")
+        way = f"; give one of its folders: {', '.join(inside)}" if inside else way_to(path)
+        raise UserError(f"{path}: there is no such file{way}")
     return parse_json(read_utf8(path), str(path))
 
 

@@ -577,7 +577,7 @@ def checked_dims(dims: np.ndarray) -> np.ndarray:
         given = f"an array of {values.dtype} with shape {values.shape}" if values.ndim else shown(dims)
         raise UserError(
             f"problems: {given}; give integers of shape (n, {len(DIMS)}), such as dims_of(problem), or a table with "
-            f"the columns {', '.join(DIMS)}"
+            f"the columns {', '.join(DIMS)}, as tileseer.problems.problem.problem_frame([PROBLEM, ...]) makes"
         )
     wrong = wrong_rows(values)
     if wrong.any():

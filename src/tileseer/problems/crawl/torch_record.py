@@ -61,13 +61,13 @@ class _Recorder(TorchDispatchMode):
         # PyTorch names neither the layer nor what it expects, on the meta device.
         if isinstance(module, CONVOLUTIONS) and isinstance(inputs, tuple) and inputs and hasattr(inputs[0], "shape"):
             shape, axes = tuple(inputs[0].shape), len(module.kernel_size)
-            if len(shape) == axes + 1 and not self.found:
-                given = "x".join(map(str, shape))
-                raise UserError(f"--input: the layer {name} gets {given}, without a batch; give 8x{given} for one of 8")
             if len(shape) > axes and shape[-axes - 1] != module.in_channels:
                 given = f"an image of {shape[-axes - 1]} channels, {' x '.join(map(str, shape))}"
                 wanted = f"has weights for {module.in_channels}; give N x C x H x W"
                 raise UserError(f"--input: the layer {name} gets {given}, and {wanted}")
+            if len(shape) == axes + 1 and not self.found:
+                given = "x".join(map(str, shape))
+                raise UserError(f"--input: the layer {name} gets {given}, without a batch; give 8x{given} for one of 8")
 
     def leave(self, module: nn.Module, inputs: object, output: object) -> None:
         """Note that the innermost module has run."""
