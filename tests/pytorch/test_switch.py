@@ -216,6 +216,11 @@ def test_gains_say_what_was_measured(enabled, model, image, layer):
     pd.testing.assert_frame_equal(tileseer.torch.gains()[columns[:3]], pd.DataFrame([row])[columns[:3]])
 
 
+def test_forgotten_parentheses_are_told():
+    with pytest.raises(UserError, match=r"write with tileseer\.torch\.enabled\(\):"), tileseer.torch.enabled:
+        pass
+
+
 def key_of(number, benchmark=False):
     return choices.Key("forward_bf16", "GPU", benchmark, (number, *[1] * 18))
 

@@ -6,12 +6,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from tileseer.core.errors import UserError, is_it, nearest, shown
 
 LARGEST_TABLE, LARGEST_TEXT, LARGEST_OBJECT = 2**28, 2**24, 2**32
 """Bytes of a table (CSV, a list of problems), of a text whose parts become objects (YAML, JSON), of machine code."""
+
+
+class ReadFromFolder:
+    """A class whose ``read`` makes an object of a folder, which is no argument of the class itself."""
+
+    def __new__(cls, *args: object, **_: object) -> Self:
+        """Raise a ``UserError`` for the path of a folder."""
+        if args and isinstance(args[0], str | Path):
+            raise UserError(f"{cls.__name__}({shown(args[0])}): write {cls.__name__}.read({shown(args[0])}, ...)")
+        return super().__new__(cls)
 
 
 def path_of(name: str, given: object, of: str = "a folder") -> Path:

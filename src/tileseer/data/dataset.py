@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError, require, shown
-from tileseer.core.reading import path_of
+from tileseer.core.reading import ReadFromFolder, path_of
 from tileseer.data.dataset_files import CODE, MAKE_AGAIN, read_tables
 from tileseer.data.provenance import Taken
 from tileseer.facts.hardware import Hardware
@@ -31,7 +31,7 @@ _OF_PAIRS = ("problem", "candidate", "status", "latency_ms", "tflops", "relative
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(ReadFromFolder):
     """n tried pairs of P problems and Q candidates; a candidate is a kernel with its launch knob split-K.
 
     A pair that is missing was refused, or was not measured: who picks it neither wins nor loses.

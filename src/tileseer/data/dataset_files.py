@@ -124,6 +124,8 @@ def describe(folder: Path) -> tuple[Recording, Operation]:
         own = [each for each in found if each.parent.name == arch] or found
         alike = [each for each in own if each.name == folder.name] or own
         way = f"give a folder such as {', '.join(map(str, alike[:3]))}" if alike else "tileseer run makes some"
+        if folder.parent.parent.name == "datasets":
+            way = f"tileseer run --arch {folder.parent.name} makes it; or {way}"
         raise UserError(f"{folder}: there is no dataset; {way}")
     recording = read_recording(folder if is_own else folder.parent)
     operation = recording.operations[0] if is_own else folder.name

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError, shown
-from tileseer.core.reading import path_of
+from tileseer.core.reading import ReadFromFolder, path_of
 from tileseer.core.seal import file_digest
 from tileseer.data.dataset import Dataset
 from tileseer.facts.hardware import Hardware, target
@@ -36,7 +36,7 @@ PROBLEMS_TO_CALIBRATE_ON = 250
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(ReadFromFolder):
     """A model of one operation on one device."""
 
     spec: FeatureSpec

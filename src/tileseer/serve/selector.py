@@ -20,7 +20,7 @@ import pyarrow as pa
 from tileseer.core import documents, parquet
 from tileseer.core.documents import read_json
 from tileseer.core.errors import UserError, listed, require, shown
-from tileseer.core.reading import path_of
+from tileseer.core.reading import ReadFromFolder, path_of
 from tileseer.learn import model_files, own_choice
 from tileseer.learn.evidence import EVIDENCE_CLASSES, TIMED, Evidence, EvidenceClass, Expected
 from tileseer.learn.model import Model
@@ -90,7 +90,7 @@ class Answer:
     """How it stands to what was measured, and what is expected of the pick."""
 
 
-class Selector:
+class Selector(ReadFromFolder):
     """The candidates of one operation, and how to select one of them.
 
     Its times may be ``simulated`` (``spec.device_kind``): such choices are not advice for a real GPU.
@@ -335,7 +335,9 @@ class Selector:
 
     def _check_operation(self, problem: Problem) -> None:
         if not isinstance(problem, Problem):
-            raise UserError(f"the problem is {shown(problem)}; make one: {PROBLEM}")
+            are_several = isinstance(problem, list) and all(isinstance(each, Problem) for each in problem)
+            way = "give one at a time" if are_several else f"make one: {PROBLEM}"
+            raise UserError(f"the problem is {shown(problem)}; {way}")
         operation = f"{problem.variant}_{problem.dtype}"
         if operation != self.spec.operation:
             models = self.folder.parent

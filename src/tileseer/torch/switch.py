@@ -162,21 +162,29 @@ def disable() -> None:
     _put(_scopes[-1], None)
 
 
-def enabled(
-    model: Path | str | None = None, verify: int | None = None, choices: Path | str | None = None
-) -> contextlib.AbstractContextManager[None]:
+class _IsCalled(type):
+    """The type of ``enabled``, which forgotten parentheses would enter itself."""
+
+    def __enter__(cls) -> None:
+        raise UserError("enabled is called in a with: write with tileseer.torch.enabled():")
+
+    def __exit__(cls, *_: object) -> None:
+        pass
+
+
+class enabled(contextlib.ContextDecorator, metaclass=_IsCalled):
     """Enable for the statements of a ``with``; afterwards it is as it was, or as another thread's is.
 
     It decorates a function as well, and can be used again.
     """
-    return _Enabled(_made(model, verify, choices))
 
+    _is_used = True
 
-class _Enabled(contextlib.ContextDecorator, contextlib.AbstractContextManager[None]):
-    """What ``enabled`` returns."""
-
-    def __init__(self, program: Program | None) -> None:
-        self._program = program
+    def __init__(
+        self, model: Path | str | None = None, verify: int | None = None, choices: Path | str | None = None
+    ) -> None:
+        """Take the arguments of ``enable``."""
+        self._program = _made(model, verify, choices)
         self._entered: list[_Scope] = []
         self._is_used = False
 
