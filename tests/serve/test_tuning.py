@@ -145,6 +145,7 @@ def test_a_mistake_is_one_line_and_nothing_is_timed(call, own, capsys):
     for options, message in [
         (["--device", "gpu"], "there is no driver.so; run with --configfile config/hip.yaml"),
         (["--device", "recorded", "--recording", "absent"], "absent/recording.json"),
+        (["--device", "recorded", "--recording", str(ROOT / "config/recorded/sm_90")], "has kernels of sm_90; give a"),
         (["--dtype", "fp32"], "there is no model of fp32; it has forward_bf16"),
         (["--libraries", "lib"], "--libraries lib: is for --device gpu, and the device is simulated"),
         (["--recording", "lib"], "--recording lib: is for --device recorded, and the device is simulated"),

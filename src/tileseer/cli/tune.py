@@ -83,6 +83,12 @@ def _timed_by(args: argparse.Namespace, index: model_files.Index) -> tuple[str, 
             f"{args.models}: the recording of its times is not in {recording}; time on a GPU with {way}, or name it "
             "with --recording DIR"
         )
+    if device == "recorded":
+        from tileseer.data.dataset_files import read_recording
+
+        given = read_recording(recording).arch
+        if library_of_arch(given) is not library_of_arch(index.arch):
+            raise UserError(f"--recording {recording}: has kernels of {given}; give a recording of {index.arch}")
     return device, recording
 
 

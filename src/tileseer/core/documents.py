@@ -50,8 +50,11 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
     if not path.exists():
         inside = sorted(each.parent.as_posix() for each in path.parent.glob(f"*/{path.name}"))
-        way = f"; give one of its folders: {', '.join(inside)}" if inside else way_to(path)
-        raise UserError(f"{path}: there is no such file{way}")
+        outer = path.parent.parent
+        way = f"; give one of its folders: {', '.join(inside)}" if inside else "; give the folder that has it"
+        if (outer / path.name).is_file():
+            way = f"; give {outer}"
+        raise UserError(f"{path}: there is no such file{way if path.parent.is_dir() else way_to(path)}")
     return parse_json(read_utf8(path), str(path))
 
 
