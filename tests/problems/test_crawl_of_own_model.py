@@ -195,7 +195,7 @@ def test_a_file_that_is_no_onnx_model_is_one_message(folder, capsys):
     assert "m.onnx: is no ONNX model" in capsys.readouterr().err
     onnx_model(folder / "m.onnx")
     for shapes, told in (
-        (["2x3x32x32"], "m.onnx: input x is Nx3x64x64, but --input gives 2x3x32x32; correct the fixed extents"),
+        (["2x3x32x32"], "m.onnx: input x is Nx3x64x64, but --input gives 2x3x32x32; give Nx3x64x64"),
         (["2x3x64x64", "2x3"], "m.onnx: the model has fewer than 2 inputs; its inputs are: x"),
     ):
         assert crawl("--onnx", "m.onnx", *(word for shape in shapes for word in ("--input", shape))) == 2

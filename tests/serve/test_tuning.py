@@ -143,7 +143,10 @@ def test_what_was_tuned_before_a_kill_stays(call, own, capsys):
 def test_a_mistake_is_one_line_and_nothing_is_timed(call, own, capsys):
     path = tuned_path(own, OPERATION)
     for options, message in [
-        (["--device", "gpu"], "there is no driver.so; run with --configfile config/hip.yaml"),
+        (
+            ["--device", "gpu"],
+            "there is no driver.so; on a machine with the GPU, run first: tileseer run results/models/gfx",
+        ),
         (["--device", "recorded", "--recording", "absent"], "absent/recording.json"),
         (["--device", "recorded", "--recording", str(ROOT / "config/recorded/sm_90")], "has kernels of sm_90; give a"),
         (["--dtype", "fp32"], "there is no model of fp32; it has forward_bf16"),

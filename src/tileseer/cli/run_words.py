@@ -244,6 +244,8 @@ def _refuse_profile(option: str, word: str) -> None:
     if not Path(word).is_dir():
         known = sorted(PROFILES.glob("*/"))
         copy = f"; there are {', '.join(map(str, known))}; one of your own is a copy: cp -r {PROFILES}/slurm {word}"
+        if (folder := Path(word).parent).is_dir() and Path(word).suffix in YAML:
+            raise UserError(f"{option}: {shown(word)}: a profile is a folder; write {option} {folder}")
         advice = is_it(word, known, 0.4) if is_it(Path(word).name, [path.name for path in known]) else copy
         raise UserError(f"{option}: {shown(word)}: there is no such folder{advice}")
     if not any(Path(word).glob("*.yaml")):

@@ -26,7 +26,7 @@ def check_seal(path: Path) -> None:
     if not seal_path(path).exists():
         return
     if file_digest(path) != read_bytes(seal_path(path)).strip().decode(errors="replace"):
-        raise UserError(f"{path}: its SHA-256 is not that of {seal_path(path).name} beside it")
+        raise UserError(f"{path}: its SHA-256 is not that of {seal_path(path).name} beside it; restore it from a copy")
 
 
 def file_digest(path: Path) -> str:

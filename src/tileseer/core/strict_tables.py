@@ -39,7 +39,7 @@ def validate_table(content: Any, model: type[Model], where: str) -> Model:
         return model.model_validate(content, context={})
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        if isinstance(content, dict) and len(content) > 1 and content.keys().isdisjoint(model.model_fields):
+        if isinstance(content, dict) and _is_of_another_kind(content, model):
             fields = ", ".join(model.model_fields)
             raise UserError(
                 f"{where}: is a file of another kind: it has none of the fields {fields}; name one that has them"
@@ -47,6 +47,14 @@ def validate_table(content: Any, model: type[Model], where: str) -> Model:
         lines = [f"{where}: {line}" for line in _lines(faults, model)]
         lines[MOST_FAULTS:] = [f"{where}: {len(lines) - MOST_FAULTS:,} more faults"] * (len(lines) > MOST_FAULTS)
         raise UserError("\n".join(lines)) from error
+
+
+def _is_of_another_kind(content: dict[Any, Any], model: type[BaseModel]) -> bool:
+    """Return whether a table has fields of another one: several, or one that is large and like none of this."""
+    if not content.keys().isdisjoint(model.model_fields):
+        return False
+    name, value = next(iter(content.items()), ("", None))
+    return len(content) > 1 or (isinstance(value, dict) and len(value) > 1 and not is_it(name, model.model_fields))
 
 
 def expected(what: str) -> WrapValidator:
@@ -112,7 +120,8 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
         others = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
         sections = [name for name in known if place[-1] in _fields(model, [*place[:-1], name, ""])]
         if sections:
-            others = f"{sections[0]} has it: write {sections[0]}: {{{place[-1]}: {fault['input']}}}"
+            value = "..." if isinstance(fault["input"], dict | list) else fault["input"]
+            others = f"{sections[0]} has it: write {sections[0]}: {{{place[-1]}: {value}}}"
         advice = is_it(place[-1], known) or f"; {others}"
         return f"{field}: unknown field, of value {shown(fault['input'])}{advice}"
     said = re.sub("^(Value error, |Input |String |List )|, unable to parse .*", "", fault["msg"])

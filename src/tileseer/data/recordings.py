@@ -83,7 +83,7 @@ def refusal(settings: Config, arch: str) -> str:
         if library.offered:
             return ""
         if arch not in settings.benchmark.products:
-            return "no GPU in benchmark.products stands for it"
+            return f"no GPU in benchmark.products stands for it (for yours write there {arch}: PRODUCT)"
         configs = settings.configs
         if configs.rule_set not in RULE_SETS:
             operations = tuple(settings.operations or OPERATIONS)

@@ -36,7 +36,10 @@ def arch_hint(text: str) -> str:
     """Return which arch is meant by the name of a GPU, or the archs that there are."""
     if meant := arch_meant(text):
         return f"do you mean {meant}?"
-    return f"there are {', '.join(f'{arch} ({names[0].upper()})' for arch, names in NAMES_OF_ARCH.items())}"
+    return (
+        f"there are {', '.join(f'{arch} ({names[0].upper()})' for arch, names in NAMES_OF_ARCH.items())}; "
+        "one of your own begins with its target: gfx950_mine"
+    )
 
 
 def _arch(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:

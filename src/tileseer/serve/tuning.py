@@ -22,6 +22,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
 from tileseer.data.recorded_device import RecordedDevice
 from tileseer.facts.benchmark import BenchmarkSettings
+from tileseer.facts.hardware import target
 from tileseer.learn import model_files
 from tileseer.libraries.candidates import with_fields
 from tileseer.libraries.kernel_table import chunk_of
@@ -155,10 +156,10 @@ def _session(selector: Selector, where: Where, models: Path) -> Session:
         return replace(session, program=where.program)
     folder, library = where.libraries, library_of_arch(spec.arch)
     if folder is None or not (driver := folder / "driver.so").is_file():
-        name = library.name if library.offered else backend
+        name, arch = library.name if library.offered else backend, spec.arch if library.offered else target(spec.arch)
         raise UserError(
-            f"{folder}: there is no driver.so; run with --configfile config/{name}.yaml on a machine with the GPU "
-            "first, or give --libraries, results/libraries/ARCH of such a run"
+            f"{folder}: there is no driver.so; on a machine with the GPU, run first: tileseer run "
+            f"results/models/{arch} --configfile config/{name}.yaml; then give --libraries results/libraries/{arch}"
         )
     if library.offered:
         return replace(session, driver=driver, plans=library.name)

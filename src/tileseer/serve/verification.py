@@ -51,6 +51,8 @@ def check_path(path: Path) -> list[CheckResult]:
         raise UserError(f"{path}: is one file of several; give its folder, {path.parent}")
     if inside := sorted({each.parent.as_posix() for name in files for each in path.glob(f"*/{name}")}):
         raise UserError(f"{path}: name one of its folders: {', '.join(inside)}")
+    if path.parent.name == "results":
+        raise UserError(f"{path}: is checked with all results; write tileseer verify {path.parent}")
     raise UserError(
         f"{path}: is neither a model directory ({model_files.INDEX}), a dataset or a recording ({dataset_files.FILE}), "
         f"nor a folder of results ({', '.join(RESULTS_FOLDERS)}); a library takes --driver, a list of kernels --emulate"

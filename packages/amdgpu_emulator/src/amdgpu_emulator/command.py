@@ -34,7 +34,8 @@ def main(words: Sequence[str]) -> int:
     try:
         return run_program(words)
     except OSError as error:
-        print(f"{words[0]}: cannot be run: {error.strerror}", file=sys.stderr)
+        way = "" if Path(words[0]).exists() else "; build the program first"
+        print(f"{words[0]}: cannot be run: {error.strerror}{way}", file=sys.stderr)
         return 1
 
 

@@ -40,7 +40,7 @@ def _record(
         model = onnx.load_model_from_string(content)
     # onnx has no name of its own for what protobuf raises.
     except Exception as error:
-        raise UserError(f"{path}: is no ONNX model that can be read: {error}") from error
+        raise UserError(f"{path}: is no ONNX model that can be read: {error}; export it again") from error
     if not model.graph.node:
         raise UserError(f"{path}: is no ONNX model: it has no operators")
     for tensor in model.graph.initializer:
@@ -91,7 +91,8 @@ def _give_shapes(graph: onnx.GraphProto, inputs: Sequence[tuple[str, Shape]], pa
             own = "x".join(str(axis.dim_value or axis.dim_param or "?") for axis in axes)
             given = "x".join(map(str, shape))
             raise UserError(
-                f"{path}: input {value.name} is {own}, but --input gives {given}; correct the fixed extents"
+                f"{path}: input {value.name} is {own}, but --input gives {given}; give {own}, or export it anew with "
+                "axes that are free"
             )
         for axis, extent in zip(axes, shape, strict=True):
             axis.dim_value = extent
