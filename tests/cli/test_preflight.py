@@ -146,8 +146,8 @@ def test_a_table_of_another_kind_does_not_fill_the_screen(folder):
     fields = {f"field{number}": 1 for number in range(50)}
     (folder / "own.yaml").write_text(json.dumps(fields))
     (line,) = faults(configs={"rule_set": "own.yaml"})
-    assert line.startswith("configs.rule_set: own.yaml: is a file of another kind: it has none of the fields ")
-    (folder / "own.yaml").write_text(json.dumps(fields | {"tiles": []}))
+    assert line.startswith("configs.rule_set: own.yaml: is a file of another kind; name one with the fields ")
+    (folder / "own.yaml").write_text(json.dumps({"tiles": [{name: 1} for name in fields]}))
     lines = faults(configs={"rule_set": "own.yaml"})
     assert len(lines) == preflight.MOST_LINES + 1 and lines[-1].startswith("configs.rule_set: and ")
 

@@ -41,20 +41,19 @@ def validate_table(content: Any, model: type[Model], where: str) -> Model:
         faults = error.errors(include_url=False)
         if isinstance(content, dict) and _is_of_another_kind(content, model):
             fields = ", ".join(model.model_fields)
-            raise UserError(
-                f"{where}: is a file of another kind: it has none of the fields {fields}; name one that has them"
-            ) from error
+            raise UserError(f"{where}: is a file of another kind; name one with the fields {fields}") from error
         lines = [f"{where}: {line}" for line in _lines(faults, model)]
         lines[MOST_FAULTS:] = [f"{where}: {len(lines) - MOST_FAULTS:,} more faults"] * (len(lines) > MOST_FAULTS)
         raise UserError("\n".join(lines)) from error
 
 
 def _is_of_another_kind(content: dict[Any, Any], model: type[BaseModel]) -> bool:
-    """Return whether a table has fields of another one: several, or one that is large and like none of this."""
-    if not content.keys().isdisjoint(model.model_fields):
-        return False
-    name, value = next(iter(content.items()), ("", None))
-    return len(content) > 1 or (isinstance(value, dict) and len(value) > 1 and not is_it(name, model.model_fields))
+    """Return whether a table has mostly fields of another one, or one alone that is large and like none of this."""
+    others = [name for name in content if name not in model.model_fields]
+    if len(content) > 1 or not others:
+        return len(others) > 2 * (len(content) - len(others)) + 1
+    (value,) = content.values()
+    return isinstance(value, dict) and len(value) > 1 and not is_it(others[0], model.model_fields)
 
 
 def expected(what: str) -> WrapValidator:
