@@ -114,7 +114,9 @@ def test_a_tile_of_a_rule_set_is_written_once(folder):
     tile = next(line for line in text.splitlines(keepends=True) if line.startswith("  - {tile"))
     (folder / "own.yaml").write_text(text.replace(tile, tile * 2))
     (line,) = faults(configs={"rule_set": "own.yaml"})
-    assert line.startswith("configs.rule_set: own.yaml: tiles.1: should be no repetition of an earlier element: remove")
+    assert line.startswith(
+        "configs.rule_set: own.yaml: tiles.1: should be no repetition of an earlier element, number 0: remove"
+    )
 
 
 def test_a_prior_that_runs_make_anew_is_copied_first(folder):

@@ -79,7 +79,9 @@ def distinct(items: Sequence[Item]) -> Sequence[Item]:
     """Return the validator of a short list without repetitions."""
     for index, item in enumerate(items):
         if item in items[:index]:
-            raise wrong_below(index, item, "should be no repetition of an earlier element: remove one of the two")
+            value = item.model_dump(mode="json") if isinstance(item, BaseModel) else item
+            reason = f"should be no repetition of an earlier element, number {items.index(item)}: remove one of the two"
+            raise wrong_below(index, value, reason)
     return items
 
 
