@@ -52,6 +52,13 @@ class Selection:
     """float64 [n], as the model's scorer gives it; 0 for a measured one, -inf without a pick."""
     known: np.ndarray
     """bool [n], a tuned choice, or from the table of measured problems."""
+    kernels: list[str]
+    """Names, by row of ``candidates.parquet``."""
+
+    @property
+    def kernel(self) -> list[str | None]:
+        """The name of each pick's kernel; None where nothing can run the problem."""
+        return [self.kernels[row] if row != NO_CANDIDATE else None for row in self.candidate.tolist()]
 
 
 @dataclass(frozen=True)
@@ -270,7 +277,7 @@ class Selector(ReadFromFolder):
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
             picked[block], score[block] = self._best(dims[block], pruned_only)
-        return Selection(picked, score, known)
+        return Selection(picked, score, known, self.kernels)
 
     def _best(self, dims: np.ndarray, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return the best candidate of each of n problems, and its score."""
