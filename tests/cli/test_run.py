@@ -275,6 +275,7 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
         ("--until compile --omit-from model -n", "both end a run, and one undoes the other; leave one of them out"),
         ("--config arch=gfx942,operations=[a] -n", "separate settings by blanks: --config arch=gfx942 operations=[a]"),
         ("--config benchmark={budget:1h} -n", "write budget: 1h, with a blank behind the colon"),
+        ("--executor slurm -n", "write --workflow-profile profiles/slurm, or a copy"),
         ("--arch gfx940", "PRODUCT); is it gfx942 or gfx950? If not, models of the times of the MIOpen"),
         ("--arch gfx942 --configfile config/cuda.yaml -n", "take --configfile config/hip.yaml, which measures them"),
         ("--arch sm_90 --configfile config/cudnn.yaml -n", "toolchain none, which is not for CUTLASS's kernels; take"),

@@ -3,6 +3,7 @@
 import os
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ USUAL = {
     "--", "-F", "-R", "-U", "-c", "-j", "-k", "-n", "-p",
 }  # fmt: skip
 """Options of Snakemake that are known without asking it."""
+EXECUTORS, SOFTWARE = ("--executor", "-e"), ("--software-deployment-method", "--sdm")
+IN_PROFILES = {"--profile", "--workflow-profile"}
 CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
 TAKE_RULES = ("--until", "-U", "--omit-from", "-O", "--forcerun", "-R", "--allowed-rules")
 """Options that take names of rules, or files."""
@@ -68,7 +71,7 @@ SET_OF_RULES = {
 SETTERS = {**SET_OF_RULES, **dict.fromkeys(("--default-resources", "--resources"), ("NAME=NUMBER", "[^:=]+=.+"))}
 """These, and options that set something of all rules."""
 ELSEWHERE = {
-    "-n", "--dry-run", "--unlock", "--lint", "--executor", "-e", "--profile", "--workflow-profile", *TAKE_RULES
+    "-n", "--dry-run", "--unlock", "--lint", *EXECUTORS, *IN_PROFILES, *TAKE_RULES
 }  # fmt: skip
 """Options with which a run measures nothing, or not on this machine."""
 LISTS = (*CONFIG_FILES, *CONFIG_VALUES, *SETTERS)
@@ -191,9 +194,13 @@ def refuse_mistakes(arch: str | None, words: Sequence[str]) -> None:
                 raise UserError(f"{path}: {str(error).removeprefix('--')}") from error
         if profile.get("executor") == "slurm" and not options & {"-n", "--dry-run"}:
             _refuse_absent_slurm(path)
+    if any(option in EXECUTORS and word == "slurm" for option, word in given) and not options & IN_PROFILES:
+        raise UserError(
+            "--executor slurm: write --workflow-profile profiles/slurm, or a copy, which has its partitions"
+        )
     unusual = [option for option, _ in given if option not in {"", *USUAL}]
     of_profiles = {f"--{name}" for profile in profiles.values() for name in profile}
-    if unusual or of_profiles - USUAL or options & {"--profile", "--workflow-profile"}:
+    if unusual or of_profiles - USUAL or options & IN_PROFILES:
         _refuse_unknown_options(unusual, words, profiles)
 
 
@@ -222,7 +229,9 @@ def _refuse_value(option: str, word: str) -> None:
         refuse_resource(option, word)
     if option in COUNTS and word != COUNTS[option] and not re.fullmatch("[1-9][0-9]*", word):
         raise UserError(f"{option}: {shown(word)}: give a whole number from 1, or {COUNTS[option]}")
-    if option in ("--executor", "-e") and word not in (known := _executors()):
+    if option in SOFTWARE and word == "conda" and not shutil.which("conda"):
+        raise UserError(f"{option} conda: there is no conda on the PATH; leave it out where the packages are installed")
+    if option in EXECUTORS and word not in (known := _executors()):
         raise UserError(f"{option}: {shown(word)} is not installed; there are {', '.join(known)}{is_it(word, known)}")
     if option in ("--directory", "-d") and not Path(word).is_dir():
         absent = f"there is no such folder; make one: tileseer init {word}"
