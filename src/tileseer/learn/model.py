@@ -207,9 +207,7 @@ def _refuse_other_files(folder: Path) -> None:
     for name in set(training_files(folder)) - {model_files.MANIFEST}:
         path = folder / name
         if path.is_file() and file_digest(path) != listed.get(name):
-            raise UserError(
-                f"{path}: its SHA-256 is not that in {model_files.MANIFEST}; run with --forcerun model, or publish"
-            )
+            raise UserError(f"{path}: its SHA-256 is not that in {model_files.MANIFEST}; run with --forcerun model")
 
 
 def _typeless(candidate: str) -> str:
