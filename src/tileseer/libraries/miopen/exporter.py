@@ -24,6 +24,7 @@ from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
+from tileseer.core.reading import no_file
 from tileseer.data.provenance import Taken
 from tileseer.facts.hardware import Hardware, target
 from tileseer.judge.layers import read_layers
@@ -125,7 +126,9 @@ def check_files(settings: Settings, arch: str, hardware: Hardware) -> None:
     name = FileName.parse(settings.user)
     gpu, own = target(arch), name.gpu
     if own.arch != gpu:
-        raise UserError(f"--user {settings.user}: is of {own.arch}, but the model is of {gpu}")
+        raise UserError(
+            f"--user {settings.user}: is of {own.arch}, but the model is of {gpu}; give models of {own.arch}"
+        )
     if own.compute_units != hardware.compute_units:
         raise UserError(
             f"--user {settings.user}: is of a GPU with {own.compute_units} compute units, but the model is of "
@@ -413,6 +416,8 @@ def run(args: argparse.Namespace) -> int:
             f"--user {args.user}: there is no such file; run one convolution, and your MIOpen writes it below "
             "~/.config/miopen"
         )
+    if missing := next((path for path in args.system if not path.exists()), None):
+        raise UserError(f"--system {missing}: {no_file(missing)}; ROCm has it in share/miopen/db, packed (.bz2) or not")
     index = model_files.read_index(args.models)
     # MIOpenDriver takes tensors whose layout a line leaves open as NCHW.
     listed = read_problem_lists(args.problems, [Operation.parse(name) for name in index.operations], LAYOUTS[0])

@@ -86,7 +86,8 @@ def gpu_of_files(paths: Sequence[Path], gpu: str) -> FileGpu | None:
     for path, own in named.items():
         if path.name.startswith("gfx") and not (own.arch == gpu if own else path.name.startswith(gpu)):
             named_gpu = own.arch if own else path.name.partition(".")[0]
-            raise UserError(f"{path}: its name is of {named_gpu}, not of {gpu}; import the files of each GPU alone")
+            way = f"write --arch {named_gpu}" if len(named) == 1 else "import the files of each GPU alone"
+            raise UserError(f"{path}: its name is of {named_gpu}, not of {gpu}; {way}")
         if own and own.compute_units != known[0].compute_units:
             units = f"{own.compute_units} compute units, others of {known[0].compute_units}"
             raise UserError(f"{path}: its name is of a GPU with {units}; import each GPU into a recording of its own")
