@@ -65,7 +65,8 @@ def test_launches_of_a_program_are_executed(tmp_path):
 
 def test_a_program_that_cannot_be_started_is_named(tmp_path):
     run = emulated(tmp_path / "missing")
-    assert run.returncode == 1 and run.stderr.strip() == f"{tmp_path}/missing: cannot be run: No such file or directory"
+    said = f"{tmp_path}/missing: cannot be run: No such file or directory; build the program first\n"
+    assert (run.returncode, run.stderr) == (1, said)
     assert "usage" in emulated().stderr
 
 

@@ -321,9 +321,10 @@ def test_other_builds_older_records_and_files_that_exist_are_refused(export, tmp
         f"{OWN.partition('=')[0]}=miopenConvolutionFwdAlgoGEMM:GemmFwdRest,0.5,0,miopenConvolutionFwdAlgoGEMM,x\n"
     )
     assert "older form of records" in export(line, "--user", old, status=2)
-    assert "is of gfx942, but --user of gfx90a" in export(
-        line, "--system", tmp_path / "gfx942130.HIP.fdb.txt", status=2
-    )
+    system = tmp_path / "gfx942130.HIP.fdb.txt"
+    assert f"--system {system}: there is no such file" in export(line, "--system", system, status=2)
+    system.touch()
+    assert "is of gfx942, but --user of gfx90a" in export(line, "--system", system, status=2)
     assert export(line, "--build", "3.3.0.36bb7fd4a")[0]["written"] == 1
     with pytest.raises(AssertionError):
         export(line)  # the file is there
