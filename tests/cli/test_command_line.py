@@ -122,10 +122,6 @@ MISTAKES = (
         "export miopen m --usr x --problems p",
         "unknown argument '--usr'; is it --user?; see tileseer export miopen --help",
     ),
-    (
-        "tune m --problems a.txt --driver nowhere/MIOpenDriver",
-        "--driver nowhere/MIOpenDriver: there is no such program",
-    ),
     ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
     ("select nowhere --problem N=8", "nowhere: has no models (no index.json); give the path of a folder that is there"),
     ("select a.txt --problem N=8", "a.txt: has no models (no index.json)"),
@@ -142,7 +138,6 @@ MISTAKES = (
     ),
     ("score m --problems a.txt --kernels a.txt --output a.txt", "--output: 'a.txt': the table is a CSV"),
     ("score m --problems b.csv --kernels a.txt --output b.csv", "--output b.csv is read as problems and would be lost"),
-    ("tune m --problems a.txt --driver a.txt", "--driver a.txt: it cannot be executed"),
     ("ship m --max-loss -1%", "it is missing, or begins with - and is written --max-loss=VALUE"),
     ("select nowhere --problem N=8,pad_h=-1", "pad_h is -1; it must be an int from 0 to 2147483647"),
     ("select nowhere --problem N=8,layout=NHWC", "'layout=NHWC': write --layout NHWC beside it"),

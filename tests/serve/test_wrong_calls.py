@@ -47,7 +47,7 @@ WRONG_CALLS = {
     "an empty cell": (lambda s: s.select(problem_frame([FORWARD] * 2).assign(C=[64, np.nan])), "row 1, C is nan"),
     "half a size": (lambda s: s.select(problem_frame([FORWARD]).assign(pad_h=0.5)), "row 0, pad_h is 0.5"),
     "a name of others": (lambda s: s.select(problem_frame([FORWARD]).rename(columns={"Y": "R"})), "is it R. Rename"),
-    "a problem": (lambda s: s.select(FORWARD), "such as dims_of.problem"),
+    "a problem": (lambda s: s.select(FORWARD), "such as selector.dims_of"),
     "a flag": (lambda s: s.select(s.dims_of(FORWARD), pruned_only="no"), "pruned_only is 'no'; give True or False"),
     "a layout in a table": (lambda s: s.select(problem_frame([FORWARD.with_layout("NCHW")])), "row 0, layout is 'NC"),
     "a layout of no model": (

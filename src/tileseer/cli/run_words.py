@@ -21,10 +21,16 @@ from tileseer.facts.names import ARCH_PATTERN, arch_hint, arch_meant
 from tileseer.libraries.registry import installed_words
 
 START = f"""
-import signal, sys
+import signal, sys, time
+last = [time.monotonic() - 9]
 def interrupt(*_):
-    raise KeyboardInterrupt
+    # `timeout` and shells may send it to a process and to its group.
+    if time.monotonic() - last[0] > 2:
+        last[0] = time.monotonic()
+        raise KeyboardInterrupt
 signal.signal(signal.SIGTERM, interrupt)
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, interrupt)
 try:
     from snakemake.cli import main
     main()

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,11 +97,10 @@ def run(args: argparse.Namespace) -> int:
     from tileseer.serve import tuning
     from tileseer.serve.selector import Selector
 
-    # Here, as what follows takes half a minute of a large list.
-    if args.driver and not shutil.which(args.driver):
-        fault = "it cannot be executed" if Path(args.driver).exists() else "there is no such program"
-        raise UserError(f"--driver {args.driver}: {fault}; give the path of one that runs")
     index = model_files.read_index(args.models)
+    if args.driver:
+        # Here, as what follows takes half a minute of a large list.
+        tuning.check_driver(args.driver, index.arch)
     device, recording = _timed_by(args, index)
     operations = [
         name

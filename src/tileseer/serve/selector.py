@@ -585,8 +585,8 @@ def checked_dims(dims: np.ndarray) -> np.ndarray:
     if values.ndim != 2 or values.shape[1] != len(DIMS) or values.dtype.kind not in "iu":
         given = f"an array of {values.dtype} with shape {values.shape}" if values.ndim else shown(dims)
         raise UserError(
-            f"problems: {given}; give integers of shape (n, {len(DIMS)}), such as dims_of(problem), or a table with "
-            f"the columns {', '.join(DIMS)}, as tileseer.problems.problem.problem_frame([PROBLEM, ...]) makes"
+            f"problems: {given}; give integers of shape (n, {len(DIMS)}), such as selector.dims_of({PROBLEM}), or "
+            f"a table with the columns {', '.join(DIMS)}: tileseer.problems.problem.problem_frame([PROBLEM, ...])"
         )
     wrong = wrong_rows(values)
     if wrong.any():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -107,13 +108,23 @@ class LeftOut:
     reason: str
 
 
+def check_driver(program: str, arch: str) -> None:
+    """Raise a ``UserError`` for a program that does not time kernels of an arch, or does not run."""
+    library = library_of_arch(arch)
+    if not library.program:
+        raise UserError(f"--driver: {library.title} has no program that times kernels of {arch}; leave it out")
+    if not shutil.which(program):
+        fault = "it cannot be executed" if Path(program).exists() else "there is no such program"
+        raise UserError(f"--driver {program}: {fault}; give the path of {library.program}, which {library.title} has")
+
+
 @contextmanager
 def claimed(selector: Selector, where: Where, models: Path) -> Iterator[Timer]:
     """Hold the device for the candidates of a model; ``UserError`` if its times are not for this model."""
     spec = selector.spec
     library = library_of_arch(spec.arch)
-    if where.program and not library.program:
-        raise UserError(f"--driver: {library.title} has no program that times kernels of {spec.arch}; leave it out")
+    if where.program:
+        check_driver(where.program, spec.arch)
     if where.device == "gpu" and library.program and not where.program:
         raise UserError(
             f"--device gpu: {spec.arch} has kernels of {library.title}, which its own program times: "

@@ -141,6 +141,8 @@ def test_without_a_driver_that_runs_nothing_is_timed(models, tmp_path, tune, cap
     assert "which its own program times: --driver MIOpenDriver" in capsys.readouterr().err
     status, said = tune([LINE.format(5)], tmp_path / "absent")
     assert status == 2 and "absent: there is no such program" in said.splitlines()[-1]
+    status, said = tune([LINE.format(5)], tmp_path / "p.log")
+    assert status == 2 and "p.log: it cannot be executed; give the path of MIOpenDriver" in said
     other, _ = write_driver(tmp_path, version="something else")
     status, said = tune([LINE.format(5)], other)
     assert status == 2 and "prints no version" in said

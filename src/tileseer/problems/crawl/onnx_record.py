@@ -40,7 +40,8 @@ def _record(
         model = onnx.load_model_from_string(content)
     # onnx has no name of its own for what protobuf raises.
     except Exception as error:
-        raise UserError(f"{path}: is no ONNX model that can be read: {error}; export it again") from error
+        way = f"give --torch {path.stem}:CALLABLE" if path.suffix == ".py" else "export it again"
+        raise UserError(f"{path}: is no ONNX model that can be read: {error}; {way}") from error
     if not model.graph.node:
         raise UserError(f"{path}: is no ONNX model: it has no operators")
     for tensor in model.graph.initializer:
