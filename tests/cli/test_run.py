@@ -275,6 +275,8 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
         ("--until compile --omit-from model -n", "both end a run, and one undoes the other; leave one of them out"),
         ("--config arch=gfx942,operations=[a] -n", "separate settings by blanks: --config arch=gfx942 operations=[a]"),
         ("--config benchmark={budget:1h} -n", "write budget: 1h, with a blank behind the colon"),
+        ("results/models/sm90_cudnn", "sm90_cudnn is no arch; is it sm_90_cudnn?"),
+        ("--arch sm_90 --configfile config/cudnn.yaml -n", "or call the arch sm_90_cudnn for cuDNN's"),
         ("--executor slurm -n", "write --workflow-profile profiles/slurm, or a copy"),
         ("--arch gfx940", "PRODUCT); is it gfx942 or gfx950? If not, models of the times of the MIOpen"),
         ("--arch gfx942 --configfile config/cuda.yaml -n", "take --configfile config/hip.yaml, which measures them"),

@@ -27,7 +27,7 @@ from tileseer.learn.features import feature_set
 from tileseer.learn.learner import learner_class
 from tileseer.libraries import rule_sets
 from tileseer.libraries.costs.coefficients import load_coefficients
-from tileseer.libraries.registry import library_of_arch
+from tileseer.libraries.registry import library_of_arch, vendor_arch
 from tileseer.measure.device import refuse_unless_emulated
 from tileseer.measure.harness.telemetry import DRIVERS, missing_driver, refuse_other_gpus
 from tileseer.problems import problem_sets
@@ -61,6 +61,8 @@ def refuse_other_library(arch: str, settings: Config) -> None:
     if (device in DRIVERS and device != backend) or not (own.offered or of_kernels):
         ways = [f"take --configfile {configuration}, which measures them"] if backend else []
         ways += [] if own.offered else ["leave out what says so"]
+        if device == "cuda" and toolchain == "none" and (vendor := vendor_arch(arch)):
+            ways.append(f"call the arch {vendor} for {library_of_arch(vendor).title}'s")
         raise UserError(
             f"{arch}: benchmark.device is {device} and compile.toolchain {toolchain}, which is not for {own.title}'s "
             f"kernels; {', or '.join(ways) or recordings.way_to_models(arch)}"

@@ -364,7 +364,7 @@ def settings_of(words: Sequence[str]) -> Config:
 
 
 def taken_back(words: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each file that sets what the file of a trial before it has set, whose name the models get."""
+    """Yield a line for each file with another arch than one before it, or with what the file of a trial had set."""
     files = [word for option, word in with_options(words) if word and option in CONFIG_FILES]
     read = {word: read_config_file(places.find_file(Path(word))) for word in files}
     fields = {
@@ -375,6 +375,10 @@ def taken_back(words: Sequence[str]) -> Iterator[str]:
         ]
         for word, content in read.items()
     }
+    for first, other in pairwise(files):
+        before, arch = read[first].get("arch"), read[other].get("arch")
+        if before and arch and before != arch:
+            yield f"note: {other} is for {arch}, and takes {before} of {first} back; two runs make both"
     for place, trial in enumerate(files):
         for other in files[place + 1 :] if "publish.name" in fields[trial] else ():
             if both := [field.rstrip(".") for field in fields[trial] if field in fields[other]]:

@@ -196,7 +196,8 @@ def _refuse_names(
             if path.suffix == ".yaml" and path.is_file():
                 raise UserError(f"nothing makes {word}; if it is the configuration, write --configfile {path}")
         if (match := _OF_MODELS.fullmatch(word)) and not re.fullmatch(rf"(?:{ARCH_PATTERN})(-\w+)*", match[1]):
-            raise UserError(f"{word}: {match[1]} is no arch; {arch_hint(match[1])}")
+            near = is_it(match[1], (*settings.replays, *settings.benchmark.products), 0.9).removeprefix("; ")
+            raise UserError(f"{word}: {match[1]} is no arch; {near or arch_hint(match[1])}")
         if match := _PART.fullmatch(word):
             raise UserError(f"nothing makes {word} alone; is it {match['whole']}{'.html' if match['report'] else ''}?")
         if rules.get(word):
