@@ -72,12 +72,13 @@ def _listed(path: Path, network: str) -> tuple[list[Layer], Counter[str]]:
 
 def _refuse_other_table(path: Path) -> None:
     """Raise a ``UserError`` for a file with anything but the layers of one network, such as a crawl writes."""
+    if not path.exists() or not path.stat().st_size:
+        return
     try:
-        has_content = path.exists() and path.stat().st_size
-        networks = {layer.network for layer in layers.read_layers(path)} if has_content else set()
+        is_of_one = len({layer.network for layer in layers.read_layers(path)}) == 1
     except UserError:
-        networks = {"other content", "and more"}
-    if len(networks) > 1:
+        is_of_one = False
+    if not is_of_one:
         raise UserError(f"--output: {path} is there, and is not the table of one network; name another file")
 
 

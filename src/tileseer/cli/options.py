@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 JSON_FORMAT = 4
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 SIZES, DEPTH = ("N", "C", "K", "Hi", "Wi"), ("Di", "Z", "stride_d", "pad_d", "dilation_d")
-OTHER_OPTIONS = {
-    "--operation": "; write --variant and --dtype",
-    "--direction": "; is it --variant?",
-}
+OTHER_OPTIONS = {"--operation": "; write --variant and --dtype", "--direction": "; is it --variant?"}
 """What is written instead of options that other subcommands or programs have."""
 _HELP_COLUMNS = 100
 Number = TypeVar("Number", int, float)
@@ -49,40 +46,52 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse as the base class does; a word that neither the parser nor, if it may, its caller knows is an error."""
-        own = self._option_string_actions
-        once = [word.partition("=")[0] for word in args or () if not self._subparsers]
-        once = [word for word in once if word in own and not isinstance(own[word], argparse._AppendAction)]
-        if twice := next((word for word in once if once.count(word) > 1), None):
-            way = "write it once, with all its values" if own[twice].nargs else "leave one out"
-            self.error(f"{twice} is given twice; {'join dimensions by commas' if twice == '--problem' else way}")
+        own, words = self._option_string_actions, list(args or ())
+        if not self._subparsers:
+            self._refuse_repeated(words)
         if not self.takes_more:
             # Words behind a subcommand are its own.
-            mine = takewhile(lambda word: word.startswith("-"), args or ()) if self._subparsers else args or ()
-            words = [word.partition("=")[0] for word in mine if word.startswith("--")]
+            mine = takewhile(lambda word: word.startswith("-"), words) if self._subparsers else words
             # Before what is missing: a misspelt option is missing too.
-            if word := next((word for word in words if word not in own), None):
-                commands = {
-                    name for action in self._actions if action.dest == "command" for name in action.choices or ()
-                }
-                command = next((word for word in args or () if word in commands), "")
-                behind = f"; write it behind {command}" if command else ""
-                other = "" if self._subparsers else OTHER_OPTIONS.get(word)
-                if word == "--arch" and any(action.dest == "models" for action in self._actions):
-                    other = "; the arch is that of the folder: results/models/ARCH"
-                elif word == "--arch" and "--configfile" in own:
-                    other = "; --configfile names one whose arch it is"
-                advice = is_it(word, own, 0.7) or behind or other or self._taken()
-                self.error(f"unknown argument {shown(word)}{advice}")
+            for option in (word.partition("=")[0] for word in mine if word.startswith("--")):
+                if option not in own:
+                    self.error(f"unknown argument {shown(option)}{self._way_from(option, words)}")
         found, rest = super().parse_known_args(args, namespace)
         if rest and not self.takes_more:
-            forgotten = (
-                "; write --configfile before it" if "--configfile" in own and ".yaml" in rest[0] else self._taken()
-            )
             if "--problem" in own and "=" in rest[0]:
-                is_given = any(word.startswith("--problem") for word in args or ())
+                is_given = any(word.startswith("--problem") for word in words)
                 forgotten = "; join dimensions by commas" if is_given else "; write --problem before it"
+            elif "--configfile" in own and ".yaml" in rest[0]:
+                forgotten = "; write --configfile before it"
+            else:
+                forgotten = self._taken()
             self.error(f"unknown argument {shown(rest[0])}{forgotten}")
         return found, rest
+
+    def _refuse_repeated(self, words: Sequence[str]) -> None:
+        """End with an error where an option that counts once is given twice."""
+        actions = self._option_string_actions
+        options = [word.partition("=")[0] for word in words]
+        for option in options:
+            action = actions.get(option)
+            if action and not isinstance(action, argparse._AppendAction) and options.count(option) > 1:
+                way = "write it once, with all its values" if action.nargs else "leave one out"
+                self.error(f"{option} is given twice; {'join dimensions by commas' if option == '--problem' else way}")
+
+    def _way_from(self, option: str, words: Sequence[str]) -> str:
+        """Return what is meant by an option that there is not, or which arguments there are."""
+        own = self._option_string_actions
+        if near := is_it(option, own, 0.7):
+            return near
+        if self._subparsers:
+            commands = {name for action in self._actions if action.dest == "command" for name in action.choices or ()}
+            command = next((word for word in words if word in commands), "")
+            return f"; write it behind {command}" if command else self._taken()
+        if option == "--arch" and any(action.dest == "models" for action in self._actions):
+            return "; the arch is that of the folder: results/models/ARCH"
+        if option == "--arch" and "--configfile" in own:
+            return "; --configfile names one whose arch it is"
+        return OTHER_OPTIONS.get(option) or self._taken()
 
     def _taken(self) -> str:
         """Return the arguments that the parser takes, in words."""

@@ -214,11 +214,10 @@ def _check_recording(settings: Config, gpu: Hardware | None) -> None:
 def _check_device(settings: Config) -> None:
     arch, device, toolchain = settings.arch, settings.benchmark.device, settings.compile.toolchain
     library = library_of_arch(arch)
-    right = TOOLCHAIN_OF_DEVICE.get(device)
     if device == "emulated":
         refuse_unless_emulated(arch)
-    if device == "emulated" and toolchain != right:
-        raise UserError(f"benchmark.device is {device}, but compile.toolchain is {toolchain}; set it to {right}")
+        if toolchain != (right := TOOLCHAIN_OF_DEVICE[device]):
+            raise UserError(f"benchmark.device is {device}, but compile.toolchain is {toolchain}; set it to {right}")
     if library.offered and device != "cuda":
         raise UserError(
             f"benchmark.device is {device}, but only a GPU shows which {library.name} kernels "

@@ -53,6 +53,7 @@ WITHOUT_VALUE = {
     "-n", "--dry-run", "--forceall", "-F", "--keep-going", "-k", "--nolock", "-p", "--printshellcmds",
     "--rerun-incomplete", "--show-failed-logs", "--unlock",
 }  # fmt: skip
+"""Options of Snakemake behind which a word is a file to make."""
 COUNTS = {"--cores": "all", "-c": "all", "--jobs": "unlimited", "-j": "unlimited"}
 """Options of Snakemake that take a number, and the word instead; it waits without end for no core."""
 EXECUTOR = "snakemake_executor_plugin_"
@@ -66,10 +67,12 @@ USUAL = {
 """Options of Snakemake that are known without asking it."""
 EXECUTORS, SOFTWARE = ("--executor", "-e"), ("--software-deployment-method", "--sdm")
 IN_PROFILES = {"--profile", "--workflow-profile"}
+"""Options that name a profile."""
 CONFIG_FILES, CONFIG_VALUES = ("--configfile", "--configfiles"), ("--config", "-C")
 TAKE_RULES = ("--until", "-U", "--omit-from", "-O", "--forcerun", "-R", "--allowed-rules")
 """Options that take names of rules, or files."""
 FORCE = "--forcerun", "-R"
+"""The option that makes files again, in both forms."""
 SET_OF_RULES = {
     "--set-resources": ("RULE:NAME=NUMBER", "[^:=]+:[^:=]+=.+"), "--set-threads": ("RULE=NUMBER", "[^:=]+=.+")
 }  # fmt: skip
@@ -137,7 +140,7 @@ def with_forced(words: Sequence[str], files: Sequence[str]) -> list[str]:
 
 def profiles_of(words: Sequence[str]) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the file of each profile of a call that is a folder, that of the working folder too, and its content."""
-    folders = {option: word for option, word in with_options(words) if option in ("--profile", "--workflow-profile")}
+    folders = {option: word for option, word in with_options(words) if option in IN_PROFILES}
     for folder in ({"--workflow-profile": str(PROFILES / "default")} | folders).values():
         if (path := Path(folder, "config.yaml")).is_file():
             content = read_yaml(path)
@@ -366,6 +369,8 @@ def settings_of(words: Sequence[str]) -> Config:
 def taken_back(words: Sequence[str]) -> Iterator[str]:
     """Yield a line for each file with another arch than one before it, or with what the file of a trial had set."""
     files = [word for option, word in with_options(words) if word and option in CONFIG_FILES]
+    if len(files) < 2:
+        return
     read = {word: read_config_file(places.find_file(Path(word))) for word in files}
     fields = {
         word: [

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
@@ -58,14 +58,13 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
     given = list(with_options(words))
     files = [word for option, word in given if not option]
     rules = [word for option, word in given if option in TAKE_RULES and word]
-    set_of_rules = [word for option, word in given if option in SET_OF_RULES and word]
-    _refuse_names(files, rules, list(map(_rule_of, set_of_rules)), settings)
-    for path, profile in profiles_of(words):
-        own = [_rule_of(word) for option, word in words_of_profile(profile) if option in SET_OF_RULES]
-        try:
-            _refuse_names([], [], own, settings)
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from error
+    set_by = [("", given), *((f"{path}: ", words_of_profile(profile)) for path, profile in profiles_of(words))]
+    only_rules: dict[str, str] = {}
+    for where, own in set_by:
+        for option, word in own:
+            if option in SET_OF_RULES and word:
+                only_rules.setdefault(re.split("[:=]", word)[0], where)
+    _refuse_names(files, rules, only_rules, settings)
     known = (*settings.replays, *settings.benchmark.products)
     for arch in archs:
         if arch not in known and (reason := refusal(settings, arch)):
@@ -94,11 +93,6 @@ def refuse_mistakes(words: Sequence[str], archs: Sequence[str], settings: Config
         _refuse_without_gpu(settings.benchmark.device, measured[0])
 
 
-def _rule_of(word: str) -> str:
-    """Return the rule of which a word sets something."""
-    return re.split("[:=]", word)[0]
-
-
 def _stages_without_jobs(arch: str, settings: Config) -> set[str]:
     """Return which stages the models of an arch do not need, of those that depend on where its times are from."""
     if arch in settings.replays:
@@ -114,11 +108,11 @@ def notes_on(settings: Config, archs: Sequence[str]) -> list[str]:
     recorded = [arch for arch in archs if arch in settings.replays]
     if recorded and len(recorded) == len(archs) and (names := _others(settings, usual, _OF_UNRECORDED)):
         lines.append(f"note: {names} no effect on {recorded[0]}: its recording has the kernels, problems and times")
-    asked = settings.operations
-    for arch in archs if asked else ():
+    operations = settings.operations or ()
+    for arch in archs if operations else ():
         models = Path("results/models", settings.published_as(arch))
         with suppress(UserError):
-            if lost := sorted(set(model_files.parse_index(models).operations) - set(asked or ())):
+            if lost := sorted(set(model_files.parse_index(models).operations) - set(operations)):
                 lines.append(
                     f"note: {models} has {', '.join(lost)} too, and loses it (operations); publish.name keeps it"
                 )
@@ -163,14 +157,14 @@ def _refuse_without_gpu(device: str, arch: str) -> None:
 
 
 def _refuse_names(
-    to_make: Sequence[str], of_options: Sequence[str], only_rules: Sequence[str], settings: Config
+    to_make: Sequence[str], of_options: Sequence[str], only_rules: Mapping[str, str], settings: Config
 ) -> None:
     """Raise a ``UserError`` for a word by which another one was meant.
 
     Args:
         to_make: Files and rules that the call is to make.
         of_options: Files and rules that its options name.
-        only_rules: Rules of which its options, or a profile, set something.
+        only_rules: Rules of which its options, or a profile, set something, each with what begins its message.
         settings: The configuration of the call.
     """
     sources = [*Path().glob("*nakefile"), *sorted(workflow_folder().glob("workflow/rules/*.smk"))]
@@ -178,8 +172,9 @@ def _refuse_names(
     folders = _FOLDER.findall(text)
     rules = {name: "arch}" in body for name, body in _RULE.findall(text)}
     for word in (*to_make, *of_options, *only_rules):
+        where = only_rules.get(word, "")
         if "\\" in word:
-            raise UserError(f"{shown(word)}: write / between folders")
+            raise UserError(f"{where}{shown(word)}: write / between folders")
         _, in_results, rest = word.partition("results/")
         folder = rest.partition("/")[0]
         if in_results and folder not in folders and (near := is_it(folder, folders)):
@@ -187,10 +182,10 @@ def _refuse_names(
         if "/" in word or word in rules or (word not in only_rules and Path(word).exists()):
             continue
         if near := is_it(word, rules):
-            raise UserError(f"there is no rule {shown(word)}{near}")
+            raise UserError(f"{where}there is no rule {shown(word)}{near}")
         # Rules of a module have other names.
         if word in (*of_options, *only_rules) and not re.search(r"^module \w+:", text, re.MULTILINE):
-            raise UserError(f"there is no rule {shown(word)}; there are {', '.join(sorted(rules))}")
+            raise UserError(f"{where}there is no rule {shown(word)}; there are {', '.join(sorted(rules))}")
     for word in to_make:
         for path in (Path(word), Path("config", word)):
             if path.suffix == ".yaml" and path.is_file():

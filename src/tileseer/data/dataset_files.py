@@ -108,6 +108,19 @@ def check_recording(folder: Path, operation: str, hardware: Hardware) -> Recordi
     return recording
 
 
+def _way_to_datasets(folder: Path) -> str:
+    """Return which datasets are like one that is not there, or what makes it."""
+    places = folder.parent.parent, Path("results/datasets"), Path("config/recorded")
+    found = sorted({each.parent for place in places for each in place.glob("*/*/pairs.parquet")})
+    archs = [each.parent.name for each in found]
+    arch = nearest(folder.parent.name, archs, 0.8) or nearest(folder.name, archs, 0.8)
+    own = [each for each in found if each.parent.name == arch] or found
+    alike = [each for each in own if each.name == folder.name] or own
+    way = f"give a folder such as {', '.join(map(str, alike[:3]))}" if alike else "tileseer run makes some"
+    is_made = folder.parent.parent.name == "datasets"
+    return f"tileseer run --arch {folder.parent.name} makes it; or {way}" if is_made else way
+
+
 def describe(folder: Path) -> tuple[Recording, Operation]:
     """Return what the dataset in ``folder`` is of, with its measurement id; ``UserError`` where there is none."""
     is_own = (folder / FILE).is_file()
@@ -117,16 +130,7 @@ def describe(folder: Path) -> tuple[Recording, Operation]:
                 f"{folder.parent / FILE}: there is no such file, which says what was measured; copy it too, and call "
                 "the folder as it was, by its operation"
             )
-        places = folder.parent.parent, Path("results/datasets"), Path("config/recorded")
-        found = sorted({each.parent for place in places for each in place.glob("*/*/pairs.parquet")})
-        archs = [each.parent.name for each in found]
-        arch = nearest(folder.parent.name, archs, 0.8) or nearest(folder.name, archs, 0.8)
-        own = [each for each in found if each.parent.name == arch] or found
-        alike = [each for each in own if each.name == folder.name] or own
-        way = f"give a folder such as {', '.join(map(str, alike[:3]))}" if alike else "tileseer run makes some"
-        if folder.parent.parent.name == "datasets":
-            way = f"tileseer run --arch {folder.parent.name} makes it; or {way}"
-        raise UserError(f"{folder}: there is no dataset; {way}")
+        raise UserError(f"{folder}: there is no dataset; {_way_to_datasets(folder)}")
     recording = read_recording(folder if is_own else folder.parent)
     operation = recording.operations[0] if is_own else folder.name
     if operation not in recording.operations or (is_own and len(recording.operations) > 1):

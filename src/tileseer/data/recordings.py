@@ -24,14 +24,9 @@ def recorded_operations(replays: Mapping[str, str], arch: str) -> list[str]:
     folder = Path(replays[arch])
     if not (folder / dataset_files.FILE).exists():
         near = is_it(folder, [path.parent for path in folder.parent.glob(f"*/{dataset_files.FILE}")], 0.8)
-        raise UserError(
-            f"replays.{arch}: {folder / dataset_files.FILE}: there is no such file"
-            + (
-                near
-                or "; give the folder of a recording; an installed package has none: copy config/recorded of the "
-                "repository into this folder"
-            )
-        )
+        copy = "an installed package has none: copy config/recorded of the repository into this folder"
+        way = near or f"; give the folder of a recording; {copy}"
+        raise UserError(f"replays.{arch}: {folder / dataset_files.FILE}: there is no such file{way}")
     return dataset_files.read_recording(folder).operations
 
 

@@ -212,25 +212,28 @@ def _shared(pools: Sequence[KernelPool], whole: Sequence[Sequence[int]], most: i
     return [pool.smallest(0.0, shares[place]) if shares[place] else [] for place, pool in enumerate(pools)]
 
 
+def _fault_of_network(name: str, table: Sequence[layers.Layer], path: Path, timed: Sequence[str]) -> str:
+    """Return why a network is none of those with ``timed`` layers, and which is meant."""
+    more = ", ..." if len(timed) > 5 else ""
+    there = f"; measured are layers of {', '.join(timed[:5]) or 'no network; leave it out'}{more}"
+    if name in {layer.network for layer in table}:
+        return f"of its layers none was measured{there}"
+    # Prefixes of networks say whose they are.
+    alike = with_a_prefix(name, timed)[:3]
+    near = f"; is it {' or '.join(alike)}?" if alike else is_it(name, timed, 0.8)
+    return f"is not in {path}{near or there}"
+
+
 def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) -> np.ndarray:
     """Time of the fastest kernel in all calls of some networks of a table of layers, by problem, float64 [P]."""
     table = layers.read_layers(path)
     dims = pd.MultiIndex.from_frame(measurements.problems[list(DIMS)])
-    timed = sorted({layer.network for layer in table if tuple(layer.dims) in dims})
+    tried = set(dims)
+    timed = sorted({layer.network for layer in table if layer.dims in tried})
     if not set(timed).issuperset(networks):
         networks = " ".join(networks).split()
     if missing := sorted(set(networks) - set(timed)):
-        of_table = missing[0] in {layer.network for layer in table}
-        fault = "of its layers none was measured" if of_table else f"is not in {path}"
-        # Prefixes of networks say whose they are.
-        alike = [] if of_table else with_a_prefix(missing[0], timed)[:3]
-        there = (
-            f"; measured are layers of {', '.join(timed[:5]) or 'no network; leave it out'}{', ...' * (len(timed) > 5)}"
-        )
-        advice = (
-            f"; is it {' or '.join(alike)}?" if alike else is_it(missing[0], () if of_table else timed, 0.8) or there
-        )
-        raise UserError(f"--networks: {shown(missing[0])}: {fault}{advice}")
+        raise UserError(f"--networks: {shown(missing[0])}: {_fault_of_network(missing[0], table, path, timed)}")
     rows = [(*layer.dims, layer.occurrences) for layer in table if layer.network in networks]
     calls = pd.DataFrame(rows, columns=[*DIMS, "calls"]).groupby(list(DIMS))["calls"].sum()
     best_ms = np.full(len(dims), np.inf)

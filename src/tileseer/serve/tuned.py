@@ -80,8 +80,9 @@ def refuse_unknown(device: str, product: str) -> None:
     known = read_products(table)
     target = known[product].arch if product in known else product.split("_")[0]
     own = [name for name, gpu in known.items() if gpu.arch == target]
+    is_own = any(is_device(device, name) for name in own)
     other = next((gpu.arch for name, gpu in known.items() if gpu.arch != target and is_device(device, name)), "")
-    if other and not any(is_device(device, name) for name in own):
+    if other and not is_own:
         raise UserError(
             f"device {shown(device)} is a {other}, and the candidates are those of {target}; give models of {other}, "
             f"or one of {', '.join(own)} ({table})"
@@ -89,7 +90,7 @@ def refuse_unknown(device: str, product: str) -> None:
     brand = "NVIDIA" if product.startswith("sm_") else "AMD"
     # No table has every GPU of a vendor: the whole name that a driver reports says what it is.
     is_reported = re.fullmatch(rf"{brand} .*[0-9].*", device)
-    if not is_reported and not any(is_device(device, name) for name in own):
+    if not is_reported and not is_own:
         raise UserError(
             f"device {shown(device)} was not tuned for, and is none of {', '.join(own)} ({table}); give one of these, "
             f"its name as the driver reports it ({brand} ...), or leave it out"

@@ -263,7 +263,8 @@ def configure(own: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the file and print how hipDNN finds it; return 1 if there is no rule."""
     engines = read_engines(args.engines)
-    operations = dict.fromkeys(name for folder in args.models for name in model_files.read_index(folder).operations)
+    indices = list(map(model_files.read_index, args.models))
+    operations = dict.fromkeys(name for index in indices for name in index.operations)
     layout = (args.layout or "").replace("D", "")
     listed = read_problem_lists(args.problems, list(map(Operation.parse, operations)), layout or LAYOUTS[0])
     layouts = [layout] if layout else LAYOUTS
@@ -279,7 +280,7 @@ def run(args: argparse.Namespace) -> int:
     if count:
         write_text(args.output, rules.text())
     unknown = [one.name for one in engines if not one.library]
-    kinds = sorted({model_files.read_index(folder).device_kind for folder in args.models})
+    kinds = sorted({index.device_kind for index in indices})
     by_engine = Counter(one.engine for one in rules.decided.values())
     content: Mapping[str, Any] = {
         "file": args.output, "problems": len(problems), "rules": count, "engines": dict(by_engine),
